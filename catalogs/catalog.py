@@ -1,0 +1,131 @@
+"""A catalogue: an ordered list of partitions, and what is known of its columns.
+
+A partition is a file that can be read in batches and rewritten with extra columns.  Nothing here
+knows a format: each format's module makes a `Catalog` of its own partitions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.errors import ColumnNotFoundError, nearest
+
+__all__ = ["BATCH_ROWS", "Catalog", "Column", "Compute", "Partition", "Progress"]
+
+BATCH_ROWS = 262_144
+"""Rows a batch: 32 MB of memory serve any catalogue, and reading is as fast as with more."""
+
+Compute = Callable[[pa.RecordBatch], Mapping[str, np.ndarray[Any, Any]]]
+"""From a batch of the columns read to the new columns, one array of as many rows each."""
+
+Progress = Callable[[int], None]
+"""Called with the number of rows done since the last call."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's metadata, in the words of the VOTable FIELD."""
+
+    name: str
+    datatype: pa.DataType
+    unit: str | None = None
+    ucd: str | None = None
+    description: str | None = None
+    null: int | None = None
+    shape: tuple[int, ...] = ()
+
+
+class Partition(Protocol):
+    """One file of a catalogue."""
+
+    @property
+    def key(self) -> str:
+        """Stable name: the path relative to the catalogue's root."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in the file."""
+        ...
+
+    @property
+    def counted(self) -> bool:
+        """False where the rows repeat others (a HATS margin)."""
+        ...
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time, in the file's order."""
+        ...
+
+    def write_annotated(
+        self,
+        out: Path,
+        columns: Sequence[NewColumn],
+        compute: Compute,
+        *,
+        read: Sequence[str],
+        provenance: Provenance,
+        rows: int = BATCH_ROWS,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic."""
+        ...
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """An opened catalogue."""
+
+    format: str
+    path: Path
+    columns: tuple[Column, ...]
+    partitions: tuple[Partition, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, each object once."""
+        return sum(p.n_rows for p in self.partitions if p.counted)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(c.name for c in self.columns)
+
+    def column(self, name: str) -> Column:
+        """Return the column of that name; `ColumnNotFoundError` names the nearest."""
+        for c in self.columns:
+            if c.name == name:
+                return c
+        raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns of all counted partitions, in order."""
+        for name in columns:
+            self.column(name)
+        for partition in self.partitions:
+            if partition.counted:
+                yield from partition.batches(columns, rows)
+
+    def content_hash(self) -> str:
+        """Return the SHA-256 over the partitions' names and bytes."""
+        total = hashlib.sha256()
+        for partition in self.partitions:
+            total.update(partition.key.encode())
+            with partition.path.open("rb") as stream:
+                total.update(hashlib.file_digest(stream, "sha256").digest())
+        return total.hexdigest()

@@ -1,0 +1,59 @@
+"""What can be wrong with a catalogue, by what the caller can do about it.
+
+Every message says what was got, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CatalogError",
+    "ColumnNotFoundError",
+    "DamagedFileError",
+    "ExpressionError",
+    "FormatError",
+    "NameClashError",
+    "OutputExistsError",
+    "nearest",
+]
+
+
+class CatalogError(Exception):
+    """Something about a catalogue that its user can put right."""
+
+
+class FormatError(CatalogError):
+    """The file is not a catalogue, or not of a kind that can be read."""
+
+
+class DamagedFileError(FormatError):
+    """The file says one thing of itself and holds another: cut, overwritten, or never finished."""
+
+
+class ColumnNotFoundError(CatalogError):
+    """No column of that name; the message names the nearest."""
+
+
+class ExpressionError(CatalogError):
+    """A feature expression that is malformed or not allowed."""
+
+
+class NameClashError(CatalogError):
+    """A new column would take the name of an old one, or two new ones are the same."""
+
+
+class OutputExistsError(CatalogError):
+    """The output is there already, and made from something else."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a clause that names the nearest of the `known` names, or the first few of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), [k.lower() for k in names], n=1, cutoff=0.5)
+    if close:
+        match = next(k for k in names if k.lower() == close[0])
+        return f"did you mean '{match}'?"
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"known are: {shown or 'none'}"
