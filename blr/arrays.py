@@ -1,0 +1,66 @@
+"""Array aliases, and the checks that every public function starts with.
+
+`blr` raises on NaN and infinity; masking them is the caller's business, who knows the columns' names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Matrix", "Vector", "as_matrix", "as_vector", "require_finite"]
+
+Vector = NDArray[np.float64]
+"""A float64 array of one dimension."""
+
+Matrix = NDArray[np.float64]
+"""A float64 array of two or more dimensions."""
+
+
+def as_vector(x: ArrayLike, name: str) -> Vector:
+    """Return `x` as a finite, contiguous float64 array of shape (N,)."""
+    return _as_finite(x, name, ndim=1)
+
+
+def as_matrix(x: ArrayLike, name: str) -> Matrix:
+    """Return `x` as a finite, contiguous float64 array of shape (N, M)."""
+    return _as_finite(x, name, ndim=2)
+
+
+def _as_finite(x: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
+    try:
+        array = np.ascontiguousarray(x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numeric, got {_describe(x)}: {error}") from error
+    if np.ndim(x) != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(x)}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty, got shape {array.shape}; give at least one row and one column")
+    require_finite(array, name)
+    return array
+
+
+def require_finite(array: NDArray[np.float64], name: str) -> None:
+    """Raise ValueError naming the first row and column that are not finite, and how many there are."""
+    # A sum is finite unless some term is not (or it overflows): one pass without a temporary.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum()):
+            return
+    bad = ~np.isfinite(array)
+    count = int(np.count_nonzero(bad))
+    if count == 0:  # the sum overflowed
+        return
+    first = tuple(int(i) for i in np.argwhere(bad)[0])
+    rows = int(np.count_nonzero(bad.reshape(len(array), -1).any(axis=1)))
+    place = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 else "")
+    raise ValueError(
+        f"{name} holds {count} value(s) that are NaN or infinite, in {rows} row(s), the first "
+        f"({array[first]}) at {place}; mask or impute them before fitting"
+    )
+
+
+def _describe(x: Any) -> str:
+    dtype = getattr(x, "dtype", None)
+    return f"an array of {dtype}" if dtype is not None else type(x).__name__
