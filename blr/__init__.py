@@ -1,0 +1,1 @@
+"""Bayesian logistic classification that knows when it does not know."""
