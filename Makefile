@@ -1,0 +1,72 @@
+# Needs python3 >= 3.11, make and a C compiler; everything else goes into .venv, from the pins in requirements.lock.
+# `make test PYTHON=python3.12` sets up with another Python (after `make distclean`, where .venv exists).
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check lint format types architecture review bench lock clean distclean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: .venv/.blr-package ## make .venv and install the pinned packages and this one into it (does nothing when up to date)
+
+demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr-demo/
+	$(BIN)/blr demo --out blr-demo
+
+test: check ## all checks, then all tests
+	$(BIN)/python -m pytest
+
+check: lint format types architecture review ## what pre-commit checks too
+
+lint: venv ## ruff's rules
+	$(BIN)/ruff check
+
+format: venv ## ruff's formatting, unchanged files only (`.venv/bin/ruff format` rewrites them)
+	$(BIN)/ruff format --check
+
+types: venv ## mypy, strict
+	$(BIN)/mypy
+
+architecture: venv ## docs/architecture.md against the imports
+	$(BIN)/python -m pytest --quiet tests/test_architecture.py
+
+review: venv ## the Scientific Python repository review
+	$(BIN)/sp-repo-review --show err .
+
+bench: venv ## our times beside those of others, as ratios
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+lock: venv ## rewrite requirements.lock from pyproject.toml (make lock UPGRADE=1: with the newest versions)
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra demo --group dev \
+	  --quiet --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+
+clean: ## remove what was built, cached and demonstrated
+	rm -rf build dist blr-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find blr catalogs flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## and .venv
+	rm -rf .venv
+
+# Two stamps inside .venv: new pins reinstall everything, a changed pyproject.toml just this package.
+# A .venv that was made by other means is kept and brought to the pins.
+.venv/.blr-pins: requirements.lock
+	@if ! [ -x $(BIN)/python ]; then \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "got $$($(PYTHON) --version 2>&1), expected Python 3.11 or newer: name one, as in  make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }; \
+	  echo "making .venv with $$($(PYTHON) --version) and some 170 pinned packages: a minute or two"; \
+	  $(PYTHON) -m venv .venv || { rm -rf .venv; \
+	    echo "$(PYTHON) cannot make virtual environments (Debian: install python3-venv)" >&2; exit 1; }; \
+	fi
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "got a .venv of $$($(BIN)/python --version 2>&1), expected Python 3.11 or newer: make distclean, then again" >&2; exit 1; }
+	@$(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip
+	$(PIP) install --no-deps --requirement requirements.lock
+	@touch $@
+
+.venv/.blr-package: .venv/.blr-pins pyproject.toml
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(PIP) check
+	@touch $@
