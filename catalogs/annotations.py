@@ -5,12 +5,20 @@ This is the contract with users.  Flag bits are only ever appended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-__all__ = ["NewColumn", "Provenance"]
+from catalogs.errors import CatalogError, NameClashError
+
+__all__ = ["NewColumn", "Provenance", "check_names", "safe_name", "standard_columns"]
+
+PROBABILITY = "stat.probability"
+CLASS_PROBABILITY = "stat.probability;src.class"
+BINARY = 2
 
 
 @dataclass(frozen=True)
@@ -31,3 +39,96 @@ class Provenance:
 
     entries: Mapping[str, str] = field(default_factory=dict)  # model id, specification hash, version, ...
     flags: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # bit -> (name, meaning)
+
+    def metadata(self, prefix: str = "blr.") -> dict[str, str]:
+        """Return keys and values for formats that store such: `blr.<entry>`, `blr.flag.<bit>`."""
+        flags = {f"{prefix}flag.{bit}": f"{name}: {meaning}" for bit, (name, meaning) in self._bits()}
+        return {f"{prefix}{key}": value for key, value in self.entries.items()} | flags
+
+    def history(self) -> tuple[str, ...]:
+        """Return lines for formats that store prose: `blr <entry> = ...`, `blr flag bit ...`."""
+        flags = (f"blr flag bit {bit} ({2**bit}) {name}: {meaning}" for bit, (name, meaning) in self._bits())
+        return (*(f"blr {key} = {value}" for key, value in self.entries.items()), *flags)
+
+    def _bits(self) -> list[tuple[int, tuple[str, str]]]:
+        return sorted(self.flags.items())
+
+
+def standard_columns(classes: Sequence[str], prefix: str = "blr_") -> tuple[NewColumn, ...]:
+    """Return the columns of a standard annotation, in order; K = 2 classes have a `logit_mean` too."""
+    if len(classes) < BINARY:
+        raise CatalogError(f"got the classes {list(classes)}; a classification needs two or more")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
+        raise CatalogError(
+            f"prefix {prefix!r} does not begin a column name; expected a letter, then letters, digits and "
+            "underscores, as in 'blr_'"
+        )
+    names = [f"{prefix}p_{safe_name(c)}" for c in classes]
+    probabilities = [
+        NewColumn(name, pa.float32(), CLASS_PROBABILITY, description=f"moderated probability of class {c}")
+        for c, name in zip(classes, names, strict=True)
+    ]
+    scores = _score_columns(prefix, binary=len(classes) == BINARY)
+    _check_class_names(classes, names, scores)
+    return (_class_column(classes, prefix), *probabilities, *scores)
+
+
+def safe_name(text: str) -> str:
+    """Return a class name as part of a column name: letters, digits and underscores only."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9]+", "_", ascii_text) or "_"
+
+
+def check_names(old: Iterable[str], columns: Sequence[NewColumn]) -> None:
+    """Raise `NameClashError` where a new column has the name of an old one, or of another, in any case."""
+    taken = {name.casefold(): name for name in old}
+    new: set[str] = set()
+    for column in columns:
+        key = column.name.casefold()
+        if key in taken:
+            raise NameClashError(
+                f"the catalogue has a column '{taken[key]}' already, so '{column.name}' cannot be added; "
+                "choose another prefix for the new columns, or remove the old column"
+            )
+        if key in new:
+            raise NameClashError(f"two new columns are called '{column.name}'; names must differ in any case")
+        new.add(key)
+
+
+def _class_column(classes: Sequence[str], prefix: str) -> NewColumn:
+    return NewColumn(
+        f"{prefix}class",
+        pa.string(),
+        "src.class",
+        description="class of the largest moderated probability; empty where none",
+        width=max(1, *(len(c.encode()) for c in classes)),
+    )
+
+
+def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
+    spread = "of the logit" if binary else "of a pair's logit contrast, the largest"
+    rows = [
+        ("p_max", pa.float32(), PROBABILITY, "the largest of the moderated probabilities"),
+        ("logit_mean", pa.float32(), "stat.value", "posterior mean of the logit"),
+        ("logit_std", pa.float32(), "stat.stdev", f"posterior standard deviation {spread}"),
+        ("mutual_info", pa.float32(), "stat.value", "epistemic part of the entropy, in nats"),
+        ("flags", pa.int32(), "meta.code.qual;src.class", "bits, named in this file's header or metadata"),
+        ("model", pa.int64(), "meta.version", "id of the model that made this row"),
+    ]
+    return tuple(
+        NewColumn(prefix + name, datatype, ucd, description=meaning)
+        for name, datatype, ucd, meaning in rows
+        if binary or name != "logit_mean"
+    )
+
+
+def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Sequence[NewColumn]) -> None:
+    """Name the classes that collide, for the user knows those and not the columns made of them."""
+    makers = {c.name.casefold(): f"the column '{c.name}' ({c.description})" for c in scores}
+    for c, name in zip(classes, names, strict=True):
+        other = makers.setdefault(name.casefold(), f"class '{c}'")
+        if other != f"class '{c}'" or classes.count(c) > 1:
+            raise NameClashError(
+                f"the column '{name}' of class '{c}' would clash with that of {other}; names must differ in "
+                "more than signs and case: rename the class in the specification's [label] classes"
+            )

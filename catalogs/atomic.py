@@ -1,0 +1,153 @@
+"""How every file reaches its final name: written under another, flushed to the disk, renamed.
+
+A run may be killed at any moment; what has its final name is whole.  Left-overs of killed runs have
+names that only this module makes, and `sweep` removes those whose maker is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from catalogs.errors import CatalogError
+
+__all__ = [
+    "StorageError",
+    "atomic_path",
+    "atomic_write_bytes",
+    "atomic_write_text",
+    "check_free_space",
+    "sweep",
+]
+
+PREFIX = ".blr-"
+SUFFIX = ".tmp"
+"""Hidden, so that dataset scanners (Arrow, HATS) pass over a temporary; short, so that any name fits."""
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class StorageError(CatalogError):
+    """The output cannot be stored: no room, no permission, no such folder."""
+
+
+@contextmanager
+def atomic_path(final: Path) -> Iterator[Path]:
+    """Give an empty temporary file in the folder of `final`; rename it so once the block has succeeded.
+
+    If the block raises, or is interrupted, the temporary is removed and `final` is as it was.
+    """
+    temporary, lock = _create(final)
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(final)
+        _flush(final.parent)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise StorageError(_no_room(final, error)) from error
+        raise
+    finally:
+        # After the rename there is nothing of that name; before it, the block has failed.
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        os.close(lock)
+
+
+def atomic_write_bytes(final: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    with atomic_path(final) as temporary:
+        temporary.write_bytes(content)
+
+
+def atomic_write_text(final: Path, content: str) -> None:
+    """Write a UTF-8 text file whole or not at all; line ends stay as they are."""
+    atomic_write_bytes(final, content.encode())
+
+
+def sweep(folder: Path) -> tuple[Path, ...]:
+    """Remove what killed runs have left in a folder; return what was removed.
+
+    A temporary of a process that lives is locked by it, and stays.
+    """
+    return tuple(path for path in sorted(folder.glob(f"{PREFIX}*{SUFFIX}")) if _removed(path))
+
+
+def check_free_space(folder: Path, needed_bytes: int) -> None:
+    """Raise `StorageError` unless the disk of `folder`, which need not exist yet, has that much room."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise StorageError(
+            f"{folder} has {_size(free)} free, but the output needs about {_size(needed_bytes)}; "
+            "free some space, or choose an output folder on another disk"
+        )
+
+
+def _create(final: Path) -> tuple[Path, int]:
+    """Create and lock the temporary; the lock goes when the process does, however it ends."""
+    if final.is_dir():
+        raise StorageError(f"{final} is a folder, but a file is to be written there; choose another name")
+    temporary = final.parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
+    try:
+        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise StorageError(_not_writable(final, error)) from error
+    with suppress(OSError):  # some network file systems have no locks: then `sweep` needs a quiet folder
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return temporary, lock
+
+
+def _removed(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False  # gone meanwhile, or not ours
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _flush(path: Path) -> None:
+    """Flush to the disk what is known by that name: a file's bytes, or a folder's entries."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_writable(final: Path, error: OSError) -> str:
+    if error.errno in NO_ROOM:
+        return _no_room(final, error)
+    if error.errno == errno.ENOENT:
+        return f"{final} cannot be written: there is no folder {final.parent}; create it first"
+    return (
+        f"{final} cannot be written: {error.strerror} in {final.parent}; "
+        "expected a folder that may be written to: check its permissions, or choose another"
+    )
+
+
+def _no_room(final: Path, error: OSError) -> str:
+    free = _size(shutil.disk_usage(final.parent).free)
+    return (
+        f"{final} could not be finished: {error.strerror} ({free} free in {final.parent}); nothing was left "
+        "behind: free some space, or choose an output folder on another disk, and run again"
+    )
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.2f} MB"  # noqa: PLR2004
