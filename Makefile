@@ -3,7 +3,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# -qq: errors only
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check lint format types architecture review bench lock clean distclean

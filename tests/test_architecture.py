@@ -1,0 +1,325 @@
+"""docs/architecture.md, held to its word: every import of every module, deferred and type-only ones included.
+
+The floors of `blr` are read from the page's own table, so that page and test cannot part.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
+
+MAY_IMPORT = {"blr": {"blr"}, "catalogs": {"catalogs"}, "flows": {"flows", "catalogs", "blr"}}
+
+# What may be imported inside a function or for types only, and why.
+DEFERRED = {
+    "blr": "the lazy façade: SciPy is slow to import",
+    "flows.cli*": "the command line's dispatch: `blr --help` imports no Prefect",
+}
+
+# blr: arrays in, arrays out.  Whatever else it needs has to be argued for here.
+NUMERICS = {"numpy", "scipy", "threadpoolctl", "contourpy", "sklearn"}
+INPUT_OUTPUT = {"asyncio", "csv", "glob", "http", "io", "json", "logging", "mmap", "pathlib", "shutil"}
+INPUT_OUTPUT |= {"socket", "sqlite3", "subprocess", "tempfile", "urllib"}
+FILE_CALLS = re.compile(r"open|print|input|np\.(load|save|fromfile|genfromtxt|memmap)\w*|\w*\.tofile")
+
+EXECUTES_DATA = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "code", "joblib"}
+EXECUTING_CALLS = re.compile(r"eval|exec|compile|__import__|yaml\.load|.*_pickle")
+COMPUTED = "a module whose name is computed"
+EMPTY_NAMES = re.compile(r"(^|_)(utils?|helpers?|managers?|misc|common)$|(Utils?|Helpers?|Manager)$")
+LONGEST = 350
+
+
+@dataclass(frozen=True)
+class Import:
+    """One module that another one names in an import, and where."""
+
+    target: str
+    line: int
+    deferred: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file, parsed."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.name.split(".", maxsplit=1)[0]
+
+    def imports(self) -> Iterator[Import]:
+        """Yield every import: at the top, in functions, under `if TYPE_CHECKING`, by `import_module`."""
+        for node, deferred in _walk(self.tree, deferred=False):
+            if isinstance(node, ast.Import):
+                yield from (Import(alias.name, node.lineno, deferred) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node)
+                for alias in node.names:
+                    full = f"{base}.{alias.name}"
+                    yield Import(full if full in modules() else base, node.lineno, deferred)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+                named = node.args[0]
+                target = named.value if isinstance(named, ast.Constant) else COMPUTED
+                yield Import(str(target), node.lineno, deferred=True)
+
+    def calls(self) -> Iterator[tuple[int, str]]:
+        """Yield every call: its line, and what is called as it is written."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                yield node.lineno, ast.unparse(node.func)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")
+        parts = parts[: len(parts) - node.level + (self.path.name == "__init__.py")]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _walk(node: ast.AST, *, deferred: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield the nodes below, each with whether it runs at import: not in a function, not for types only."""
+    for child in ast.iter_child_nodes(node):
+        later = (
+            deferred
+            or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test))
+        )
+        yield child, later
+        yield from _walk(child, deferred=later)
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Return all modules of the three packages by name."""
+    found = {}
+    for package in MAY_IMPORT:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name] = Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    return found
+
+
+@cache
+def floors() -> dict[str, int]:
+    """Return the floor of each concept of `blr`, from the page's table."""
+    rows = re.findall(r"^\| (\d)[^|]*\|(.*)\|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    table = {}
+    for floor, cell in rows:
+        without_remarks = re.sub(r"\([^)]*\)", "", cell)
+        table.update({concept: int(floor) for concept in re.findall(r"`(\w+)/?`", without_remarks)})
+    return table
+
+
+@cache
+def within_a_floor() -> set[tuple[str, str]]:
+    """Return the (upper, lower) pairs that the page allows: `x` stands on `y`, `x` is below the rest."""
+    text = PAGE.read_text(encoding="utf-8")
+    pairs = set(re.findall(r"`(\w+)` stands on `(\w+)`", text))
+    for lowest in re.findall(r"`(\w+)` is below the rest", text):
+        pairs |= {(other, lowest) for other in floors() if floors()[other] == floors()[lowest]}
+    return pairs
+
+
+def concept(module: str) -> str:
+    """Return the concept of a module of `blr`: blr.basis.rbf belongs to basis."""
+    return module.split(".")[1] if "." in module else "façade"
+
+
+def allowed_to_defer(module: str) -> bool:
+    return any(module == key or (key.endswith("*") and module.startswith(key[:-1])) for key in DEFERRED)
+
+
+def each_module(*packages: str) -> pytest.MarkDecorator:
+    chosen = [module for module in modules().values() if module.package in (packages or MAY_IMPORT)]
+    return pytest.mark.parametrize("module", chosen, ids=[module.name for module in chosen])
+
+
+def complain(module: Module, faults: list[str]) -> None:
+    where = module.path.relative_to(ROOT)
+    assert not faults, "\n".join(f"{where}:{fault}" for fault in faults)
+
+
+def test_the_page_has_the_floors():
+    assert floors()["arrays"] == 0
+    assert floors()["basis"] == 0
+    assert floors()["laplace"] > floors()["newton"] > floors()["sums"]
+    assert "Posterior" not in floors()
+    assert ("prior", "gaussian") in within_a_floor()
+    assert ("prior", "arrays") in within_a_floor()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "deferred"),
+    [
+        ("import blr.sums", "blr.sums", False),
+        ("from blr.sums import Sums", "blr.sums", False),
+        ("from .sums import Sums", "blr.sums", False),
+        ("from . import arrays", "blr.arrays", False),
+        ("from blr import arrays", "blr.arrays", False),
+        ("try:\n    import scipy.linalg as la\nexcept ImportError:\n    la = None", "scipy.linalg", False),
+        ("def f():\n    import pandas", "pandas", True),
+        ("class C:\n    def f(self):\n        from scipy import linalg", "scipy", True),
+        ("if TYPE_CHECKING:\n    import prefect", "prefect", True),
+        ("if typing.TYPE_CHECKING:\n    import prefect", "prefect", True),
+        ("f = importlib.import_module('prefect')", "prefect", True),
+        ("f = importlib.import_module(name)", COMPUTED, True),
+    ],
+)
+def test_finds_imports_in_any_disguise(source, target, deferred):
+    module = Module("blr.example", ROOT / "blr" / "example.py", ast.parse(source))
+    (found,) = module.imports()
+    assert (found.target, found.deferred) == (target, deferred)
+
+
+@each_module()
+def test_imports_run_one_way_between_the_packages(module):
+    faults = []
+    for found in module.imports():
+        target = found.target.split(".", maxsplit=1)[0]
+        if target in MAY_IMPORT and target not in MAY_IMPORT[module.package]:
+            faults.append(f"{found.line}: imports {found.target}; imports run flows -> catalogs, blr")
+        if target == "tests":
+            faults.append(f"{found.line}: imports {found.target}; the packages do not know their tests")
+    complain(module, faults)
+
+
+@each_module("blr")
+def test_imports_run_downward_inside_blr(module):
+    here = concept(module.name)
+    if here == "façade":  # above all floors
+        return
+    assert here in floors(), (
+        f"{module.name} is on no floor; put `{here}` into the table of docs/architecture.md"
+    )
+    faults = []
+    for found in module.imports():
+        there = concept(found.target)
+        if not re.match(r"blr(\.|$)", found.target) or there == here:
+            continue
+        if there == "façade":
+            faults.append(f"{found.line}: imports the façade blr; name the module that holds what you want")
+        elif there not in floors():
+            faults.append(
+                f"{found.line}: imports {found.target}, which is on no floor of docs/architecture.md"
+            )
+        elif floors()[there] >= floors()[here] and (here, there) not in within_a_floor():
+            faults.append(
+                f"{found.line}: `{here}` (floor {floors()[here]}) imports `{there}` ({floors()[there]}); "
+                f"imports run downward, or docs/architecture.md says: `{here}` stands on `{there}`"
+            )
+    complain(module, faults)
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_no_cycles(package):
+    graph = {
+        name: {found.target for found in module.imports() if found.target in modules()} - {name}
+        for name, module in modules().items()
+        if module.package == package and name not in DEFERRED
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@each_module()
+def test_imports_stand_at_the_top(module):
+    late = [found for found in module.imports() if found.deferred and not allowed_to_defer(module.name)]
+    complain(module, [f"{found.line}: imports {found.target} late, or for types only" for found in late])
+
+
+def test_each_permission_to_defer_is_used_by_a_module_there_is():
+    for key in DEFERRED:
+        assert any(re.fullmatch(key.replace(".", r"\.").replace("*", ".*"), name) for name in modules()), key
+
+
+@each_module("blr")
+def test_blr_takes_arrays_and_gives_arrays(module):
+    faults = []
+    for found in module.imports():
+        top = found.target.split(".", maxsplit=1)[0]
+        foreign = top not in sys.stdlib_module_names and top not in {*NUMERICS, "blr", COMPUTED}
+        if foreign or top in INPUT_OUTPUT:
+            faults.append(f"{found.line}: imports {found.target}; blr has no files, logging, tables, Prefect")
+        if top == "sklearn" and module.name != "blr.estimators":
+            faults.append(f"{found.line}: imports {found.target}, which is for blr.estimators")
+    faults += [f"{line}: calls {name}()" for line, name in module.calls() if FILE_CALLS.fullmatch(name)]
+    complain(module, faults)
+
+
+@each_module("catalogs")
+def test_catalogs_know_neither_models_nor_prefect(module):
+    known = [found for found in module.imports() if re.match(r"(prefect|sklearn)\b", found.target)]
+    complain(module, [f"{found.line}: imports {found.target}" for found in known])
+
+
+@each_module()
+def test_nothing_executes_data(module):
+    faults = [f"{line}: calls {name}()" for line, name in module.calls() if EXECUTING_CALLS.fullmatch(name)]
+    executing = [found for found in module.imports() if found.target.split(".")[0] in EXECUTES_DATA]
+    faults += [f"{found.line}: imports {found.target}" for found in executing]
+    keywords = [node for node in ast.walk(module.tree) if isinstance(node, ast.keyword)]
+    faults += [f"{node.lineno}: allow_pickle" for node in keywords if node.arg == "allow_pickle"]
+    complain(module, faults)
+
+
+@each_module()
+def test_names_say_what_a_thing_is(module):
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    faults = [f"1: a module called {part}" for part in module.name.split(".") if EMPTY_NAMES.search(part)]
+    faults += [
+        f"{node.lineno}: {node.name}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, kinds) and EMPTY_NAMES.search(node.name)
+    ]
+    complain(module, faults)
+
+
+@each_module()
+def test_modules_are_short(module):
+    n_lines = len(module.path.read_text(encoding="utf-8").splitlines())
+    assert n_lines <= LONGEST, f"{n_lines} lines, at most {LONGEST}: are these two concepts?"
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_are_typed(package):
+    assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("import blr", id="import blr"),
+        pytest.param(
+            "import sys; sys.argv = ['blr', '--help']\n"
+            "from flows.cli import main\n"
+            "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code",
+            id="blr --help",
+        ),
+    ],
+)
+def test_starts_without_what_is_slow_to_import(command):
+    slow = {"prefect", "scipy", "pandas", "sklearn", "astropy", "pyarrow", "matplotlib"}
+    report = "\nimport sys\nprint(*(name for name in sys.modules if '.' not in name), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", command + report], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not slow & set(done.stderr.split()), "imported at the start"
