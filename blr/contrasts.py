@@ -1,0 +1,65 @@
+"""Symmetric softmax weights, solved in K - 1 contrasts.
+
+The softmax is blind to a common shift of all activations, so the K weight vectors have M directions that only the
+prior fills.  In Helmert contrasts W = V Tᵀ, T (K, K-1) with orthonormal columns that sum to zero, those directions
+are gone, class order cannot matter, and under a prior I_K ⊗ S0 the sum direction keeps its prior: it cancels from
+the evidence exactly.  Weights are flat, in order k M + m.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.prior import GaussianPrior
+
+__all__ = ["class_mean", "class_precision", "exchangeable", "helmert"]
+
+
+def helmert(n_classes: int) -> Matrix:
+    """Return T (K, K-1): TᵀT = I, 1ᵀT = 0."""
+    K = n_classes
+    T = np.zeros((K, K - 1))
+    for c in range(K - 1):
+        T[: c + 1, c] = 1.0
+        T[c + 1, c] = -(c + 1.0)
+        T[:, c] /= np.sqrt((c + 1.0) * (c + 2.0))
+    return T
+
+
+def exchangeable(prior: GaussianPrior, n_classes: int, n_functions: int) -> GaussianPrior | None:
+    """Return the (M,) covariance shared by all classes with the K M means, or None where the prior couples or tells classes apart.
+
+    The mean may differ from class to class: contrasts of it are means of contrasts.
+    """
+    K, M = n_classes, n_functions
+    if prior.size in (None, M):
+        mean, covariance = prior.resized(M)
+        return GaussianPrior(mean, covariance)
+    _, covariance = prior.resized(K * M)
+    if covariance.ndim == 1:
+        blocks = covariance.reshape(K, M)
+        return GaussianPrior(0.0, blocks[0]) if np.all(blocks == blocks[0]) else None
+    first = covariance[:M, :M]
+    return GaussianPrior(0.0, first) if np.array_equal(covariance, np.kron(np.eye(K), first)) else None
+
+
+def class_mean(theta: Vector, T: Matrix, prior_mean: Vector) -> Vector:
+    """Return the K M weights of (K-1) M contrasts `theta`; their sum direction stays at the prior mean (K M,)."""
+    K, C = T.shape
+    M = len(theta) // C
+    common = prior_mean.reshape(K, M).mean(axis=0)
+    return (T @ theta.reshape(C, M) + common).ravel()
+
+
+def class_precision(A: Matrix, T: Matrix, prior_precision: Matrix | None) -> Matrix:
+    """Return the (K M, K M) precision of the weights from that of the contrasts, A ((K-1) M, (K-1) M).
+
+    `prior_precision` (M, M) fills the sum direction; None (maximum likelihood) leaves it flat.
+    """
+    K, C = T.shape
+    M = len(A) // C
+    full = np.einsum("kc,cmdn,ld->kmln", T, A.reshape(C, M, C, M), T, optimize=True).reshape(K * M, K * M)
+    if prior_precision is not None:
+        full += np.kron(np.full((K, K), 1.0 / K), prior_precision)
+    return full

@@ -1,0 +1,262 @@
+"""Prior precision by evidence maximisation: one for all weights, or one a group (PRML 3.5, 4.4; MacKay 1992,
+doi:10.1162/neco.1992.4.5.720).
+
+The Laplace evidence is maximised in ln α with its exact gradient
+
+    dL/d ln α = 1/2 [ C M - α wᵀw - α tr A⁻¹ + α gᵀ A⁻¹ w ],   g = d/dw tr(H(w) A⁻¹).
+
+MacKay's fixed point drops the last term, the change of the curvature as the mode moves with α, and stops short (0.7 nats
+at N = 60).  α is optimised inside the quadratic model of the likelihood between Newton's passes over the data, so that it
+costs almost no further pass; large data are first solved on every n-th row.  Shapes: D = C M weights, G groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+
+from blr.arrays import Matrix, Vector
+from blr.gaussian import Gaussian, cholesky_of_precision
+from blr.laplace import Posterior, Problem, pose, posterior_at
+from blr.newton import SolverPrior, maximise, newton_step
+from blr.prior import GaussianPrior
+from blr.sums import Rows, skewness_term
+from blr.threads import single_threaded_blas
+
+__all__ = ["fit_evidence"]
+
+_RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing
+_MAX_STEP = 2.0  # in ln α within one quadratic model
+_TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a nat and less
+_NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
+_MAX_ROUNDS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed."""
+
+    index: Vector
+    fixed: Vector  # (D,) precision where index is -1, else 0
+    n_groups: int
+
+    @property
+    def sizes(self) -> Vector:
+        """Weights in each group, (G,)."""
+        return np.bincount(self.index[self.index >= 0], minlength=self.n_groups).astype(np.float64)
+
+    def precision(self, log_alpha: Vector) -> Vector:
+        """Return the prior precision of each weight, (D,)."""
+        return np.where(self.index >= 0, np.exp(log_alpha)[self.index], self.fixed)
+
+    def sum(self, x: Vector) -> Vector:
+        """Return the sum of x (D,) over each group, (G,)."""
+        inside = self.index >= 0
+        return np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups)
+
+
+def _as_groups(
+    groups: ArrayLike | None, M: int, C: int, intercept: int | None, intercept_variance: float
+) -> _Groups:
+    given = np.zeros(M, dtype=np.intp) if groups is None else np.asarray(groups)
+    if given.shape != (M,) or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"groups must be {M} integers, the group of each column of Phi, got {given.dtype} of shape {given.shape}"
+        )
+    if intercept is not None and not -M <= intercept < M:
+        raise ValueError(
+            f"intercept is column {intercept} but Phi has {M} columns; give None where there is none"
+        )
+    if not intercept_variance > 0:
+        raise ValueError(f"intercept_variance must be positive, got {intercept_variance}")
+    free = np.ones(M, dtype=bool)
+    if intercept is not None:
+        free[intercept] = False
+    labels, compact = np.unique(given[free], return_inverse=True)
+    index = np.full(M, -1, dtype=np.intp)
+    index[free] = compact
+    fixed = np.where(free, 0.0, 1.0 / intercept_variance)
+    return _Groups(np.tile(index, C), np.tile(fixed, C), len(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class _QuadraticModel:
+    """The likelihood about θ0 to second order, and its log determinant's change to first."""
+
+    theta: Vector
+    gradient: Vector
+    hessian: Matrix
+    skewness: Vector
+    groups: _Groups
+
+    def solve(self, log_alpha: Vector) -> tuple[Vector, float, Vector]:
+        """Return the model's mode (D,), its evidence up to a constant, and the gradient in ln α (G,)."""
+        p = self.groups.precision(log_alpha)
+        L, _ = cholesky_of_precision(self.hessian + np.diag(p))
+        U = scipy.linalg.solve_triangular(L, np.eye(len(p)), lower=True, check_finite=False)
+        theta = U.T @ (U @ (self.hessian @ self.theta + self.gradient))
+        d = theta - self.theta
+        value = self.gradient @ d - 0.5 * (d @ self.hessian @ d) - 0.5 * float(p @ theta**2)
+        value += (
+            0.5 * float(self.groups.sizes @ log_alpha)
+            - float(np.log(np.diag(L)).sum())
+            - 0.5 * self.skewness @ d
+        )
+        pull = U.T @ (U @ self.skewness)
+        slope = self.groups.sizes - self.groups.sum(
+            p * (theta**2 + np.einsum("ij,ij->j", U, U) - pull * theta)
+        )
+        return theta, float(value), 0.5 * slope
+
+    def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
+        """Return ln α and the mode that maximise the model's evidence within a bounded step."""
+        low = np.maximum(log_alpha - _MAX_STEP, _RANGE[0])
+        high = np.minimum(log_alpha + _MAX_STEP, _RANGE[1])
+
+        def objective(x: Vector) -> tuple[float, Vector]:
+            _, value, slope = self.solve(x)
+            return -value, -slope
+
+        found = minimize(
+            objective,
+            log_alpha,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options={"ftol": 1e-15, "gtol": 1e-9},
+        )
+        return found.x, self.solve(found.x)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    theta: Vector
+    log_alpha: Vector
+    skewness: Vector
+
+
+def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
+    U = Gaussian(theta, A).inverse_cholesky
+    (g,) = problem.require_data().accumulate(skewness_term(problem.likelihood, theta, U))
+    return np.asarray(g)
+
+
+def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: bool = False) -> _State:
+    """Alternate passes over the data with optimisation of ln α in the quadratic model, until neither moves.
+
+    `keep_skewness`: use the state's g, found on part of the data, instead of a pass of its own.  g hardly depends on
+    the number of rows: its h falls as 1/N where the sum grows as N.
+    """
+    theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
+    evaluated = problem.evaluate(theta)
+    for _ in range(_MAX_ROUNDS):
+        value, gradient, hessian = evaluated
+        prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+        step, decrement = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)
+        if decrement < _NEAR:
+            if not keep_skewness:
+                g = _skewness(problem, theta, hessian + prior.precision)
+            moved, target = _QuadraticModel(theta, gradient, hessian, g, groups).best(log_alpha)
+            change = float(np.abs(moved - log_alpha).max(initial=0.0))
+            log_alpha = moved
+            if change < _TOLERANCE and decrement < 1e-3:  # noqa: PLR2004
+                break
+            prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+            step = target - theta
+        theta, evaluated = _guarded(problem, prior, theta, step, value)
+    return _State(theta, log_alpha, g)
+
+
+def _guarded(
+    problem: Problem, prior: SolverPrior, theta: Vector, step: Vector, value: float
+) -> tuple[Vector, Any]:
+    """Take the step, halved until the posterior does not fall."""
+    before = value - prior.energy(theta)
+    length = 1.0
+    while True:
+        trial = theta + length * step
+        evaluated = problem.evaluate(trial)
+        after = evaluated[0] - prior.energy(trial)
+        if after >= before - 1e-12 * abs(before) or length < 1e-6:  # noqa: PLR2004
+            return trial, evaluated
+        length *= 0.5
+
+
+def _matters(problem: Problem, groups: _Groups, state: _State) -> bool:
+    """Whether the skewness moves ln α by more than ten tolerances, so that it has to be exact."""
+    _, gradient, hessian = problem.evaluate(state.theta)
+    shifts = [
+        _QuadraticModel(state.theta, gradient, hessian, g, groups).best(state.log_alpha)[0]
+        for g in (state.skewness, np.zeros_like(state.skewness))
+    ]
+    return bool(np.abs(shifts[0] - shifts[1]).max(initial=0.0) > 10 * _TOLERANCE)
+
+
+def _subsample_step(problem: Problem) -> int:
+    """Return n to start on every n-th row, or 1 where all rows are as quick."""
+    if not isinstance(problem.data, Rows):
+        return 1
+    step = min(16, len(problem.data.Phi) // max(10_000, 40 * problem.n_solved))
+    return step if step >= 4 else 1  # noqa: PLR2004
+
+
+def fit_evidence(
+    Phi: Any,
+    t: Any,
+    likelihood: str = "logistic",
+    *,
+    groups: ArrayLike | None = None,
+    intercept: int | None = 0,
+    intercept_variance: float = 1e4,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    threads: int | None = None,
+) -> Posterior:
+    """Return the Laplace posterior under the prior N(0, diag(1/α)) whose α maximises the evidence; it is in `q.prior`.
+
+    Parameters
+    ----------
+    Phi, t, trials, sample_weight, classes
+        As of `fit`.
+    groups
+        (M,) integers: columns of the same number share a precision.  Default: one precision for all.
+    intercept
+        Column whose prior variance stays at `intercept_variance`, None where there is none.
+
+    Raises
+    ------
+    ValueError
+        As `fit`; or if the groups do not fit the columns.
+    """
+    problem = pose(
+        Phi,
+        t,
+        None,
+        likelihood,
+        trials=trials,
+        sample_weight=sample_weight,
+        classes=classes,
+        threads=threads,
+    )
+    M, C = problem.n_functions, problem.likelihood.n_outputs
+    split = _as_groups(groups, M, C, intercept, intercept_variance)
+    state = _State(np.zeros(C * M), np.zeros(split.n_groups), np.zeros(C * M))
+    with single_threaded_blas():
+        step = _subsample_step(problem)
+        keep = False
+        if step > 1:
+            assert isinstance(problem.data, Rows)  # noqa: S101  _subsample_step said so
+            part = replace(problem, data=problem.data.every(step))
+            state = _ascend(part, split, state)
+            keep = not _matters(part, split, state)
+        state = _ascend(problem, split, state, keep_skewness=keep)
+        prior = GaussianPrior(np.zeros(M), 1.0 / split.precision(state.log_alpha)[:M])
+        problem = replace(problem, prior=prior)
+        return posterior_at(problem, maximise(problem.evaluate, problem.solver_prior, state.theta))

@@ -1,0 +1,458 @@
+"""The Laplace posterior: a Gaussian about the mode, with the curvature found there (PRML 4.4, 4.5.1).
+
+    q(w) = N(w | w_MAP, A⁻¹),  A = S0⁻¹ + Σ_n R_n ⊗ φ_n φ_nᵀ
+    ln p(D) ≈ ln p(D|w_MAP) + ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A        (4.137)
+
+`Posterior` is the result of every fit, whatever found it.  Shapes: N rows, M basis functions, K classes, D = M or K M
+weights in order k M + m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blr.arrays import Matrix, Vector, as_matrix
+from blr.contrasts import class_mean, class_precision, exchangeable
+from blr.gaussian import Gaussian
+from blr.likelihood import Bernoulli, Categorical, Likelihood, make_likelihood
+from blr.newton import Mode, SolverPrior, maximise
+from blr.predictive import binary_exact, binary_probit, softmax_exact, softmax_pairwise, softmax_plugin
+from blr.prior import GaussianPrior
+from blr.sums import Data, Rows, Stream, likelihood_terms, output_covariances
+from blr.targets import resolve_targets
+from blr.threads import default_threads, single_threaded_blas
+
+__all__ = ["Posterior", "Problem", "fit", "pose"]
+
+_BLOCK = 4096  # rows a block in prediction: fixed, so that a row's result depends little on its neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is fitted, in the solver's coordinates: K - 1 contrasts of a softmax where the prior treats classes alike."""
+
+    likelihood: Likelihood
+    prior: GaussianPrior | None
+    classes: tuple[Any, ...]
+    n_functions: int
+    n_effective: float
+    data: Data | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def binary(self) -> bool:
+        """Whether there is one activation a row."""
+        return isinstance(self.likelihood, Bernoulli)
+
+    @property
+    def n_weights(self) -> int:
+        """D, M or K M."""
+        return self.n_functions if self.binary else self.n_classes * self.n_functions
+
+    @property
+    def n_solved(self) -> int:
+        """Weights in the solver's coordinates, C M."""
+        return self.likelihood.n_outputs * self.n_functions
+
+    @property
+    def free_parameters(self) -> int:
+        """M, or (K - 1) M: what the likelihood can tell apart."""
+        return (self.n_classes - 1) * self.n_functions
+
+    @cached_property
+    def transform(self) -> Matrix:
+        """T (K, C) from outputs to class activations; (1, 1) for two classes."""
+        return self.likelihood.transform if isinstance(self.likelihood, Categorical) else np.eye(1)
+
+    @cached_property
+    def prior_mean(self) -> Vector:
+        """m0 (D,), of all K classes."""
+        if self.prior is None:
+            return np.zeros(self.n_weights)
+        if self.binary or self.prior.size not in (None, self.n_functions):
+            return self.prior.resized(self.n_weights)[0]
+        return np.tile(self.prior.resized(self.n_functions)[0], self.n_classes)
+
+    @cached_property
+    def shared_precision(self) -> Matrix | None:
+        """S0⁻¹ (M, M) of each class where all have the same; None for maximum likelihood."""
+        if self.prior is None:
+            return None
+        shared = exchangeable(self.prior, self.n_classes, self.n_functions)
+        return None if shared is None else shared.precision(self.n_functions)
+
+    @cached_property
+    def solver_prior(self) -> SolverPrior:
+        """The prior in the solver's coordinates."""
+        D = self.n_solved
+        if self.prior is None:
+            return SolverPrior(np.zeros(D), np.zeros((D, D)))
+        if self.binary:
+            return SolverPrior(self.prior_mean, self.prior.precision(D))
+        T = self.transform
+        mean = (T.T @ self.prior_mean.reshape(self.n_classes, -1)).ravel()
+        if T.shape[0] == T.shape[1]:
+            return SolverPrior(mean, self.prior.precision(D))
+        assert self.shared_precision is not None  # noqa: S101  contrasts are taken only then
+        return SolverPrior(mean, np.kron(np.eye(T.shape[1]), self.shared_precision))
+
+    def evaluate(self, theta: Vector) -> tuple[Any, ...]:
+        """Return value, gradient and Hessian of the likelihood at theta: one pass over the data."""
+        return self.require_data().accumulate(likelihood_terms(self.likelihood, theta))
+
+    def require_data(self) -> Data:
+        """Return the data; RuntimeError where the fit was loaded without them."""
+        if self.data is None:
+            raise RuntimeError(
+                "this posterior was loaded from a file and has no data with it, which this needs; "
+                "compute it before saving, or fit again"
+            )
+        return self.data
+
+
+def pose(
+    Phi: Any,
+    t: Any,
+    prior: GaussianPrior | None,
+    likelihood: str = "logistic",
+    *,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    threads: int | None = None,
+) -> Problem:
+    """Return the problem of fitting t to Phi (N, M); Phi may be a re-iterable of (Phi, t, weight) chunks, t then None."""
+    threads = default_threads() if threads is None else threads
+    if t is None:
+        return _pose_stream(Phi, prior, likelihood, classes, threads)
+    matrix = as_matrix(Phi, "Phi")
+    targets = resolve_targets(
+        t, binary=likelihood != "softmax", trials=trials, sample_weight=sample_weight, classes=classes
+    )
+    if len(targets.fraction) != len(matrix):
+        raise ValueError(f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}")
+    data = Rows(matrix, targets.fraction, targets.weight, threads)
+    return _problem(likelihood, prior, targets.classes, matrix.shape[1], targets.n_effective, data)
+
+
+def _pose_stream(
+    source: Any, prior: GaussianPrior | None, likelihood: str, classes: Sequence[Any] | None, threads: int
+) -> Problem:
+    binary = likelihood != "softmax"
+    if iter(source) is source:
+        raise ValueError("a stream is read once a pass; give a re-iterable, such as a list, not a generator")
+
+    def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
+        found = resolve_targets(t, binary=binary, sample_weight=weight, classes=classes)
+        return found.fraction, found.weight
+
+    first = next(iter(source), None)
+    if first is None:
+        raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
+    n_functions = np.shape(first[0])[1]
+    if not binary and classes is None and np.ndim(first[1]) == 1:
+        raise ValueError("labels in a stream need classes=, since no chunk need show all of them")
+    names = resolve_targets(first[1], binary=binary, sample_weight=first[2], classes=classes).classes
+    data = Stream(source, resolve, n_functions, threads)
+    (n_effective,) = data.accumulate(lambda P, _t, w: (float(len(P) if w is None else w.sum()),))
+    return _problem(likelihood, prior, names, n_functions, n_effective, data)
+
+
+def _problem(
+    name: str,
+    prior: GaussianPrior | None,
+    classes: tuple[Any, ...],
+    M: int,
+    n_effective: float,
+    data: Data | None,
+) -> Problem:
+    K = len(classes)
+    contrasts = prior is None or exchangeable(prior, K, M) is not None if name == "softmax" else False
+    if prior is not None and name != "softmax":
+        prior.resized(M)  # a prior of the wrong size is said here, before any work
+    return Problem(make_likelihood(name, K, contrasts=contrasts), prior, classes, M, n_effective, data)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """A Gaussian posterior of the weights and what was found on the way.
+
+    Attributes in the words of PRML: `mean` (D,) is the mode w_MAP (of a refined posterior, the variational mean),
+    `precision` (D, D) is A, `cholesky` its lower factor; D = M, or K M in order k M + m.
+    """
+
+    problem: Problem
+    gaussian: Gaussian
+    log_likelihood: float
+    converged: bool
+    n_iter: int
+    status: str = "converged"
+    kind: str = "laplace"
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The classes' names; a binary probability is that of the second."""
+        return self.problem.classes
+
+    @property
+    def likelihood(self) -> str:
+        """Name of the likelihood."""
+        return self.problem.likelihood.name
+
+    @property
+    def prior(self) -> GaussianPrior | None:
+        """The prior; None for maximum likelihood."""
+        return self.problem.prior
+
+    @property
+    def n_effective(self) -> float:
+        """Sum of weight times trials."""
+        return self.problem.n_effective
+
+    @cached_property
+    def mean(self) -> Vector:
+        """Weights (D,)."""
+        return self._expand(self.gaussian.mean)
+
+    def _expand(self, theta: Vector) -> Vector:
+        T = self.problem.transform
+        if T.shape[0] == T.shape[1]:
+            return theta
+        return class_mean(theta, T, self.problem.prior_mean)
+
+    @cached_property
+    def precision(self) -> Matrix:
+        """A (D, D)."""
+        T = self.problem.transform
+        if T.shape[0] == T.shape[1]:
+            return self.gaussian.precision
+        return class_precision(self.gaussian.precision, T, self.problem.shared_precision)
+
+    @cached_property
+    def cholesky(self) -> Matrix:
+        """Lower factor of the precision, (D, D)."""
+        return Gaussian(self.mean, self.precision).cholesky
+
+    @cached_property
+    def log_occam_factor(self) -> float:
+        """ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A (4.137 less the likelihood); NaN without a prior, which has no evidence."""
+        if self.prior is None:
+            return float("nan")
+        prior = self.problem.solver_prior
+        log_det_prior = Gaussian(prior.mean, prior.precision).log_det_precision
+        return 0.5 * (log_det_prior - self.gaussian.log_det_precision) - prior.energy(self.gaussian.mean)
+
+    @property
+    def log_evidence(self) -> float:
+        """ln p(D), Laplace's approximation, in nats."""
+        return self.log_likelihood + self.log_occam_factor
+
+    @property
+    def bic(self) -> float:
+        """ln p(D|w) - (free parameters)/2 ln n_effective (PRML 4.139): higher is better; -2 bic is Schwarz's form."""
+        return self.log_likelihood - 0.5 * self.problem.free_parameters * float(np.log(self.n_effective))
+
+    @cached_property
+    def effective_parameters(self) -> float:
+        """tr(H A⁻¹) (PRML 3.91): how many parameters the data determine."""
+        prior = self.problem.solver_prior.precision
+        return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
+
+    def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
+        """Return mean and variance of the activation, (N,) each; softmax (N, K) and (N, K, K), common shift projected out."""
+        matrix = self._design(Phi)
+        mean, covariance = self._output_moments(matrix)
+        if self.problem.binary:
+            return mean[:, 0], covariance[:, 0, 0]
+        T = _centred(self.problem.transform)
+        return mean @ T.T, np.einsum("kc,ncd,ld->nkl", T, covariance, T, optimize=True)
+
+    def _design(self, Phi: ArrayLike) -> Matrix:
+        matrix = as_matrix(Phi, "Phi")
+        if matrix.shape[1] != self.problem.n_functions:
+            raise ValueError(
+                f"design matrix has {matrix.shape[1]} columns but the posterior has {self.problem.n_functions} "
+                "a class; build both with the same basis"
+            )
+        return matrix
+
+    def _output_moments(self, Phi: Matrix) -> tuple[Matrix, Matrix]:
+        C = self.problem.likelihood.n_outputs
+        weights = np.ascontiguousarray(self.gaussian.mean.reshape(C, -1).T)
+        mean, covariance = np.empty((len(Phi), C)), np.empty((len(Phi), C, C))
+        for start in range(0, len(Phi), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            np.matmul(Phi[block], weights, out=mean[block])
+            covariance[block] = output_covariances(Phi[block], self.gaussian.inverse_cholesky, C)
+        return mean, covariance
+
+    def predict_proba(
+        self,
+        Phi: ArrayLike,
+        method: str = "exact",
+        *,
+        n_samples: int = 1000,
+        rng: np.random.Generator | None = None,
+        return_error: bool = False,
+    ) -> Any:
+        """Return the probability of the second class (N,), or of each of K classes (N, K).
+
+        Parameters
+        ----------
+        method
+            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155; softmax: pairwise),
+            "exact" (the predictive integral), "monte_carlo" (`n_samples` draws with `rng`).
+        return_error
+            With "monte_carlo": return also the standard error, of the same shape.
+        """
+        if method not in _METHODS:
+            raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
+        if return_error and method != "monte_carlo":
+            raise ValueError(f"method '{method}' has no sampling error; return_error goes with 'monte_carlo'")
+        if method == "monte_carlo":
+            probability, error = self._monte_carlo(self._design(Phi), n_samples, rng)
+            return (probability, error) if return_error else probability
+        if method == "plugin":
+            return self.response(self._activations(self._design(Phi), self.gaussian.mean))
+        return self._moderated(*self.logit_moments(Phi), method)
+
+    def _moderated(self, mean: Matrix, covariance: Matrix, method: str) -> Matrix:
+        if self.problem.binary:
+            if method == "exact":
+                return binary_exact(mean, covariance, link=self.likelihood)
+            return binary_probit(mean, covariance)
+        return softmax_exact(mean, covariance)[0] if method == "exact" else softmax_pairwise(mean, covariance)
+
+    def _activations(self, Phi: Matrix, theta: Vector) -> Matrix:
+        """Return class activations, (N,) or (N, K), at solver weights theta."""
+        outputs = Phi @ theta.reshape(self.problem.likelihood.n_outputs, -1).T
+        return outputs[:, 0] if self.problem.binary else outputs @ self.problem.transform.T
+
+    def response(self, a: Matrix) -> Matrix:
+        """Return the probabilities at activations a, (N,) or (N, K), weights taken as certain."""
+        likelihood = self.problem.likelihood
+        if isinstance(likelihood, Bernoulli):
+            return np.exp(likelihood.link.log_cdf(a))
+        return softmax_plugin(a)
+
+    def _monte_carlo(self, Phi: Matrix, n: int, rng: np.random.Generator | None) -> tuple[Matrix, Matrix]:
+        total: Any = 0.0
+        squares: Any = 0.0
+        for theta in self.gaussian.sample(n, np.random.default_rng(0) if rng is None else rng):
+            p = self.response(self._activations(Phi, theta))
+            total, squares = total + p, squares + p * p
+        mean = total / n
+        return mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0) / max(n - 1, 1))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Return n draws of the weights, (n, D)."""
+        theta = self.gaussian.sample(n, rng)
+        T, shared = self.problem.transform, self.problem.shared_precision
+        if T.shape[0] == T.shape[1]:
+            return theta
+        draws = np.stack([self._expand(row) for row in theta])
+        if shared is not None:  # the data say nothing of the sum direction: it keeps the prior's spread
+            common = Gaussian(np.zeros(len(shared)), shared).sample(n, rng)
+            draws += np.tile(common, self.problem.n_classes) / np.sqrt(self.problem.n_classes)
+        return draws
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return scalars, strings, lists and arrays that `from_dict` makes the posterior of, without its data."""
+        return {
+            "kind": self.kind,
+            "likelihood": self.likelihood,
+            "classes": [c.item() if isinstance(c, np.generic) else c for c in self.classes],
+            "n_functions": int(self.problem.n_functions),
+            "n_effective": float(self.n_effective),
+            "prior": None if self.prior is None else self.prior.to_dict(),
+            "solver_mean": self.gaussian.mean,
+            "solver_precision": self.gaussian.precision,
+            "log_likelihood": float(self.log_likelihood),
+            "converged": bool(self.converged),
+            "n_iter": int(self.n_iter),
+            "status": self.status,
+        }
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Posterior:
+        """Return the posterior of `to_dict`."""
+        prior = None if d["prior"] is None else GaussianPrior(d["prior"]["mean"], d["prior"]["covariance"])
+        problem = _problem(
+            d["likelihood"], prior, tuple(d["classes"]), d["n_functions"], d["n_effective"], None
+        )
+        gaussian = Gaussian(np.asarray(d["solver_mean"]), np.asarray(d["solver_precision"]))
+        return cls(
+            problem, gaussian, d["log_likelihood"], d["converged"], d["n_iter"], d["status"], d["kind"]
+        )
+
+
+_METHODS = ("plugin", "probit", "exact", "monte_carlo")
+
+
+def _centred(T: Matrix) -> Matrix:
+    return T - T.mean(axis=0)
+
+
+def posterior_at(problem: Problem, mode: Mode) -> Posterior:
+    """Return the Laplace posterior about a mode found for the problem."""
+    gaussian = Gaussian(mode.theta, mode.precision(problem.solver_prior))
+    return Posterior(problem, gaussian, mode.log_likelihood, mode.converged, mode.n_iter, mode.status)
+
+
+def fit(
+    Phi: Any,
+    t: Any,
+    prior: GaussianPrior | None,
+    likelihood: str = "logistic",
+    *,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    threads: int | None = None,
+    tolerance: float = 1e-9,
+    max_iter: int = 100,
+) -> Posterior:
+    """Return the Laplace posterior of the weights (PRML 4.5.1).
+
+    Parameters
+    ----------
+    Phi
+        Design matrix (N, M), or a re-iterable of (Phi, t, weight) chunks with t=None.
+    t
+        (N,) labels, soft labels or (with `trials`) successes; (N, K) one-hot, soft labels or vote counts.
+    prior
+        The Gaussian prior; None for maximum likelihood, which has no evidence.
+    likelihood
+        "logistic", "probit", "cauchit", "cloglog" or "softmax".
+    classes
+        Names in the order wanted; needed where a class may be absent.
+
+    Raises
+    ------
+    ValueError
+        If shapes, values, labels or the prior do not fit; the message says what was got and what to do.
+    """
+    problem = pose(
+        Phi,
+        t,
+        prior,
+        likelihood,
+        trials=trials,
+        sample_weight=sample_weight,
+        classes=classes,
+        threads=threads,
+    )
+    with single_threaded_blas():
+        start = problem.solver_prior.mean
+        mode = maximise(problem.evaluate, problem.solver_prior, start, tolerance=tolerance, max_iter=max_iter)
+        return posterior_at(problem, mode)

@@ -1,0 +1,255 @@
+"""Sums over the rows: the only loop over data in fitting.
+
+A term is a tuple of arrays that add up: value, gradient, Hessian of the log likelihood, or whatever a function of a
+chunk returns.  Chunk boundaries depend on the number of columns alone and parts are added in their order, so the result
+does not depend on how many threads worked.  An engine beyond one machine is anything else with `accumulate`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector, as_matrix
+from blr.likelihood import Likelihood, pairs, unpack
+from blr.threads import default_threads, ordered_map, single_threaded_blas
+
+__all__ = [
+    "Chunk",
+    "Data",
+    "Rows",
+    "Stream",
+    "Terms",
+    "chunk_rows",
+    "likelihood_terms",
+    "output_covariances",
+    "skewness_term",
+]
+
+Terms = tuple[Any, ...]
+"""Arrays or scalars that add up."""
+
+Chunk = tuple[Matrix, Matrix, Vector | None]
+"""Phi (n, M), targets (n,) or (n, K) as fractions, weight (n,) or None."""
+
+_CHUNK_BYTES = (
+    2**21
+)  # of Phi: it and its scaled copy stay in the second-level cache, and Python's share is small
+_MIN_ROWS = 256
+_GROUP = (
+    8  # chunks added up by one thread before it hands over: fewer, larger pieces in the ordered reduction
+)
+
+_scratch = threading.local()
+
+
+def chunk_rows(n_functions: int) -> int:
+    """Return the rows of a chunk for M columns, a power of two."""
+    return int(max(_MIN_ROWS, 2 ** int(np.log2(max(1, _CHUNK_BYTES // (8 * n_functions))))))
+
+
+class Data(Protocol):
+    """Rows to be summed over, wherever they are."""
+
+    @property
+    def n_functions(self) -> int:
+        """Columns M of the design matrix."""
+        ...
+
+    def accumulate(self, function: Callable[[Matrix, Matrix, Vector | None], Terms]) -> Terms:
+        """Return the sum of `function(Phi, t, weight)` over all chunks."""
+        ...
+
+
+def _add(total: Terms | None, part: Terms) -> Terms:
+    if total is None:
+        return part
+    return tuple(a + b for a, b in zip(total, part, strict=True))
+
+
+def _sum(function: Callable[[Matrix, Matrix, Vector | None], Terms], chunks: Iterable[Chunk]) -> Terms:
+    total: Terms | None = None
+    for chunk in chunks:
+        total = _add(total, function(*chunk))
+    if total is None:
+        raise ValueError("there are no rows to sum over; give at least one")
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows in memory: Phi (N, M), t (N,) or (N, K), weight (N,) or None."""
+
+    Phi: Matrix
+    t: Matrix
+    weight: Vector | None = None
+    threads: int = field(default_factory=default_threads)
+
+    @property
+    def n_functions(self) -> int:
+        """Columns of Phi."""
+        return int(self.Phi.shape[1])
+
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """Return the rows from `start` to `stop`."""
+        return (
+            self.Phi[start:stop],
+            self.t[start:stop],
+            None if self.weight is None else self.weight[start:stop],
+        )
+
+    def every(self, step: int) -> Rows:
+        """Return every `step`-th row, contiguous, with weights that make up for the rest."""
+        weight = (
+            np.full(len(self.Phi[::step]), float(step)) if self.weight is None else step * self.weight[::step]
+        )
+        return Rows(
+            np.ascontiguousarray(self.Phi[::step]), np.ascontiguousarray(self.t[::step]), weight, self.threads
+        )
+
+    def accumulate(self, function: Callable[[Matrix, Matrix, Vector | None], Terms]) -> Terms:
+        """Return the sum of `function` over fixed chunks, on threads, reduced in order."""
+        n, size = len(self.Phi), chunk_rows(self.n_functions)
+
+        def group(start: int) -> Terms:
+            stop = min(start + _GROUP * size, n)
+            return _sum(function, (self.chunk(i, min(i + size, stop)) for i in range(start, stop, size)))
+
+        with single_threaded_blas():
+            total: Terms | None = None
+            for part in ordered_map(group, range(0, n, _GROUP * size), threads=self.threads):
+                total = _add(total, part)
+        assert total is not None  # noqa: S101  as_matrix refuses empty data
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Chunks that come from elsewhere (disk, network), anew at each pass."""
+
+    source: Iterable[Any]
+    resolve: Callable[
+        [Any, Any], tuple[Matrix, Vector | None]
+    ]  # (t, weight) as given -> fractions and weight
+    n_functions: int
+    threads: int = field(default_factory=default_threads)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the source's chunks, checked, cut to at most the usual size."""
+        size = chunk_rows(self.n_functions)
+        for Phi, t, weight in self.source:
+            matrix = as_matrix(Phi, "Phi")
+            if matrix.shape[1] != self.n_functions:
+                raise ValueError(
+                    f"a chunk has {matrix.shape[1]} columns where the first had {self.n_functions}"
+                )
+            fraction, w = self.resolve(t, weight)
+            for i in range(0, len(matrix), size):
+                part = slice(i, i + size)
+                yield matrix[part], fraction[part], None if w is None else w[part]
+
+    def accumulate(self, function: Callable[[Matrix, Matrix, Vector | None], Terms]) -> Terms:
+        """Return the sum of `function` over one pass of the source."""
+        total: Terms | None = None
+        with single_threaded_blas():
+            for part in ordered_map(lambda chunk: function(*chunk), self.chunks(), threads=self.threads):
+                total = _add(total, part)
+        if total is None:
+            raise ValueError(
+                "the stream has no chunks; it must be re-iterable, such as a list, not an exhausted generator"
+            )
+        return total
+
+
+def _buffer(shape: tuple[int, int]) -> Matrix:
+    """Return a thread's own scratch matrix: fresh large arrays cost more in page faults than in arithmetic."""
+    held: Matrix | None = getattr(_scratch, "matrix", None)
+    if held is None or held.size < shape[0] * shape[1]:
+        held = _scratch.matrix = np.empty(shape[0] * shape[1])
+    return held[: shape[0] * shape[1]].reshape(shape)
+
+
+def _weighted_gram(Phi: Matrix, r: Vector, *, positive: bool) -> Matrix:
+    """Return Φᵀ diag(r) Φ."""
+    scaled = _buffer(Phi.shape)
+    if positive:  # A Gram matrix of one array is a rank-k update, half the work
+        np.multiply(Phi, np.sqrt(r)[:, None], out=scaled)
+        return scaled.T @ scaled
+    np.multiply(Phi, r[:, None], out=scaled)
+    gram = scaled.T @ Phi
+    return 0.5 * (gram + gram.T)
+
+
+def _activations(Phi: Matrix, theta: Vector, n_outputs: int) -> Matrix:
+    return Phi @ np.ascontiguousarray(theta.reshape(n_outputs, -1).T)
+
+
+def likelihood_terms(
+    likelihood: Likelihood, theta: Vector, *, hessian: bool = True
+) -> Callable[[Matrix, Matrix, Vector | None], Terms]:
+    """Return the function of a chunk that gives value, gradient (D,) and, if asked for, Hessian (D, D) of -ln p at theta.
+
+    theta is flat in order c M + m, c the output.  The gradient is that of +ln p (PRML 4.91, 4.109 turned).
+    """
+    C = likelihood.n_outputs
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        value, gradient, curvature = likelihood.derivatives(_activations(Phi, theta, C), t)
+        if weight is not None:
+            value, gradient, curvature = (
+                weight * value,
+                weight[:, None] * gradient,
+                weight[:, None] * curvature,
+            )
+        total = float(value.sum()), (gradient.T @ Phi).ravel()
+        return (*total, _hessian(Phi, curvature, likelihood)) if hessian else total
+
+    return terms
+
+
+def _hessian(Phi: Matrix, curvature: Matrix, likelihood: Likelihood) -> Matrix:
+    C, M = likelihood.n_outputs, Phi.shape[1]
+    H = np.empty((C, M, C, M))
+    for p, (c, d) in enumerate(pairs(C)):
+        positive = c == d and likelihood.log_concave
+        # Rounding can leave a curvature of -1e-17 where a class is certain.
+        r = np.maximum(curvature[:, p], 0.0) if positive else curvature[:, p]
+        H[c, :, d, :] = H[d, :, c, :] = _weighted_gram(Phi, r, positive=positive)
+    return H.reshape(C * M, C * M)
+
+
+def output_covariances(Phi: Matrix, inverse_cholesky: Matrix, n_outputs: int) -> Matrix:
+    """Return the covariance (n, C, C) of the C activations of each row under a precision L Lᵀ, given L⁻¹ (D, D)."""
+    C, M = n_outputs, Phi.shape[1]
+    U = inverse_cholesky
+    if C == 1:
+        Z = np.matmul(Phi, U.T, out=_buffer(Phi.shape))
+        return np.einsum("nm,nm->n", Z, Z)[:, None, None]
+    # Whitened activations, not A⁻¹ itself: their squares cannot go negative, however ill A is conditioned.
+    Z = np.stack([Phi @ U[:, c * M : (c + 1) * M].T for c in range(C)])
+    packed = np.stack([np.einsum("nd,nd->n", Z[c], Z[d]) for c, d in pairs(C)], axis=1)
+    return unpack(packed, C)
+
+
+def skewness_term(
+    likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix
+) -> Callable[[Matrix, Matrix, Vector | None], Terms]:
+    """Return the function of a chunk that gives g = d/dθ tr(H(θ) A⁻¹), A held fixed, (D,).
+
+    For two classes g = Σ c3 h φ, c3 = y(1-y)(1-2y), h = φᵀA⁻¹φ.  -g/2 is the pull of the third derivatives: A⁻¹ times
+    it is the shift of the posterior mean from the mode, and it is what makes the evidence's gradient exact.
+    """
+    C = likelihood.n_outputs
+
+    def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        V = output_covariances(Phi, inverse_cholesky, C)
+        g = likelihood.curvature_gradient(_activations(Phi, theta, C), t, V)
+        if weight is not None:
+            g = weight[:, None] * g
+        return ((g.T @ Phi).ravel(),)
+
+    return term
