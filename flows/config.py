@@ -1,0 +1,275 @@
+"""The specification: one TOML file says everything, and these models say what it may say.
+
+They are the flows' parameters too, so each field carries the description and the bounds from which
+the Prefect UI draws its form.  `config_file.py` reads the file and words the errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from catalogs.errors import ExpressionError, nearest
+from catalogs.expressions import parse
+
+__all__ = [
+    "Basis",
+    "Candidate",
+    "CatalogTable",
+    "Flags",
+    "Label",
+    "LinearBasis",
+    "Output",
+    "PolynomialBasis",
+    "RbfBasis",
+    "Select",
+    "Specification",
+    "Split",
+    "Target",
+    "canonical_json",
+    "specification_hash",
+]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Names become folders: no separators, no leading dot, and short enough for any file system."""
+
+
+def _parsed(text: str) -> str:
+    try:
+        parse(text)
+    except ExpressionError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+
+
+def _offered(*offered: str) -> AfterValidator:
+    """Refuse the choices of the specification that later versions will offer."""
+
+    def check(value: str) -> str:
+        if value not in offered:
+            choices = ", ".join(repr(o) for o in offered)
+            raise ValueError(f"got '{value}', which this version does not do yet; expected one of: {choices}")
+        return value
+
+    return AfterValidator(check)
+
+
+Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
+Paths = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
+Sentinels = Annotated[tuple[float, ...], BeforeValidator(_listed)]
+ClassName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
+
+
+class CatalogTable(_Table):
+    """The labelled catalogue."""
+
+    paths: Paths = Field(description="Files or globs, relative to the specification")
+    id: str | None = Field(None, description="Column that names an object")
+    ra: str | None = Field(None, description="Column of right ascension")
+    dec: str | None = Field(None, description="Column of declination")
+    where: Expression | None = Field(None, description="Condition that training rows fulfil")
+    sentinels: dict[str, Sentinels] = Field({}, description="Values of a column that mean: not measured")
+    weight: Expression | None = Field(None, description="Weight of a training row, an expression; default 1")
+
+
+class Target(_Table):
+    """The catalogue to classify, where it differs from the labelled one."""
+
+    paths: Paths | None = Field(None, description="Files or globs, relative to the specification")
+    columns: dict[str, str] = Field({}, description="Our name of a column = its name in the target")
+    where: Expression | None = Field(
+        None, description="Condition on the rows to classify (in our names); others get flag 5"
+    )
+
+
+class Label(_Table):
+    """What the classes are, and where a row's class is written."""
+
+    column: str | None = Field(None, description="Column that holds the class")
+    classes: dict[ClassName, Annotated[tuple[str, ...], BeforeValidator(_listed)]] | None = Field(
+        None,
+        description="Class = its spellings in the column, in order; default: each value a class",
+    )
+    votes: dict[ClassName, str] | None = Field(None, description="Class = column of its vote count")
+    extra: tuple[str, ...] = Field((), description="Label tables that came back from review")
+
+    @model_validator(mode="after")
+    def _check(self) -> Label:
+        if self.votes is not None or self.extra:
+            which = "votes" if self.votes is not None else "extra"
+            raise ValueError(
+                f"got '{which}', which this version does not do yet; expected 'column', with 'classes'"
+            )
+        if self.column is None:
+            raise ValueError(
+                "got no 'column', expected the column that holds the class; add column = \"...\""
+            )
+        _check_classes(self.classes)
+        return self
+
+
+def _check_classes(classes: Mapping[str, tuple[str, ...]] | None) -> None:
+    if classes is None:
+        return
+    if len(classes) < 2:  # noqa: PLR2004 - a classification has two classes
+        raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the other")
+    seen: dict[str, str] = {}
+    for name, spellings in classes.items():
+        if not spellings:
+            raise ValueError(
+                f"class '{name}' lists no spelling, expected one or more; add it or drop the class"
+            )
+        for spelling in spellings:
+            other = seen.setdefault(spelling, name)
+            if other != name:
+                raise ValueError(
+                    f"'{spelling}' is in class '{other}' and in '{name}'; keep it in one of them"
+                )
+
+
+class Split(_Table):
+    """Which rows are held out of every fit: by salted hash, so that they stay held out for every model."""
+
+    by: str = Field("id", description="'id', 'healpix', or a column; equal values stay together")
+    held_out: float = Field(0.2, gt=0, lt=0.9, description="Share of the rows that no fit sees")
+
+
+class LinearBasis(_Table):
+    """phi(x) = 1, x."""
+
+    kind: Literal["linear"]
+
+
+class PolynomialBasis(_Table):
+    """Products of powers of the features, up to a total degree."""
+
+    kind: Literal["polynomial"]
+    degree: int = Field(2, ge=1, le=5, description="Highest total degree")
+    interactions: bool = Field(True, description="Products of different features too")  # noqa: FBT003
+
+
+class RbfBasis(_Table):
+    """Gaussian bumps about centres found in the training rows, and a linear part."""
+
+    kind: Literal["rbf"]
+    centres: int = Field(40, ge=1, le=1000, description="How many")
+
+
+Basis = Annotated[LinearBasis | PolynomialBasis | RbfBasis, Field(discriminator="kind")]
+
+
+class Candidate(_Table):
+    """One model of those that are compared."""
+
+    features: tuple[str, ...] | None = Field(None, description="Features it uses; default: all")
+    basis: Basis = Field(LinearBasis(kind="linear"), description="Basis functions of the features")
+    likelihood: Annotated[Literal["logistic", "probit"], _offered("logistic")] = Field(
+        "logistic", description="Link of two classes; more than two are softmax"
+    )
+    prior_probability: float = Field(1.0, gt=0, description="Relative probability before the data")
+
+
+class Select(_Table):
+    """How one model is made of the candidates."""
+
+    by: Annotated[Literal["evidence", "bic", "loo", "average"], _offered("evidence", "bic")] = Field(
+        "evidence", description="What ranks the candidates"
+    )
+    posterior: Annotated[Literal["laplace", "refined", "sampled"], _offered("laplace")] = Field(
+        "laplace", description="Posterior of the model that is kept"
+    )
+
+
+class Flags(_Table):
+    """When an object deserves a second look."""
+
+    low_confidence: float = Field(
+        0.7, ge=0.5, le=1, description="Flag where the class has less than this against its runner-up"
+    )
+    close_call: float = Field(0.1, ge=0, le=1, description="Flag where the top two are within this")
+    budget: float | None = Field(
+        None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
+    )
+
+
+class Output(_Table):
+    """What annotated catalogues look like."""
+
+    folder: str = Field("annotated", description="Where they go, relative to the specification")
+    columns: Annotated[Literal["standard", "full"], _offered("standard")] = Field(
+        "standard", description="Which columns are added"
+    )
+    mode: Annotated[Literal["annotated", "slim"], _offered("annotated")] = Field(
+        "annotated", description="Every input column and the new ones, or id, position and the new ones"
+    )
+    prefix: str = Field("blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns")
+
+
+class Specification(_Table):
+    """Everything that a model and its annotations depend on."""
+
+    name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
+    catalog: CatalogTable
+    target: Target = Field(Target(), description="The catalogue to classify, where it differs")
+    label: Label
+    split: Split = Split()
+    features: dict[str, Expression] = Field(min_length=1, description="Feature = expression over columns")
+    errors: dict[str, Expression] = Field({}, description="Feature = one-sigma error, an expression")
+    candidate: tuple[Candidate, ...] = Field((Candidate(),), min_length=1, description="Models to compare")
+    select: Select = Select()
+    flags: Flags = Flags()
+    output: Output = Output()
+    seed: int = Field(0, ge=0, lt=2**63, description="Of everything that is drawn at random")
+    base_folder: str = Field(".", description="Where relative paths start from; a file's own folder")
+
+    @model_validator(mode="after")
+    def _check_features(self) -> Specification:
+        named = {"errors": tuple(self.errors)} | {
+            f"candidate.{i}.features": c.features or () for i, c in enumerate(self.candidate)
+        }
+        for key, names in named.items():
+            for name in names:
+                if name not in self.features:
+                    raise ValueError(
+                        f"{key}: got '{name}', expected one of [features]; {nearest(name, self.features)}"
+                    )
+            if len(set(names)) < len(names):
+                raise ValueError(f"{key}: got a feature twice, expected each once; drop one")
+        return self
+
+
+# The order of these is part of the meaning: of the classes, and of the feature matrix's columns.
+_ORDERED = (("label", "classes"), ("label", "votes"), (None, "features"))
+
+
+def canonical_json(specification: Specification) -> str:
+    """Return the one JSON text of all specifications that mean the same.
+
+    Defaults are left out, so that spelling one out, or a later version's new key, changes nothing;
+    so is the folder the file happened to lie in.
+    """
+    tree: dict[str, Any] = specification.model_dump(
+        mode="json", exclude_defaults=True, exclude={"base_folder"}
+    )
+    for table, key in _ORDERED:
+        part = tree if table is None else tree[table]
+        if isinstance(part.get(key), dict):
+            part[key] = list(part[key].items())
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def specification_hash(specification: Specification) -> str:
+    """Return the SHA-256, in hexadecimal, of the canonical specification."""
+    return hashlib.sha256(canonical_json(specification).encode()).hexdigest()

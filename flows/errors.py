@@ -1,0 +1,50 @@
+"""What can go wrong above catalogues and numerics, by what the caller can do about it.
+
+Every message says what was got, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FlowError",
+    "Interrupted",
+    "ModelError",
+    "OutputFolderError",
+    "SpecificationError",
+    "TrainingError",
+    "UsageError",
+]
+
+
+class FlowError(Exception):
+    """Something that the user can put right; the command line prints the message alone."""
+
+    exit_status = 1
+
+
+class UsageError(FlowError):
+    """The command was asked for something that it does not do."""
+
+    exit_status = 2
+
+
+class SpecificationError(UsageError):
+    """The specification is malformed, or names what is not there; the message names file and key."""
+
+
+class TrainingError(FlowError):
+    """The labelled rows cannot carry a fit: one class, a class without rows, a feature never measured."""
+
+
+class ModelError(FlowError):
+    """A model is not in the store, is damaged, or was written by a newer version."""
+
+
+class OutputFolderError(FlowError):
+    """The output folder cannot be written, has too little room, or is in use."""
+
+
+class Interrupted(FlowError):  # noqa: N818 - a wish of the user's, not an error
+    """Ctrl-C: what is finished stays, and the message says how to go on."""
+
+    exit_status = 130

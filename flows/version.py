@@ -1,0 +1,15 @@
+"""Which code made it: part of every model's version and of every annotated catalogue's provenance."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["code_version"]
+
+
+def code_version() -> str:
+    """Return the installed version, or a name that says that there is none."""
+    try:
+        return version("blr")
+    except PackageNotFoundError:
+        return "0+source"
