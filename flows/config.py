@@ -76,34 +76,38 @@ class CatalogTable(_Table):
     """The labelled catalogue."""
 
     paths: Paths = Field(description="Files or globs, relative to the specification")
-    id: str | None = Field(None, description="Column that names an object")
-    ra: str | None = Field(None, description="Column of right ascension")
-    dec: str | None = Field(None, description="Column of declination")
-    where: Expression | None = Field(None, description="Condition that training rows fulfil")
-    sentinels: dict[str, Sentinels] = Field({}, description="Values of a column that mean: not measured")
-    weight: Expression | None = Field(None, description="Weight of a training row, an expression; default 1")
+    id: str | None = Field(default=None, description="Column that names an object")
+    ra: str | None = Field(default=None, description="Column of right ascension")
+    dec: str | None = Field(default=None, description="Column of declination")
+    where: Expression | None = Field(default=None, description="Condition that training rows fulfil")
+    sentinels: dict[str, Sentinels] = Field(
+        default={}, description="Values of a column that mean: not measured"
+    )
+    weight: Expression | None = Field(
+        default=None, description="Weight of a training row, an expression; default 1"
+    )
 
 
 class Target(_Table):
     """The catalogue to classify, where it differs from the labelled one."""
 
-    paths: Paths | None = Field(None, description="Files or globs, relative to the specification")
-    columns: dict[str, str] = Field({}, description="Our name of a column = its name in the target")
+    paths: Paths | None = Field(default=None, description="Files or globs, relative to the specification")
+    columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
     where: Expression | None = Field(
-        None, description="Condition on the rows to classify (in our names); others get flag 5"
+        default=None, description="Condition on the rows to classify (in our names); others get flag 5"
     )
 
 
 class Label(_Table):
     """What the classes are, and where a row's class is written."""
 
-    column: str | None = Field(None, description="Column that holds the class")
+    column: str | None = Field(default=None, description="Column that holds the class")
     classes: dict[ClassName, Annotated[tuple[str, ...], BeforeValidator(_listed)]] | None = Field(
-        None,
+        default=None,
         description="Class = its spellings in the column, in order; default: each value a class",
     )
-    votes: dict[ClassName, str] | None = Field(None, description="Class = column of its vote count")
-    extra: tuple[str, ...] = Field((), description="Label tables that came back from review")
+    votes: dict[ClassName, str] | None = Field(default=None, description="Class = column of its vote count")
+    extra: tuple[str, ...] = Field(default=(), description="Label tables that came back from review")
 
     @model_validator(mode="after")
     def _check(self) -> Label:
@@ -142,8 +146,8 @@ def _check_classes(classes: Mapping[str, tuple[str, ...]] | None) -> None:
 class Split(_Table):
     """Which rows are held out of every fit: by salted hash, so that they stay held out for every model."""
 
-    by: str = Field("id", description="'id', 'healpix', or a column; equal values stay together")
-    held_out: float = Field(0.2, gt=0, lt=0.9, description="Share of the rows that no fit sees")
+    by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
+    held_out: float = Field(default=0.2, gt=0, lt=0.9, description="Share of the rows that no fit sees")
 
 
 class LinearBasis(_Table):
@@ -156,15 +160,15 @@ class PolynomialBasis(_Table):
     """Products of powers of the features, up to a total degree."""
 
     kind: Literal["polynomial"]
-    degree: int = Field(2, ge=1, le=5, description="Highest total degree")
-    interactions: bool = Field(True, description="Products of different features too")  # noqa: FBT003
+    degree: int = Field(default=2, ge=1, le=5, description="Highest total degree")
+    interactions: bool = Field(default=True, description="Products of different features too")
 
 
 class RbfBasis(_Table):
     """Gaussian bumps about centres found in the training rows, and a linear part."""
 
     kind: Literal["rbf"]
-    centres: int = Field(40, ge=1, le=1000, description="How many")
+    centres: int = Field(default=40, ge=1, le=1000, description="How many")
 
 
 Basis = Annotated[LinearBasis | PolynomialBasis | RbfBasis, Field(discriminator="kind")]
@@ -173,22 +177,22 @@ Basis = Annotated[LinearBasis | PolynomialBasis | RbfBasis, Field(discriminator=
 class Candidate(_Table):
     """One model of those that are compared."""
 
-    features: tuple[str, ...] | None = Field(None, description="Features it uses; default: all")
-    basis: Basis = Field(LinearBasis(kind="linear"), description="Basis functions of the features")
+    features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
+    basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
     likelihood: Annotated[Literal["logistic", "probit"], _offered("logistic")] = Field(
-        "logistic", description="Link of two classes; more than two are softmax"
+        default="logistic", description="Link of two classes; more than two are softmax"
     )
-    prior_probability: float = Field(1.0, gt=0, description="Relative probability before the data")
+    prior_probability: float = Field(default=1.0, gt=0, description="Relative probability before the data")
 
 
 class Select(_Table):
     """How one model is made of the candidates."""
 
     by: Annotated[Literal["evidence", "bic", "loo", "average"], _offered("evidence", "bic")] = Field(
-        "evidence", description="What ranks the candidates"
+        default="evidence", description="What ranks the candidates"
     )
     posterior: Annotated[Literal["laplace", "refined", "sampled"], _offered("laplace")] = Field(
-        "laplace", description="Posterior of the model that is kept"
+        default="laplace", description="Posterior of the model that is kept"
     )
 
 
@@ -196,25 +200,28 @@ class Flags(_Table):
     """When an object deserves a second look."""
 
     low_confidence: float = Field(
-        0.7, ge=0.5, le=1, description="Flag where the class has less than this against its runner-up"
+        default=0.7, ge=0.5, le=1, description="Flag where the class has less than this against its runner-up"
     )
-    close_call: float = Field(0.1, ge=0, le=1, description="Flag where the top two are within this")
+    close_call: float = Field(default=0.1, ge=0, le=1, description="Flag where the top two are within this")
     budget: float | None = Field(
-        None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
+        default=None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
     )
 
 
 class Output(_Table):
     """What annotated catalogues look like."""
 
-    folder: str = Field("annotated", description="Where they go, relative to the specification")
+    folder: str = Field(default="annotated", description="Where they go, relative to the specification")
     columns: Annotated[Literal["standard", "full"], _offered("standard")] = Field(
-        "standard", description="Which columns are added"
+        default="standard", description="Which columns are added"
     )
     mode: Annotated[Literal["annotated", "slim"], _offered("annotated")] = Field(
-        "annotated", description="Every input column and the new ones, or id, position and the new ones"
+        default="annotated",
+        description="Every input column and the new ones, or id, position and the new ones",
     )
-    prefix: str = Field("blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns")
+    prefix: str = Field(
+        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
+    )
 
 
 class Specification(_Table):
@@ -222,17 +229,19 @@ class Specification(_Table):
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
     catalog: CatalogTable
-    target: Target = Field(Target(), description="The catalogue to classify, where it differs")
+    target: Target = Field(default=Target(), description="The catalogue to classify, where it differs")
     label: Label
     split: Split = Split()
     features: dict[str, Expression] = Field(min_length=1, description="Feature = expression over columns")
-    errors: dict[str, Expression] = Field({}, description="Feature = one-sigma error, an expression")
-    candidate: tuple[Candidate, ...] = Field((Candidate(),), min_length=1, description="Models to compare")
+    errors: dict[str, Expression] = Field(default={}, description="Feature = one-sigma error, an expression")
+    candidate: tuple[Candidate, ...] = Field(
+        default=(Candidate(),), min_length=1, description="Models to compare"
+    )
     select: Select = Select()
     flags: Flags = Flags()
     output: Output = Output()
-    seed: int = Field(0, ge=0, lt=2**63, description="Of everything that is drawn at random")
-    base_folder: str = Field(".", description="Where relative paths start from; a file's own folder")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
+    base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")
 
     @model_validator(mode="after")
     def _check_features(self) -> Specification:
