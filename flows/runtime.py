@@ -1,0 +1,141 @@
+"""Which Prefect server is used, where its database is, and the settings whose defaults are wrong for us.
+
+Prefect reads its settings from the environment when it is imported.  So `prefect_environment` comes before
+that import, and nothing here imports Prefect.  What the user has configured, in the environment, a profile,
+`prefect.toml` or `.env`, always wins.  The settings: https://docs.prefect.io/v3/api-ref/settings-ref.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from flows.errors import FlowError
+
+__all__ = ["default_home", "free_port", "prefect_environment"]
+
+_EVERYWHERE = {
+    "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # and its server to its makers
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # the default is pickle: reading runs code
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # our logging outside a flow is no mistake
+}
+"""Whatever the server."""
+
+_EMBEDDED = {
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # the default, 20 s, is too short
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    # Retries and restarts outlive the server's memory, where limits are leased by default.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # 20 kB a task run, for ever, otherwise
+}
+"""For the embedded server, and the one that `blr ui` starts on the same database."""
+
+
+def default_home() -> Path:
+    """Return the folder of the embedded server: the one place written outside of output folders."""
+    return Path(platformdirs.user_data_dir("blr", appauthor=False)) / "prefect"
+
+
+def prefect_environment(home: Path | None = None, *, console_level: str = "WARNING") -> str:
+    """Set the environment that Prefect reads on import; return one line that says which server is used.
+
+    Without a configured server it is Prefect's embedded one, with its database in `home` (by default
+    `PREFECT_HOME`, else `default_home()`).  Prefect's messages below `console_level` go to the server only.
+    """
+    if "prefect" in sys.modules:
+        return "Prefect: as it was set up before in this process"
+    configured = _configured()
+    ours = _EVERYWHERE | {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": console_level}
+    url = configured.get("PREFECT_API_URL")
+    if url:
+        line = f"Prefect: server {_without_credentials(url)}"
+    else:
+        folder = home or Path(configured.get("PREFECT_HOME") or default_home()).expanduser()
+        _make(folder)
+        os.environ["PREFECT_HOME"] = str(folder)
+        ours |= _EMBEDDED | {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(folder / "storage")}
+        line = f"Prefect: embedded server, its database in {folder}"
+    os.environ.update({name: configured.get(name, value) for name, value in ours.items()})
+    return line
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on at the moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _configured() -> dict[str, str]:
+    """Return what the user has set, by environment variable, from Prefect's sources in Prefect's order."""
+    here = Path()
+    project = _toml(here / "pyproject.toml").get("tool", {}).get("prefect", {})
+    return {
+        **_profile(),
+        **_flat(project, "PREFECT"),
+        **_flat(_toml(here / "prefect.toml"), "PREFECT"),
+        **_dotenv(here / ".env"),
+        **os.environ,
+    }
+
+
+def _profile() -> dict[str, str]:
+    """Return the settings of the active profile of the user's own Prefect."""
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect"))
+    profiles = _toml(Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser())
+    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
+    return {name: str(value) for name, value in profiles.get("profiles", {}).get(active, {}).items()}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError:  # Prefect reads it next, and names the fault
+        return {}
+
+
+def _dotenv(path: Path) -> dict[str, str]:
+    line = r"^\s*(?:export\s+)?(PREFECT_\w+)\s*=\s*[\"']?([^\"'\s]*)"
+    return dict(re.findall(line, _text(path), flags=re.MULTILINE))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Name the entries of nested tables as environment variables: [api] url is PREFECT_API_URL."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        name = f"{prefix}_{key.upper()}"
+        flat |= _flat(value, name) if isinstance(value, Mapping) else {name: str(value)}
+    return flat
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlowError(
+            f"{folder}: {error.strerror}, expected a folder for the database of Prefect's embedded server; "
+            "set PREFECT_HOME to a folder that can be written, or run with --direct, which needs none"
+        ) from error

@@ -1,0 +1,34 @@
+"""Prefect for the tests: never the user's own, and started only for the tests that ask for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.runtime import prefect_environment
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this process and its children a Prefect home of their own, before any test imports Prefect."""
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        del os.environ[name]
+    home = Path(tempfile.mkdtemp(prefix="blr-test-prefect-"))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    os.environ["PREFECT_PROFILES_PATH"] = str(home / "profiles.toml")
+    os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "240"  # other tests may have the cores
+    prefect_environment(home)
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[str]:
+    """Run one Prefect server for all who ask; yield its address, the `PREFECT_API_URL` of subprocesses."""
+    from prefect.settings import PREFECT_API_URL
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=240):
+        yield str(PREFECT_API_URL.value())
