@@ -1,0 +1,1 @@
+"""Catalogues: tables in, tables out, streamed."""

@@ -1,0 +1,127 @@
+"""From Arrow columns to the NumPy arrays that expressions are evaluated on, missing values included.
+
+Missing numbers are NaN and missing text is ''.  Integers without nulls stay integers, so that 64-bit
+identifiers compare exactly; with nulls they become float64, or a masked array where float64 would round.
+Text loses trailing blanks, which FITS and those who convert from it pad with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
+
+__all__ = ["batch_values", "column_values"]
+
+Array = np.ndarray[Any, Any]
+
+EXACT_INTEGER = 2**53
+"""float64 holds every integer up to this magnitude."""
+
+
+def batch_values(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:
+    """Return the named columns of a batch as arrays."""
+    known = batch.schema.names
+    for name in (names := tuple(names)):
+        if name not in known:
+            raise ColumnNotFoundError(f"no column '{name}' was read; {nearest(name, known)}")
+    return {name: column_values(batch.column(name), name=name) for name in names}
+
+
+def column_values(column: pa.Array | pa.ChunkedArray, *, name: str = "") -> Array:
+    """Return a column as an array, (n,), or (n, k, ...) for vectors; `name` is for messages."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pt.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pt.is_fixed_size_list(column.type) or pt.is_list(column.type) or pt.is_large_list(column.type):
+        return vectors(column, name)
+    if is_text(column.type):
+        return texts(column)
+    return scalars(column, name)
+
+
+def is_text(datatype: pa.DataType) -> bool:
+    """Say whether a type holds text; bytes are text, since that is how FITS strings reach Parquet."""
+    kinds = (pt.is_string, pt.is_large_string, pt.is_string_view)
+    raw = (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view)
+    return any(is_kind(datatype) for is_kind in kinds + raw)
+
+
+def scalars(column: pa.Array, name: str) -> Array:
+    """Return one number, boolean or time a row."""
+    datatype = column.type
+    if pt.is_decimal(datatype):
+        column, datatype = column.cast(pa.float64()), pa.float64()
+    if pt.is_null(datatype):
+        return np.full(len(column), np.nan)
+    if pt.is_integer(datatype) and column.null_count:
+        return nullable_integers(column)
+    if pt.is_boolean(datatype) and column.null_count:
+        data = pc.fill_null(column, fill_value=False).to_numpy(zero_copy_only=False)
+        return np.ma.MaskedArray(data, mask=column.is_null().to_numpy(zero_copy_only=False))
+    if pt.is_primitive(datatype):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    raise ExpressionError(
+        f"the column '{name}' holds {datatype}; expected numbers, text or vectors: name another column"
+    )
+
+
+def nullable_integers(column: pa.Array) -> Array:
+    """Return integers with nulls: float64 with NaN, or masked where float64 would not be exact."""
+    gone = column.is_null().to_numpy(zero_copy_only=False)
+    data = column.fill_null(0).to_numpy(zero_copy_only=False)
+    low, high = int(data.min()), int(data.max())
+    if max(abs(low), abs(high)) > EXACT_INTEGER:
+        return np.ma.MaskedArray(data, mask=gone)
+    return np.where(gone, np.nan, data.astype(np.float64))
+
+
+def texts(column: pa.Array) -> Array:
+    """Return text as objects, nulls as ''."""
+    if not (pt.is_string(column.type) or pt.is_large_string(column.type)):
+        column = decoded(column)
+    trimmed = pc.utf8_rtrim(column.fill_null(""), characters=" \0")
+    return np.asarray(trimmed.to_numpy(zero_copy_only=False), dtype=object)
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """Return bytes as text: UTF-8, or Latin-1 where they are no UTF-8."""
+    try:
+        return column.cast(pa.large_binary()).cast(pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        words = (
+            None if b is None else b if isinstance(b, str) else b.decode("latin-1")
+            for b in column.to_pylist()
+        )
+        return pa.array(words, pa.large_string())
+
+
+def vectors(column: pa.Array, name: str) -> Array:
+    """Return vectors as rows; a null vector is NaN throughout, and '' for text."""
+    lengths = pc.list_value_length(column).drop_null().unique().to_pylist()
+    if len(lengths) > 1:
+        raise ExpressionError(
+            f"the column '{name}' holds lists of {min(lengths)} to {max(lengths)} elements; expected "
+            "vectors of one length: name another column, or make one of fixed length"
+        )
+    size = lengths[0] if lengths else max(getattr(column.type, "list_size", 0), 0)
+    elements = column_values(column.flatten(), name=name)  # leaves out those of null lists
+    elements = elements.reshape(-1, size, *elements.shape[1:])
+    if not column.null_count:
+        return elements
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    text = elements.dtype.kind == "O"
+    whole = np.full(
+        (len(column), *elements.shape[1:]), "" if text else np.nan, dtype=object if text else float
+    )
+    whole[present] = np.ma.filled(elements.astype(float), np.nan) if not text else elements
+    return whole
