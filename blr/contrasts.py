@@ -28,7 +28,7 @@ def helmert(n_classes: int) -> Matrix:
 
 
 def exchangeable(prior: GaussianPrior, n_classes: int, n_functions: int) -> GaussianPrior | None:
-    """Return the (M,) covariance shared by all classes with the K M means, or None where the prior couples or tells classes apart.
+    """Return the prior of M weights that all classes share; None where they are coupled or unlike.
 
     The mean may differ from class to class: contrasts of it are means of contrasts.
     """

@@ -1,13 +1,13 @@
-"""Prior precision by evidence maximisation: one for all weights, or one a group (PRML 3.5, 4.4; MacKay 1992,
-doi:10.1162/neco.1992.4.5.720).
+"""Prior precision by evidence maximisation: one for all weights, or one a group.
 
-The Laplace evidence is maximised in ln α with its exact gradient
+PRML 3.5 and 4.4; MacKay (1992), doi:10.1162/neco.1992.4.5.720.  The Laplace evidence is maximised in ln α by its exact
+gradient
 
     dL/d ln α = 1/2 [ C M - α wᵀw - α tr A⁻¹ + α gᵀ A⁻¹ w ],   g = d/dw tr(H(w) A⁻¹).
 
-MacKay's fixed point drops the last term, the change of the curvature as the mode moves with α, and stops short (0.7 nats
-at N = 60).  α is optimised inside the quadratic model of the likelihood between Newton's passes over the data, so that it
-costs almost no further pass; large data are first solved on every n-th row.  Shapes: D = C M weights, G groups.
+MacKay's fixed point drops the last term, the change of the curvature as the mode moves with α, and stops short (0.7
+nats at N = 60).  α is optimised inside the quadratic model of the likelihood between Newton's passes over the data, so
+that it costs almost no further pass; large data are first solved on every n-th row.  D = C M weights, G groups.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.laplace import Posterior, Problem, pose, posterior_at
+from blr.laplace import Posterior, posterior_at
 from blr.newton import SolverPrior, maximise, newton_step
 from blr.prior import GaussianPrior
-from blr.sums import Rows, skewness_term
+from blr.problem import Problem, pose
+from blr.sums import Rows, Terms, skewness_term
 from blr.threads import single_threaded_blas
 
 __all__ = ["fit_evidence"]
@@ -42,14 +43,14 @@ _MAX_ROUNDS = 60
 class _Groups:
     """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed."""
 
-    index: Vector
+    index: NDArray[np.intp]
     fixed: Vector  # (D,) precision where index is -1, else 0
     n_groups: int
 
     @property
     def sizes(self) -> Vector:
         """Weights in each group, (G,)."""
-        return np.bincount(self.index[self.index >= 0], minlength=self.n_groups).astype(np.float64)
+        return self.sum(np.ones(len(self.index)))
 
     def precision(self, log_alpha: Vector) -> Vector:
         """Return the prior precision of each weight, (D,)."""
@@ -58,7 +59,8 @@ class _Groups:
     def sum(self, x: Vector) -> Vector:
         """Return the sum of x (D,) over each group, (G,)."""
         inside = self.index >= 0
-        return np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups)
+        total: Vector = np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups)
+        return total
 
 
 def _as_groups(
@@ -139,6 +141,7 @@ class _State:
     theta: Vector
     log_alpha: Vector
     skewness: Vector
+    evaluated: Terms | None = None  # of the likelihood at theta, once it has been
 
 
 def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
@@ -165,12 +168,12 @@ def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: 
             moved, target = _QuadraticModel(theta, gradient, hessian, g, groups).best(log_alpha)
             change = float(np.abs(moved - log_alpha).max(initial=0.0))
             log_alpha = moved
-            if change < _TOLERANCE and decrement < 1e-3:  # noqa: PLR2004
+            if change < _TOLERANCE and decrement < 1e-3:
                 break
             prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
             step = target - theta
         theta, evaluated = _guarded(problem, prior, theta, step, value)
-    return _State(theta, log_alpha, g)
+    return _State(theta, log_alpha, g, evaluated)
 
 
 def _guarded(
@@ -183,14 +186,14 @@ def _guarded(
         trial = theta + length * step
         evaluated = problem.evaluate(trial)
         after = evaluated[0] - prior.energy(trial)
-        if after >= before - 1e-12 * abs(before) or length < 1e-6:  # noqa: PLR2004
+        if after >= before - 1e-12 * abs(before) or length < 1e-6:
             return trial, evaluated
         length *= 0.5
 
 
 def _matters(problem: Problem, groups: _Groups, state: _State) -> bool:
     """Whether the skewness moves ln α by more than ten tolerances, so that it has to be exact."""
-    _, gradient, hessian = problem.evaluate(state.theta)
+    _, gradient, hessian = state.evaluated or problem.evaluate(state.theta)
     shifts = [
         _QuadraticModel(state.theta, gradient, hessian, g, groups).best(state.log_alpha)[0]
         for g in (state.skewness, np.zeros_like(state.skewness))
@@ -203,7 +206,7 @@ def _subsample_step(problem: Problem) -> int:
     if not isinstance(problem.data, Rows):
         return 1
     step = min(16, len(problem.data.Phi) // max(10_000, 40 * problem.n_solved))
-    return step if step >= 4 else 1  # noqa: PLR2004
+    return step if step >= 4 else 1
 
 
 def fit_evidence(
@@ -256,7 +259,9 @@ def fit_evidence(
             part = replace(problem, data=problem.data.every(step))
             state = _ascend(part, split, state)
             keep = not _matters(part, split, state)
+            state = replace(state, evaluated=None)  # of part of the data
         state = _ascend(problem, split, state, keep_skewness=keep)
         prior = GaussianPrior(np.zeros(M), 1.0 / split.precision(state.log_alpha)[:M])
         problem = replace(problem, prior=prior)
-        return posterior_at(problem, maximise(problem.evaluate, problem.solver_prior, state.theta))
+        mode = maximise(problem.evaluate, problem.solver_prior, state.theta, evaluated=state.evaluated)
+        return posterior_at(problem, mode)

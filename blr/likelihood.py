@@ -61,7 +61,7 @@ class Likelihood(Protocol):
         ...
 
     def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:
-        """Return d/da of tr(R V), (N, C), R the curvature and V (N, C, C) held fixed: minus ln p's third derivative on V."""
+        """Return d/da tr(R V), (N, C), R the curvature, V (N, C, C) held fixed: minus the third derivative on V."""
         ...
 
 
@@ -211,6 +211,6 @@ def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Lik
         return Categorical(n_classes, contrasts=contrasts)
     if name not in LINKS:
         raise ValueError(f"unknown likelihood '{name}'; expected 'softmax' or one of {', '.join(LINKS)}")
-    if n_classes != 2:  # noqa: PLR2004
+    if n_classes != 2:
         raise ValueError(f"likelihood '{name}' is for two classes, got {n_classes}; use 'softmax'")
     return Bernoulli(LINKS[name])

@@ -62,7 +62,7 @@ def newton_step(gradient: Vector, A: Matrix) -> tuple[Vector, float]:
             L, _ = cholesky_of_precision(A + shift * np.diag(np.diag(A).clip(min=1e-300)))
             break
         except np.linalg.LinAlgError:
-            if shift > 1e6:  # noqa: PLR2004
+            if shift > 1e6:
                 raise
             A = A + np.diag(np.where(np.diag(A) <= 0, 1.0 - np.diag(A), 0.0))
             shift = max(1e-3, 10 * shift)
@@ -76,23 +76,25 @@ def maximise(
     prior: SolverPrior,
     start: Vector,
     *,
+    evaluated: Terms | None = None,
     tolerance: float = 1e-9,
     max_iter: int = 100,
 ) -> Mode:
     """Return the mode of ln p(D|θ) - energy(θ), from `start`.
 
-    `evaluate` gives the value, the gradient (D,) and the Hessian (D, D) of -ln p(D|θ).  Converged is a decrement below
+    `evaluate` gives the value, the gradient (D,) and the Hessian (D, D) of -ln p(D|θ); `evaluated` is what it
+    gave at `start`, where that is known.  Converged is a decrement below
     `tolerance`, evaluated where the search ended, or rounding's floor.
     """
     theta = np.array(start, dtype=np.float64)
-    value, gradient, hessian = evaluate(theta)
+    value, gradient, hessian = evaluate(theta) if evaluated is None else evaluated
     n_iter, status, previous = 1, "iterations exhausted", np.inf
     while True:
         g = gradient - prior.precision @ (theta - prior.mean)
         step, decrement = newton_step(g, hessian + prior.precision)
         objective = value - prior.energy(theta)
         # Newton's decrement squares itself; where a small one stops falling, rounding rules.
-        stalled = decrement < 1e-6 and decrement > 0.5 * previous  # noqa: PLR2004
+        stalled = decrement < 1e-6 and decrement > 0.5 * previous
         if decrement < tolerance or stalled:
             return Mode(
                 theta, value, gradient, hessian, decrement, converged=True, n_iter=n_iter, status="converged"
@@ -105,7 +107,7 @@ def maximise(
             break
         theta, (value, gradient, hessian) = accepted
         previous, n_iter = decrement, n_iter + 1
-    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status)  # noqa: PLR2004
+    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status)
 
 
 def _search(

@@ -191,7 +191,7 @@ def _activations(Phi: Matrix, theta: Vector, n_outputs: int) -> Matrix:
 def likelihood_terms(
     likelihood: Likelihood, theta: Vector, *, hessian: bool = True
 ) -> Callable[[Matrix, Matrix, Vector | None], Terms]:
-    """Return the function of a chunk that gives value, gradient (D,) and, if asked for, Hessian (D, D) of -ln p at theta.
+    """Return the function of a chunk that gives value, gradient (D,) and, unless told not to, Hessian (D, D) of -ln p.
 
     theta is flat in order c M + m, c the output.  The gradient is that of +ln p (PRML 4.91, 4.109 turned).
     """

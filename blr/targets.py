@@ -48,7 +48,7 @@ def resolve_targets(
         If labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts or
         weights negative, or there is one class only.
     """
-    if classes is not None and len(classes) < 2:  # noqa: PLR2004
+    if classes is not None and len(classes) < 2:
         raise ValueError(
             f"a classifier needs at least two classes, got {list(classes)}; add rows of another class"
         )
@@ -87,12 +87,12 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
 def _binary(
     t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None
 ) -> tuple[Vector, Vector | None, tuple[Any, ...]]:
-    if classes is not None and len(classes) != 2:  # noqa: PLR2004
+    if classes is not None and len(classes) != 2:
         raise ValueError(
             f"a binary likelihood has two classes, got {len(classes)}: {list(classes)}; use 'softmax'"
         )
-    if t.ndim == 2:  # noqa: PLR2004
-        if t.shape[1] != 2:  # noqa: PLR2004
+    if t.ndim == 2:
+        if t.shape[1] != 2:
             raise ValueError(
                 f"targets of a binary likelihood must be (N,) or (N, 2), got {t.shape}; use 'softmax'"
             )
@@ -100,7 +100,7 @@ def _binary(
         return np.ascontiguousarray(fraction[:, 1]), weight, names
     if _are_names(t, classes):
         fraction, _, names = _one_hot(t, classes)
-        if len(names) != 2:  # noqa: PLR2004
+        if len(names) != 2:
             raise ValueError(f"a binary likelihood needs two classes, got {list(names)}; use 'softmax'")
         return np.ascontiguousarray(fraction[:, 1]), None, names
     successes = as_vector(t, "targets")
@@ -140,8 +140,8 @@ def _require_fractions(t: Vector) -> None:
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
-            f"targets of a binary likelihood must lie in [0, 1], got {t[row]} at row {row} ({int(wrong.sum())} such rows); "
-            "give trials= with successes, classes= with labels, or use 'softmax'"
+            f"targets of a binary likelihood must lie in [0, 1], got {t[row]} at row {row} "
+            f"({int(wrong.sum())} such rows); give trials= with successes, classes= with labels, or use 'softmax'"
         )
 
 
@@ -161,7 +161,7 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
                 f"labels {unknown[:5]} are not among the classes {list(names)}; add them or leave out their rows"
             )
         columns = np.array([names.index(c) for c in found])
-    if len(names) < 2:  # noqa: PLR2004
+    if len(names) < 2:
         raise ValueError(
             f"a classifier needs at least two classes, got only {list(names)}; add rows of another class"
         )
@@ -176,7 +176,7 @@ def _counts(t: Any, classes: Sequence[Any] | None) -> tuple[Matrix, Vector | Non
     names = tuple(range(K)) if classes is None else tuple(classes)
     if len(names) != K:
         raise ValueError(f"targets have {K} columns but there are {len(names)} classes: {list(names)}")
-    if K < 2:  # noqa: PLR2004
+    if K < 2:
         raise ValueError(
             "a classifier needs at least two classes, got targets of one column; give one column a class"
         )

@@ -1,0 +1,178 @@
+"""The problem of a fit: likelihood, prior, classes and data, in the coordinates that the solver works in.
+
+A softmax whose prior treats all classes alike is solved in K - 1 contrasts; any other model in its own weights.
+Shapes: N rows, M basis functions, K classes, C outputs, D = M or K M weights in order k M + m, C M of them solved for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blr.arrays import Matrix, Vector, as_matrix
+from blr.contrasts import exchangeable
+from blr.likelihood import Bernoulli, Categorical, Likelihood, make_likelihood
+from blr.newton import SolverPrior
+from blr.prior import GaussianPrior
+from blr.sums import Data, Rows, Stream, likelihood_terms
+from blr.targets import resolve_targets
+from blr.threads import default_threads
+
+__all__ = ["Problem", "make_problem", "pose"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is fitted; K - 1 contrasts of a softmax where the prior treats classes alike."""
+
+    likelihood: Likelihood
+    prior: GaussianPrior | None
+    classes: tuple[Any, ...]
+    n_functions: int
+    n_effective: float
+    data: Data | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def binary(self) -> bool:
+        """Whether there is one activation a row."""
+        return isinstance(self.likelihood, Bernoulli)
+
+    @property
+    def n_weights(self) -> int:
+        """D, M or K M."""
+        return self.n_functions if self.binary else self.n_classes * self.n_functions
+
+    @property
+    def n_solved(self) -> int:
+        """Weights in the solver's coordinates, C M."""
+        return self.likelihood.n_outputs * self.n_functions
+
+    @property
+    def free_parameters(self) -> int:
+        """M, or (K - 1) M: what the likelihood can tell apart."""
+        return (self.n_classes - 1) * self.n_functions
+
+    @cached_property
+    def transform(self) -> Matrix:
+        """T (K, C) from outputs to class activations; (1, 1) for two classes."""
+        return self.likelihood.transform if isinstance(self.likelihood, Categorical) else np.eye(1)
+
+    @cached_property
+    def prior_mean(self) -> Vector:
+        """m0 (D,), of all K classes."""
+        if self.prior is None:
+            return np.zeros(self.n_weights)
+        if self.binary or self.prior.size not in (None, self.n_functions):
+            return self.prior.resized(self.n_weights)[0]
+        return np.tile(self.prior.resized(self.n_functions)[0], self.n_classes)
+
+    @cached_property
+    def shared_precision(self) -> Matrix | None:
+        """S0⁻¹ (M, M) of each class where all have the same; None for maximum likelihood."""
+        if self.prior is None:
+            return None
+        shared = exchangeable(self.prior, self.n_classes, self.n_functions)
+        return None if shared is None else shared.precision(self.n_functions)
+
+    @cached_property
+    def solver_prior(self) -> SolverPrior:
+        """The prior in the solver's coordinates."""
+        D = self.n_solved
+        if self.prior is None:
+            return SolverPrior(np.zeros(D), np.zeros((D, D)))
+        if self.binary:
+            return SolverPrior(self.prior_mean, self.prior.precision(D))
+        T = self.transform
+        mean = (T.T @ self.prior_mean.reshape(self.n_classes, -1)).ravel()
+        if T.shape[0] == T.shape[1]:
+            return SolverPrior(mean, self.prior.precision(D))
+        assert self.shared_precision is not None  # noqa: S101  contrasts are taken only then
+        blocks: Matrix = np.kron(np.eye(T.shape[1]), self.shared_precision)
+        return SolverPrior(mean, blocks)
+
+    def evaluate(self, theta: Vector) -> tuple[Any, ...]:
+        """Return value, gradient and Hessian of the likelihood at theta: one pass over the data."""
+        return self.require_data().accumulate(likelihood_terms(self.likelihood, theta))
+
+    def require_data(self) -> Data:
+        """Return the data; RuntimeError where the fit was loaded without them."""
+        if self.data is None:
+            raise RuntimeError(
+                "this posterior was loaded from a file and has no data with it, which this needs; "
+                "compute it before saving, or fit again"
+            )
+        return self.data
+
+
+def pose(
+    Phi: Any,
+    t: Any,
+    prior: GaussianPrior | None,
+    likelihood: str = "logistic",
+    *,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    threads: int | None = None,
+) -> Problem:
+    """Return the problem of fitting t to Phi (N, M), or to a re-iterable of (Phi, t, weight) chunks where t is None."""
+    threads = default_threads() if threads is None else threads
+    if t is None:
+        return _pose_stream(Phi, prior, likelihood, classes, threads)
+    matrix = as_matrix(Phi, "Phi")
+    targets = resolve_targets(
+        t, binary=likelihood != "softmax", trials=trials, sample_weight=sample_weight, classes=classes
+    )
+    if len(targets.fraction) != len(matrix):
+        raise ValueError(f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}")
+    data = Rows(matrix, targets.fraction, targets.weight, threads)
+    return make_problem(likelihood, prior, targets.classes, matrix.shape[1], targets.n_effective, data)
+
+
+def _pose_stream(
+    source: Any, prior: GaussianPrior | None, likelihood: str, classes: Sequence[Any] | None, threads: int
+) -> Problem:
+    binary = likelihood != "softmax"
+    if iter(source) is source:
+        raise ValueError("a stream is read once a pass; give a re-iterable, such as a list, not a generator")
+
+    def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
+        found = resolve_targets(t, binary=binary, sample_weight=weight, classes=classes)
+        return found.fraction, found.weight
+
+    first = next(iter(source), None)
+    if first is None:
+        raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
+    n_functions = np.shape(first[0])[1]
+    if not binary and classes is None and np.ndim(first[1]) == 1:
+        raise ValueError("labels in a stream need classes=, since no chunk need show all of them")
+    names = resolve_targets(first[1], binary=binary, sample_weight=first[2], classes=classes).classes
+    data = Stream(source, resolve, n_functions, threads)
+    (n_effective,) = data.accumulate(lambda P, _t, w: (float(len(P) if w is None else w.sum()),))
+    return make_problem(likelihood, prior, names, n_functions, n_effective, data)
+
+
+def make_problem(
+    name: str,
+    prior: GaussianPrior | None,
+    classes: tuple[Any, ...],
+    M: int,
+    n_effective: float,
+    data: Data | None,
+) -> Problem:
+    """Return the problem, the prior checked against the M columns and K classes."""
+    K = len(classes)
+    contrasts = prior is None or exchangeable(prior, K, M) is not None if name == "softmax" else False
+    if prior is not None and name != "softmax":
+        prior.resized(M)  # a prior of the wrong size is said here, before any work
+    return Problem(make_likelihood(name, K, contrasts=contrasts), prior, classes, M, n_effective, data)
