@@ -159,7 +159,7 @@ def test_prefect_takes_the_settings(tmp_path):
         "talks": [False, False],
         "embedded": [True, 120],
         "leases": "prefect.server.concurrency.lease_storage.filesystem",
-        "vacuum": ["events", "flow_runs"],
+        "vacuum": ["events", "flow_runs", "orphans"],
     }
 
 
