@@ -59,8 +59,7 @@ class _Groups:
     def sum(self, x: Vector) -> Vector:
         """Return the sum of x (D,) over each group, (G,)."""
         inside = self.index >= 0
-        total: Vector = np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups)
-        return total
+        return np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups).astype(np.float64)
 
 
 def _as_groups(

@@ -24,7 +24,7 @@ from blr.likelihood import Bernoulli
 from blr.newton import Mode, maximise
 from blr.predictive import binary_exact, binary_probit, softmax_exact, softmax_pairwise, softmax_plugin
 from blr.prior import GaussianPrior
-from blr.problem import Problem, pose
+from blr.problem import Problem, make_problem, pose
 from blr.sums import output_covariances
 from blr.threads import single_threaded_blas
 
