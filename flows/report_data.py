@@ -170,6 +170,7 @@ class TrainReport:
     reliability: tuple[ReliabilityBin, ...]
     reviews: tuple[Review, ...]
     risk: RiskCurve
+    reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
     boundary: BoundaryPicture | None = None
     classifications: tuple[Classification, ...] = ()
     catalogue: str = ""  # the labelled one

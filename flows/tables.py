@@ -1,0 +1,260 @@
+"""The report's tables, made once and rendered three ways: HTML (the template), terminal (rich), Markdown.
+
+A cell is text that may come from a catalogue or a specification, so every renderer takes it literally.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from flows.report_data import Classification, TrainReport
+
+__all__ = [
+    "ReportTable",
+    "candidate_table",
+    "class_count_table",
+    "feature_table",
+    "flag_table",
+    "label_table",
+    "markdown_report",
+    "performance_table",
+    "report_tables",
+    "review_table",
+    "to_markdown",
+    "to_rich",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """A table of texts; `numeric` columns are set flush right, `marked` is the row to stress."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    note: str = ""
+    marked: int | None = None
+
+
+def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
+    """Return every table of a report, in reading order."""
+    return (
+        label_table(report),
+        feature_table(report),
+        candidate_table(report),
+        performance_table(report),
+        review_table(report),
+        *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
+    )
+
+
+def label_table(report: TrainReport) -> ReportTable:
+    """Return the labelled rows of each class."""
+    total = max(1, report.n_training)
+    rows = [
+        (c.name, _count(c.training), _percent(c.training / total), _count(c.held_out)) for c in report.labels
+    ]
+    rows.append(("all", _count(report.n_training), "", _count(report.n_held_out)))
+    return ReportTable(
+        title="Labelled objects",
+        columns=("class", "training", "share", "held out"),
+        rows=tuple(rows),
+        numeric=frozenset({1, 2, 3}),
+        note="Held-out objects are chosen by a salted hash of their name; no fit sees them.",
+    )
+
+
+def feature_table(report: TrainReport) -> ReportTable:
+    """Return the features with what is missing and their range."""
+    return ReportTable(
+        title="Features",
+        columns=("feature", "expression", "unit", "missing", "minimum", "median", "maximum"),
+        rows=tuple(
+            (
+                f.name,
+                f.expression,
+                f.unit or "",
+                _percent(f.missing),
+                *map(_number, (f.minimum, f.median, f.maximum)),
+            )
+            for f in report.features
+        ),
+        numeric=frozenset({3, 4, 5, 6}),
+        note="Where missing: the conditional mean in training, integrated out in prediction.",
+    )
+
+
+def candidate_table(report: TrainReport) -> ReportTable:
+    """Return the candidates, best evidence first; the selected one is marked."""
+    order = sorted(range(len(report.candidates)), key=lambda i: -report.candidates[i].log_evidence)
+    best = report.candidates[order[0]].log_evidence if order else 0.0
+    with_second = any(c.second_order is not None for c in report.candidates)
+    cells: list[tuple[str, Callable[[int], str]]] = [
+        ("features", lambda i: _feature_set(report, i)),
+        ("basis", lambda i: report.candidates[i].basis),
+        ("M", lambda i: _count(report.candidates[i].n_functions)),
+        ("log evidence", lambda i: _fixed(report.candidates[i].log_evidence, 1)),
+        ("Δ", lambda i: _fixed(report.candidates[i].log_evidence - best, 1)),
+        *([("2nd order", lambda i: _fixed(report.candidates[i].second_order, 2))] if with_second else []),
+        ("BIC", lambda i: _fixed(report.candidates[i].bic, 1)),
+        ("eff. parameters", lambda i: _fixed(report.candidates[i].effective_parameters, 1)),
+        ("held-out log loss", lambda i: _fixed(report.candidates[i].log_loss, 4)),
+        ("verdict", lambda i: report.candidates[i].verdict),
+        ("weight", lambda i: _weight(report.candidates[i].weight)),
+    ]
+    return ReportTable(
+        title="Candidates",
+        columns=tuple(name for name, _ in cells),
+        rows=tuple(tuple(cell(i) for _, cell in cells) for i in order),
+        numeric=frozenset(
+            i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
+        ),
+        note="Evidence and BIC in nats, higher is better; Δ against the best. Evidence compares features, "
+        "basis and prior at once; all candidates share the same rows.",
+        marked=order.index(report.selected) if order else None,
+    )
+
+
+def performance_table(report: TrainReport) -> ReportTable:
+    """Return how well the selected model predicts the held-out objects."""
+    gain = report.log_loss_baseline - report.log_loss
+    rows = (
+        ("log loss, moderated", _fixed(report.log_loss, 4)),
+        ("log loss, plug-in", _fixed(report.log_loss_plugin, 4)),
+        ("log loss, class shares alone", _fixed(report.log_loss_baseline, 4)),
+        ("gain over class shares", f"{_fixed(gain, 4)} ({_percent(gain / report.log_loss_baseline)})"),
+        ("accuracy", _percent(report.accuracy)),
+        ("calibration error", _fixed(report.calibration_error, 4)),
+    )
+    return ReportTable(
+        title="Held-out objects",
+        columns=("selected model", "value"),
+        rows=rows,
+        numeric=frozenset({1}),
+        note="Log loss in nats an object; calibration error is the expected one over bins of equal count.",
+    )
+
+
+def review_table(report: TrainReport) -> ReportTable:
+    """Return the share of errors caught by a review of the least certain objects."""
+    return ReportTable(
+        title="Errors caught by review",
+        columns=("least certain reviewed", "moderated", "plug-in ranking", "random"),
+        rows=tuple(
+            (_percent(r.share, 0), _percent(r.moderated), _percent(r.plugin), _percent(r.random))
+            for r in report.reviews
+        ),
+        numeric=frozenset({0, 1, 2, 3}),
+        note="Share of the held-out objects' errors among those reviewed.",
+    )
+
+
+def class_count_table(found: Classification) -> ReportTable:
+    """Return the class counts of a catalogue, with errors."""
+    return ReportTable(
+        title=f"Classes in {found.catalogue}",
+        columns=("class", "assigned", "expected", "±"),
+        rows=tuple(
+            (c.name, _count(c.assigned), _fixed(c.expected, 1), _fixed(c.error, 1)) for c in found.counts
+        ),
+        numeric=frozenset({1, 2, 3}),
+        note=f"{_count(found.n_rows)} objects. Assigned: by the largest probability. Expected: sum of "
+        "probabilities, with the error from each object's uncertainty and from the weights that all share.",
+    )
+
+
+def flag_table(found: Classification) -> ReportTable:
+    """Return the share of each flag in a catalogue."""
+    return ReportTable(
+        title=f"Flags in {found.catalogue}",
+        columns=("bit", "flag", "meaning", "objects", "share"),
+        rows=tuple((str(f.bit), f.name, f.meaning, _count(f.count), _percent(f.share)) for f in found.flags),
+        numeric=frozenset({0, 3, 4}),
+    )
+
+
+def to_rich(table: ReportTable, *, width: int | None = None) -> RichTable:
+    """Return the table for a terminal."""
+    drawn = RichTable(
+        title=Text(_printable(table.title), style="bold"),
+        title_justify="left",
+        caption=Text(_printable(table.note), style="dim") if table.note else None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        width=width,
+    )
+    for i, name in enumerate(table.columns):
+        number = i in table.numeric
+        drawn.add_column(Text(_printable(name)), justify="right" if number else "left", no_wrap=number)
+    for i, row in enumerate(table.rows):
+        chosen = i == table.marked
+        cells = [Text(_printable(cell)) for cell in row]
+        drawn.add_row(*cells, style="bold green" if chosen else None)
+    return drawn
+
+
+def to_markdown(table: ReportTable) -> str:
+    """Return the table as GitHub-flavoured Markdown."""
+    rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
+    lines = [f"### {_literal(table.title)}", "", _row(table.columns), f"|{rule}|"]
+    for i, row in enumerate(table.rows):
+        lines.append(_row(row, bold=i == table.marked))
+    return "\n".join([*lines, "", _literal(table.note), ""])
+
+
+def markdown_report(report: TrainReport) -> str:
+    """Return the whole report as Markdown, for an artifact."""
+    head = f"## {_literal(report.name)} {_literal(report.version)}\n\n"
+    remarks = "".join(f"- {_literal(text)}\n" for text in (*report.remarks, *report.attribution))
+    return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
+
+
+def _row(cells: Sequence[str], *, bold: bool = False) -> str:
+    texts = (_literal(cell) for cell in cells)
+    return "| " + " | ".join(f"**{t}**" if bold and t else t for t in texts) + " |"
+
+
+def _literal(text: str) -> str:
+    """Return the text so that Markdown shows it as it is: no markup, no HTML, no new column."""
+    shown = _printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{c}" if c in "\\`*_{}[]|#!~" else c for c in shown)
+
+
+def _printable(text: str) -> str:
+    """Return the text on one line, without control characters: they steer terminals."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _feature_set(report: TrainReport, i: int) -> str:
+    chosen = report.candidates[i].features
+    if len(chosen) == len(report.features):
+        return f"all {len(chosen)}"
+    return ", ".join(chosen)
+
+
+def _fixed(value: float | None, digits: int) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}".replace("-", "−")
+
+
+def _number(value: float) -> str:
+    return "–" if not math.isfinite(value) else f"{value:.4g}".replace("-", "−")
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _percent(value: float, digits: int = 1) -> str:
+    return "–" if not math.isfinite(value) else f"{value:.{digits}%}".replace("-", "−")
+
+
+def _weight(value: float) -> str:
+    """Return a probability that may be tiny; zero is never claimed."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
