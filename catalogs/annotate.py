@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from catalogs.atomic import StorageError, check_free_space, sweep
 from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress
 from catalogs.errors import CatalogError, OutputExistsError
 
-__all__ = ["CheckedCompute", "annotate", "computed_batches"]
+__all__ = ["CheckedCompute", "Computed", "NewValues", "annotate", "computed_batches"]
 
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 Computed = tuple[pa.RecordBatch, NewValues]
@@ -97,7 +97,7 @@ def annotate(
 
 def computed_batches(
     partition: Partition, read: Sequence[str], compute: Compute, rows: int = BATCH_ROWS, threads: int = 1
-) -> Iterator[Computed]:
+) -> Generator[Computed]:
     """Yield every batch of the columns `read` with what `compute` made of it, in the file's order.
 
     Reading happens in the caller's thread, computing in `threads` others.  Batches have the same rows

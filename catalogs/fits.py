@@ -1,0 +1,191 @@
+"""FITS binary tables: sniff, open, read in batches, write annotated.
+
+The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
+byte order, once.  `fits_header`, `fits_columns`, `fits_decode` and `fits_heap` know the Standard;
+`fits_annotate` copies.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
+from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
+from catalogs.fits_annotate import Annotation, write_annotated
+from catalogs.fits_columns import FitsColumn, Table, table_of
+from catalogs.fits_decode import cells, field_type
+from catalogs.fits_header import Hdu, read_hdus
+from catalogs.fits_heap import heap_cells
+from catalogs.fits_source import GZIP_MAGIC, Source, Stamp, open_source, stamp
+
+__all__ = ["FitsPartition", "open", "sniff"]
+
+SIGNATURE = b"SIMPLE  ="
+IMAGE_HEADER = "LDAC_IMHEAD"
+"""The table in which SExtractor keeps the image's header, before that of the objects."""
+
+READ_BYTES = 1 << 20
+"""Bytes of rows read at a time: they stay in the processor's cache while the columns are picked out."""
+
+
+def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001  (all formats have this signature)
+    """Tell a FITS file, gzipped or not, by its first bytes."""
+    if head.startswith(GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, len(SIGNATURE))
+        except zlib.error:
+            return False
+    return head.startswith(SIGNATURE)
+
+
+def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[str] = ()) -> Catalog:  # noqa: A001
+    """Open the table of that name or HDU number; else the only one, or the only one with those columns."""
+    path = Path(path)
+    seen = stamp(path)
+    with open_source(path, seen) as source:
+        hdus = read_hdus(source)
+    chosen = table_of(_chosen(path, hdus, table, columns))
+    metadata = {"hdu": str(chosen.hdu.index)} | ({"extname": chosen.hdu.name} if chosen.hdu.name else {})
+    partition = FitsPartition(path, chosen, seen)
+    return Catalog("fits", path, tuple(c.column for c in chosen.columns), (partition,), metadata)
+
+
+@dataclass(frozen=True)
+class FitsPartition:
+    """One table of a FITS file."""
+
+    path: Path
+    table: Table
+    stamp: Stamp
+
+    @property
+    def key(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return self.table.n_rows
+
+    @property
+    def counted(self) -> bool:
+        """True: rows of a FITS table are their own."""
+        return True
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time."""
+        if rows < 1:
+            raise ValueError(f"got batches of {rows} rows; expected one or more")
+        chosen = [self._column(name) for name in columns]
+        with open_source(self.path, self.stamp) as source:
+            for start in range(0, self.n_rows, rows):
+                yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
+
+    def write_annotated(
+        self,
+        out: Path,
+        columns: Sequence[NewColumn],
+        compute: Compute,
+        *,
+        read: Sequence[str],
+        provenance: Provenance,
+        rows: int = BATCH_ROWS,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a copy with the new columns, everything else as it is, byte for byte."""
+        what = Annotation(self.table, self.stamp, columns, compute, read, provenance)
+        write_annotated(self, what, out, rows=rows, threads=threads, progress=progress)
+
+    def _column(self, name: str) -> FitsColumn:
+        found = [c for c in self.table.columns if c.name == name]
+        if not found:
+            names = (c.name for c in self.table.columns)
+            raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, names)}")
+        if len(found) > 1:
+            raise FormatError(
+                f"{self.path} has {len(found)} columns named '{name}'; rename them, or read another column"
+            )
+        return found[0]
+
+
+def _batch(
+    source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
+) -> pa.RecordBatch:
+    """Return rows as Arrow: picked out of the records in small blocks, decoded all at once."""
+    stored = _stored(source, table, columns, start, n_rows)
+    arrays = [
+        heap_cells(source, table, c, values) if c.heap else cells(c, values)
+        for c, values in zip(columns, stored, strict=True)
+    ]
+    if not arrays:  # a batch of no columns has a length only when made from structs
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def _stored(
+    source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
+) -> list[npt.NDArray[np.generic]]:
+    """Return the columns as they are stored, but contiguous and in native byte order."""
+    names = [str(i) for i in range(len(columns))]
+    formats = [field_type(c) for c in columns]
+    record = np.dtype(
+        {
+            "names": names,
+            "formats": formats,
+            "offsets": [c.offset for c in columns],
+            "itemsize": table.row_bytes,
+        }
+    )
+    stored = [np.empty((n_rows, *f.shape), f.base.newbyteorder("=")) for f in formats]
+    at_once = max(1, READ_BYTES // table.row_bytes)
+    buffer = np.empty(min(at_once, n_rows), record)
+    for first in range(0, n_rows if columns else 0, at_once):
+        block = buffer[: n_rows - first]
+        source.fill(block.view(np.uint8), table.hdu.data_offset + (start + first) * table.row_bytes)
+        for name, values in zip(names, stored, strict=True):
+            values[first : first + len(block)] = block[name]
+    return stored
+
+
+def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: Sequence[str]) -> Hdu:
+    """Return the HDU asked for, or the only one that it can be."""
+    if table is not None:
+        return _asked_for(path, hdus, table)
+    tables = [h for h in hdus if h.is_bintable and "ZIMAGE" not in h.header and h.name != IMAGE_HEADER]
+    if not tables:
+        raise FormatError(f"{path} holds no binary table; it holds the HDUs {_listed(hdus)}")
+    if len(tables) > 1 and columns:
+        wanted = set(columns)
+        holding = [h for h in tables if wanted <= {c.name for c in table_of(h).columns}]
+        tables = holding or tables
+    if len(tables) > 1:
+        raise CatalogError(
+            f"{path} holds {len(tables)} tables: {_listed(tables)}; say which, by name or number"
+        )
+    return tables[0]
+
+
+def _asked_for(path: Path, hdus: Sequence[Hdu], table: str | int) -> Hdu:
+    named = [h for h in hdus if h.name and h.name.casefold() == str(table).casefold()]
+    numbered = [h for h in hdus if str(h.index) == str(table)]
+    found = [h for h in named or numbered if h.is_bintable]
+    if len(found) != 1:
+        raise CatalogError(
+            f"{path} has {len(found)} binary tables called '{table}'; expected one of {_listed(hdus)}: name one, "
+            "or give its number"
+        )
+    return found[0]
+
+
+def _listed(hdus: Sequence[Hdu]) -> str:
+    return ", ".join(f"{h} {h.kind}" for h in hdus)

@@ -1,0 +1,68 @@
+"""FITS cards as bytes: values in fixed format, long texts by CONTINUE, prose as HISTORY.
+
+FITS Standard 4.0, section 4.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from catalogs.fits_header import CARD, padding
+
+__all__ = ["header_bytes", "history_cards", "integer_card", "text_cards"]
+
+PIECE = 67
+"""Characters of a long text on a card: between the quotes are 68, and one is the ampersand."""
+PROSE = 72
+
+
+def integer_card(keyword: str, value: int, comment: str = "") -> bytes:
+    """Return a card with an integer that ends in column 30."""
+    return _card(f"{keyword:<8}= {value:>20}", comment)
+
+
+def text_cards(keyword: str, text: str, comment: str = "") -> tuple[bytes, ...]:
+    """Return the card with a text, and CONTINUE cards where it is long."""
+    pieces = _pieces(_printable(text))
+    if len(pieces) == 1:
+        quoted = f"'{pieces[0]:<8}'"
+        return (_card(f"{keyword:<8}= {quoted:<20}", comment),)
+    heads = [f"{keyword:<8}= ", *["CONTINUE  "] * (len(pieces) - 1)]
+    ampersands = ["&"] * (len(pieces) - 1) + [""]
+    return tuple(_card(f"{h}'{p}{a}'") for h, p, a in zip(heads, pieces, ampersands, strict=True))
+
+
+def history_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
+    """Return HISTORY cards; a long line goes on, indented, on the next."""
+    wrapped = (textwrap.wrap(_printable(line), PROSE, subsequent_indent="    ") for line in lines)
+    return tuple(_card(f"HISTORY {part}") for parts in wrapped for part in parts)
+
+
+def header_bytes(cards: Sequence[bytes]) -> bytes:
+    """Return the cards with END, padded with blanks to whole blocks."""
+    text = b"".join(cards) + b"END".ljust(CARD)
+    return text.ljust(len(text) + padding(len(text)))
+
+
+def _card(content: str, comment: str = "") -> bytes:
+    """Return 80 bytes; a comment that does not fit is cut, for it only comments."""
+    with_comment = f"{content} / {_printable(comment)}" if comment else content
+    return with_comment[:CARD].ljust(CARD).encode("ascii")
+
+
+def _pieces(text: str) -> list[str]:
+    """Cut a text into pieces that fit a card with their quotes doubled."""
+    pieces = [""]
+    for character in text:
+        quoted = "''" if character == "'" else character
+        if len(pieces[-1]) + len(quoted) > PIECE:
+            pieces.append("")
+        pieces[-1] += quoted
+    return pieces
+
+
+def _printable(text: str) -> str:
+    """Return the text in the characters that a header may have."""
+    ascii_text = text.encode("ascii", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else " " for c in ascii_text)

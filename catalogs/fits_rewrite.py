@@ -1,0 +1,197 @@
+"""The header of a FITS table with more columns: every old card stays in its place and as it is.
+
+Changed are NAXIS1, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
+column, provenance at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.errors import CatalogError
+from catalogs.fits_cards import header_bytes, history_cards, integer_card, text_cards
+from catalogs.fits_checksum import BLANK, OnesSum, encoded
+from catalogs.fits_columns import MAX_FIELDS, MAX_ROW, Table
+
+__all__ = ["NewField", "annotated_cards", "with_checksums"]
+
+FORMS = {
+    pa.bool_(): ("L", "u1", None),
+    pa.uint8(): ("B", "u1", "I3"),
+    pa.int16(): ("I", ">i2", "I6"),
+    pa.int32(): ("J", ">i4", "I11"),
+    pa.int64(): ("K", ">i8", "I20"),
+    pa.float32(): ("E", ">f4", "G13.6"),
+    pa.float64(): ("D", ">f8", "G22.15"),
+}
+"""Arrow type: TFORM code, how it is stored, TDISP."""
+
+COLUMN_CARD = re.compile(
+    rb"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"
+    rb"|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TCROT|TCNAM|TINDX|TALEN|TXTYP)([1-9]\d*) *="
+)
+CHECKSUMS = {b"CHECKSUM", b"DATASUM"}
+
+
+@dataclass(frozen=True)
+class NewField:
+    """A new column as FITS stores it."""
+
+    column: NewColumn
+    form: str
+    stored: np.dtype[Any]
+    display: str | None
+
+    @classmethod
+    def of(cls, column: NewColumn) -> NewField:
+        """Choose the TFORM of a new column."""
+        if pa.types.is_string(column.datatype):
+            if not column.width:
+                raise CatalogError(
+                    f"'{column.name}' is text of unknown width; FITS needs NewColumn(width=...)"
+                )
+            return cls(column, f"{column.width}A", np.dtype(f"S{column.width}"), None)
+        if column.datatype not in FORMS:
+            known = ", ".join(str(t) for t in FORMS)
+            raise CatalogError(
+                f"'{column.name}' is {column.datatype}; FITS columns are added as {known}, string"
+            )
+        code, stored, display = FORMS[column.datatype]
+        return cls(column, code, np.dtype(stored), display)
+
+    def cards(self, n: int) -> Iterator[bytes]:
+        """Yield the cards of the column as the n-th."""
+        yield from text_cards(f"TTYPE{n}", self.column.name)
+        yield from text_cards(f"TFORM{n}", self.form)
+        for keyword, text in (
+            ("TUNIT", self.column.unit),
+            ("TDISP", self.display),
+            ("TUCD", self.column.ucd),
+            ("TCOMM", self.column.description),
+        ):
+            if text:
+                yield from text_cards(f"{keyword}{n}", text)
+
+    def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values as they are stored, but for the byte order."""
+        if self.form == "L":
+            return np.where(values, ord("T"), ord("F"))
+        if self.stored.kind == "S":
+            return self._encode_texts(values)
+        return values
+
+    def _encode_texts(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        text = values if values.dtype.kind == "U" else np.array([str(v) for v in values.tolist()], np.str_)
+        longest = int(np.strings.str_len(text).max(initial=0))
+        if longest > self.stored.itemsize:
+            raise CatalogError(
+                f"'{self.column.name}' got a text of {longest} characters, and was promised to have at most "
+                f"{self.stored.itemsize}; state the width of the longest"
+            )
+        try:
+            return text.astype(self.stored)
+        except UnicodeEncodeError as error:
+            raise CatalogError(
+                f"'{self.column.name}' got the text {error.object!r}; FITS holds ASCII only: rename the class, or "
+                "write another format"
+            ) from error
+
+
+def annotated_cards(table: Table, fields: Sequence[NewField], provenance: Provenance) -> list[bytes]:
+    """Return the cards of the new header, the checksums still blank."""
+    n_old, n_new = len(table.columns), len(table.columns) + len(fields)
+    width = table.row_bytes + sum(f.stored.itemsize for f in fields)
+    _check_limits(table, n_new, width)
+    changed = {b"NAXIS1": width, b"TFIELDS": n_new}
+    if "THEAP" in table.hdu.header:
+        changed[b"THEAP"] = table.n_rows * width + table.heap_gap
+    groups = [_changed(group, table, changed) for group in _groups(table.hdu.header.cards)]
+    stale = [g for g in groups if n_old < _column_number(g) <= n_new]
+    groups = [g for g in groups if not n_old < _column_number(g) <= n_new]
+    place = _after_columns(groups, n_old)
+    new = [card for i, field in enumerate(fields) for card in field.cards(n_old + i + 1)]
+    cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
+    cards += history_cards(provenance.history())
+    cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stale)
+    return _blank_checksums(cards)
+
+
+def with_checksums(cards: Sequence[bytes], data: OnesSum) -> bytes:
+    """Return the bytes of the header with the checksums of itself and the data."""
+    cards = [_checksum_card(c, str(data.value), BLANK) for c in cards]
+    total = OnesSum()
+    total.add(np.frombuffer(header_bytes(cards), np.uint8))
+    total.add(np.frombuffer(data.value.to_bytes(4), np.uint8))
+    return header_bytes([_checksum_card(c, str(data.value), encoded(total.value)) for c in cards])
+
+
+def _check_limits(table: Table, n_fields: int, width: int) -> None:
+    if n_fields > MAX_FIELDS or width > MAX_ROW:
+        raise CatalogError(
+            f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes a row; FITS allows "
+            f"{MAX_FIELDS} and {MAX_ROW:,}: add fewer columns, or convert the catalogue to Parquet"
+        )
+
+
+def _groups(cards: Sequence[bytes]) -> list[list[bytes]]:
+    """Keep each card together with those that continue it."""
+    groups: list[list[bytes]] = []
+    for card in cards:
+        if card.startswith(b"CONTINUE") and groups:
+            groups[-1].append(card)
+        else:
+            groups.append([card])
+    return groups
+
+
+def _changed(group: list[bytes], table: Table, changed: dict[bytes, int]) -> list[bytes]:
+    """Return the group with its new value, if it is one of the changed."""
+    keyword = group[0][:8].rstrip()
+    if keyword not in changed:
+        return group
+    name = keyword.decode()
+    return [integer_card(name, changed[keyword], table.hdu.header.comment(name))]
+
+
+def _column_number(group: list[bytes]) -> int:
+    """Return which column the card speaks of, 0 for none."""
+    match = COLUMN_CARD.match(group[0])
+    return int(match[1]) if match else 0
+
+
+def _after_columns(groups: list[list[bytes]], n_old: int) -> int:
+    """Return the place after the last card of any old column; of a table without any, after TFIELDS."""
+    places = [i for i, g in enumerate(groups) if 0 < _column_number(g) <= n_old]
+    places += [i for i, g in enumerate(groups) if g[0].startswith(b"TFIELDS")]
+    return max(places) + 1
+
+
+def _blank_checksums(cards: list[bytes]) -> list[bytes]:
+    """Return the cards with one blank DATASUM and CHECKSUM: where the first ones were, or at the end."""
+    kept: list[bytes] = []
+    missing = dict.fromkeys((b"DATASUM", b"CHECKSUM"))
+    for card in cards:
+        keyword = card[:8].rstrip()
+        if keyword not in CHECKSUMS:
+            kept.append(card)
+        elif keyword in missing:
+            del missing[keyword]
+            kept.append(_checksum_card(card, "0", BLANK))
+    return kept + [_checksum_card(keyword.ljust(8), "0", BLANK) for keyword in missing]
+
+
+def _checksum_card(card: bytes, datasum: str, checksum: str) -> bytes:
+    """Return the card, or the one of its name with these values if it is a checksum's."""
+    if card.startswith(b"DATASUM "):
+        return text_cards("DATASUM", datasum, "data unit checksum")[0]
+    if card.startswith(b"CHECKSUM"):
+        return text_cards("CHECKSUM", checksum, "HDU checksum")[0]
+    return card

@@ -1,0 +1,150 @@
+"""The bytes of a FITS file at given places; a gzipped file is inflated to an unnamed temporary first.
+
+Files are read, not memory-mapped: a file cut while it is read then is an error, where a map kills the
+process, and mapped pages would count as memory of ours.  Reads carry their place, so threads may share.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import os
+import shutil
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from catalogs.atomic import StorageError
+from catalogs.errors import CatalogError, DamagedFileError
+
+__all__ = ["GZIP_MAGIC", "Bytes", "Source", "Stamp", "is_gzipped", "open_source", "stamp"]
+
+Bytes = npt.NDArray[np.uint8]
+
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_INFLATED = 32 << 30
+"""Bytes that a gzipped file may inflate to: more is taken for a decompression bomb."""
+KEEP_FREE = 1 << 30
+"""Bytes of the temporary folder's disk that inflating leaves alone."""
+PIECE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What changes when a file does."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of known size, open for reading anywhere."""
+
+    path: Path
+    descriptor: int
+    size: int
+
+    def fill(self, buffer: Bytes, offset: int) -> None:
+        """Fill the contiguous buffer with the bytes from `offset` on."""
+        view, done = buffer.data.cast("B") if buffer.size else memoryview(b""), 0
+        while done < len(view):
+            got = os.preadv(self.descriptor, [view[done:]], offset + done)
+            if got == 0:
+                raise DamagedFileError(
+                    f"{self.path} was {self.size:,} bytes long when opened and now ends at byte "
+                    f"{offset + done:,}; it is being written or was cut: wait or copy it again"
+                )
+            done += got
+
+    def read(self, offset: int, n_bytes: int) -> Bytes:
+        """Return the bytes from `offset` on, as a new array; fewer only where the file ends."""
+        buffer = np.empty(max(0, min(n_bytes, self.size - offset)), np.uint8)
+        self.fill(buffer, offset)
+        return buffer
+
+    def pieces(self, start: int, stop: int) -> Iterator[Bytes]:
+        """Yield the bytes from `start` to `stop` in pieces that fit a cache; each is valid until the next."""
+        buffer = np.empty(min(PIECE, max(0, stop - start)), np.uint8)
+        for offset in range(start, stop, PIECE):
+            piece = buffer[: min(PIECE, stop - offset)]
+            self.fill(piece, offset)
+            yield piece
+
+
+def stamp(path: Path) -> Stamp:
+    """Return the file's stamp; a folder or a missing file is an error."""
+    if not path.is_file():
+        raise CatalogError(f"{path} is not a file; expected a FITS file: check the name")
+    status = path.stat()
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def is_gzipped(path: Path) -> bool:
+    """Tell by the first bytes, for names lie."""
+    with path.open("rb") as stream:
+        return stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+@contextmanager
+def open_source(path: Path, expected: Stamp | None = None) -> Iterator[Source]:
+    """Open a file; `DamagedFileError` if it is no longer the one that was `expected`."""
+    found = stamp(path)
+    if expected is not None and found != expected:
+        raise DamagedFileError(
+            f"{path} changed after it was opened: {expected.size:,} bytes then, {found.size:,} now; "
+            "open it again once it is finished"
+        )
+    if is_gzipped(path):
+        inflated = _inflated(path, found)  # held here, lest the cache close it under a reader
+        yield Source(path, inflated.descriptor, os.fstat(inflated.descriptor).st_size)
+        return
+    with path.open("rb", buffering=0) as raw:
+        yield Source(path, raw.fileno(), found.size)
+
+
+@dataclass(frozen=True, eq=False)
+class _Unnamed:
+    """A file without a name, closed when nobody refers to it."""
+
+    descriptor: int
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+@functools.lru_cache(maxsize=4)
+def _inflated(path: Path, found: Stamp) -> _Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
+    """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
+    with gzip.open(path, "rb") as stream, tempfile.TemporaryFile() as inflated:
+        try:
+            _copy_bounded(path, stream, inflated)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DamagedFileError(f"{path} cannot be decompressed: {error}; copy it again") from error
+        inflated.flush()
+        return _Unnamed(os.dup(inflated.fileno()))
+
+
+def _copy_bounded(path: Path, stream: gzip.GzipFile, inflated: IO[bytes]) -> None:
+    folder, done = tempfile.gettempdir(), 0
+    while piece := stream.read(PIECE):
+        done += len(piece)
+        if done > MAX_INFLATED:
+            raise CatalogError(
+                f"{path} inflates to more than {MAX_INFLATED:,} bytes; decompress it yourself, and open that"
+            )
+        if shutil.disk_usage(folder).free < KEEP_FREE:
+            raise StorageError(
+                f"no room in {folder} to decompress {path}, {done:,} bytes so far; set TMPDIR to a folder on "
+                "another disk"
+            )
+        inflated.write(piece)
