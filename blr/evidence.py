@@ -23,8 +23,9 @@ from scipy.optimize import minimize
 
 from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.laplace import Posterior, posterior_at
+from blr.laplace import posterior_at
 from blr.newton import SolverPrior, maximise, newton_step
+from blr.posterior import Posterior
 from blr.prior import GaussianPrior
 from blr.problem import Problem, pose
 from blr.sums import Rows, Terms, skewness_term

@@ -1,0 +1,71 @@
+"""Predictions and their mixtures: over models, over missing features, over measurement errors.
+
+A mixture of predictive distributions is again one: its probability is the mean of the parts', its mutual information
+H(p) - Σ w E[H], and its activation's variance comes from the law of total variance.  Shapes: N rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.decisions import entropy
+
+__all__ = ["Prediction", "mix"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a posterior says of N rows.
+
+    `probability` (N, K); `expected_entropy` (N,), E[H] over the posterior, nats; mean and covariance of the activation:
+    (N,) and (N,) for two classes, else (N, K) and (N, K, K) with the common shift projected out.
+    """
+
+    probability: Matrix
+    expected_entropy: Vector
+    mean: Matrix
+    covariance: Matrix
+
+    @property
+    def mutual_information(self) -> Vector:
+        """H(p) - E[H], (N,), nats: the part of the uncertainty that more labels would take away."""
+        return np.maximum(entropy(self.probability) - self.expected_entropy, 0.0)
+
+    @property
+    def logit_std(self) -> Vector:
+        """Sd of the logit (K = 2), or the largest sd of a pair's contrast (K > 2), (N,)."""
+        V = self.covariance
+        if V.ndim == 1:
+            return np.sqrt(V)
+        d = np.einsum("nkk->nk", V)
+        contrasts = d[:, :, None] + d[:, None, :] - 2 * V
+        return np.sqrt(np.maximum(contrasts.reshape(len(V), -1).max(axis=1), 0.0))
+
+
+def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
+    """Return the mixture of (weight, prediction) pairs; weights, scalars or (N,), sum to one row by row."""
+    total: tuple[Matrix, ...] | None = None
+    for weight, part in parts:
+        w = np.broadcast_to(np.asarray(weight, dtype=np.float64), part.expected_entropy.shape)
+        second = part.covariance + _square(part.mean)
+        terms = tuple(_scaled(w, x) for x in (part.probability, part.expected_entropy, part.mean, second))
+        total = terms if total is None else tuple(a + b for a, b in zip(total, terms, strict=True))
+    if total is None:
+        raise ValueError("a mixture needs at least one part, got none")
+    p, expected_entropy, mean, second = total
+    covariance = second - _square(mean)
+    if covariance.ndim == 1:
+        covariance = np.maximum(covariance, 0.0)  # what rounding leaves of a variance of zero
+    return Prediction(p, expected_entropy, mean, covariance)
+
+
+def _square(mean: Matrix) -> Matrix:
+    return mean**2 if mean.ndim == 1 else mean[:, :, None] * mean[:, None, :]
+
+
+def _scaled(w: Vector, x: Matrix) -> Matrix:
+    return w.reshape((-1,) + (1,) * (x.ndim - 1)) * x
