@@ -1,0 +1,172 @@
+"""The wheel holds what it should, and a plain install of it, without our pins, gives a working Prefect.
+
+Releases of FastAPI and SQLAlchemy that Prefect 3.8 admits break its server, one of them without a word: schedules
+are never carried out.  So this is tried, with whatever the registry serves today, and not believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.parser import Parser
+from http import HTTPStatus
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from flows.runtime import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+PROBE = ROOT / "tests" / "working_prefect.py"
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
+def run(command: list[str | Path], **options: object) -> str:
+    """Run to a good end; its output is the message of a bad one."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Iterator[zipfile.ZipFile]:
+    folder = tmp_path_factory.mktemp("wheel")
+    run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT])
+    (path,) = folder.glob("*.whl")
+    with zipfile.ZipFile(path) as opened:
+        yield opened
+
+
+def metadata(wheel: zipfile.ZipFile, name: str) -> str:
+    (path,) = (entry for entry in wheel.namelist() if entry.endswith(f".dist-info/{name}"))
+    return wheel.read(path).decode()
+
+
+def test_the_wheel_holds_three_typed_packages_and_nothing_else(wheel):
+    entries = set(wheel.namelist())
+    assert {entry.split("/")[0] for entry in entries if ".dist-info/" not in entry} == {
+        "blr",
+        "catalogs",
+        "flows",
+    }
+    assert {f"{package}/py.typed" for package in ("blr", "catalogs", "flows")} <= entries
+    sources = {
+        str(path.relative_to(ROOT))
+        for package in ("blr", "catalogs", "flows")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert sources == {entry for entry in entries if ".dist-info/" not in entry}
+
+
+def test_the_wheel_has_a_console_script_and_the_licence(wheel):
+    assert "blr = flows.cli:main" in metadata(wheel, "entry_points.txt")
+    assert "BSD 3-Clause" in metadata(wheel, "licenses/LICENSE")
+    assert Parser().parsestr(metadata(wheel, "METADATA"))["License-Expression"] == "BSD-3-Clause"
+
+
+@pytest.mark.parametrize(
+    "bound", ["prefect<4,>=3.8.8", "fastapi<0.151,>=0.139", "sqlalchemy[asyncio]<2.1,>=2.0"]
+)
+def test_the_wheel_bounds_what_breaks_prefect(wheel, bound):
+    assert bound in Parser().parsestr(metadata(wheel, "METADATA")).get_all("Requires-Dist")
+
+
+@pytest.fixture(scope="module")
+def plain_install(tmp_path_factory) -> Path:
+    """Make an environment with `pip install .`, no pins: return its programs' folder."""
+    folder = tmp_path_factory.mktemp("plain")
+    reach = [*PIP, "download", "--no-deps", "--no-cache-dir", "--dest", folder / "probe", "hatchling"]
+    if subprocess.run(reach, capture_output=True, check=False, timeout=120).returncode:
+        pytest.skip("the package registry cannot be reached")
+    programs = folder / "venv" / "bin"
+    uv = Path(sys.executable).with_name("uv")
+    if uv.exists() and not os.environ.get("CI"):  # seconds, where pip takes a minute
+        run([uv, "venv", "--python", sys.executable, folder / "venv"])
+        run([uv, "pip", "install", "--python", programs / "python", ROOT])
+    else:
+        run([sys.executable, "-m", "venv", folder / "venv"])
+        run([programs / "python", *PIP[1:], "install", ROOT])
+    return programs
+
+
+@pytest.fixture
+def clean_environment(tmp_path) -> dict[str, str]:
+    """Return a user's environment who never heard of Prefect, with a home of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "PYTHON"))}
+    return kept | {"HOME": str(tmp_path), "DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+
+
+@pytest.mark.slow
+def test_a_plain_install_has_a_command_line(plain_install, clean_environment, tmp_path):
+    assert "classify" in run([plain_install / "blr", "--help"], env=clean_environment, cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_a_plain_install_runs_flows_on_the_embedded_server(plain_install, clean_environment, tmp_path):
+    command = [plain_install / "python", PROBE, "embedded", tmp_path / "prefect"]
+    answer = run(command, env=clean_environment, cwd=tmp_path)
+    assert json.loads(answer) == {
+        "server": f"Prefect: embedded server, its database in {tmp_path / 'prefect'}",
+        "result": {"x": 4},
+        "stored": "Completed",
+    }
+
+
+@pytest.mark.slow
+def test_a_plain_install_schedules_cron_deployments(plain_install, clean_environment, tmp_path):
+    environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "prefect")}
+    with server(plain_install, environment, tmp_path) as url:
+        command = [plain_install / "python", PROBE, "schedule", "nightly"]
+        answer = run(command, env=environment | {"PREFECT_API_URL": url}, cwd=tmp_path)
+    assert json.loads(answer) == {"states": ["SCHEDULED"], "times": ["03:15"]}
+
+
+@contextmanager
+def server(programs: Path, environment: dict[str, str], folder: Path) -> Iterator[str]:
+    """Run a Prefect server with its services in a process group of its own, and end that."""
+    port = free_port()
+    command = [programs / "python", "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1"]
+    process = subprocess.Popen(
+        [*command, "--port", str(port)],
+        env=environment | {"PREFECT_SERVER_API_PORT": str(port)},
+        cwd=folder,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        wait_until_healthy(port, process)
+        yield f"http://127.0.0.1:{port}/api"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_until_healthy(port: int, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, f"the server stopped: {process.communicate()[0][-4000:]}"
+        connection = HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/api/health")
+            if connection.getresponse().status == HTTPStatus.OK:
+                return
+        except OSError:
+            time.sleep(0.2)
+        finally:
+            connection.close()
+    pytest.fail("the server was not healthy within 120 s")
