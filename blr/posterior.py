@@ -242,6 +242,19 @@ class Posterior:
         p = self.response(self._activations(self._design(Phi), self.mode))
         return np.stack([1 - p, p], axis=1) if self.problem.binary else p
 
+    def count_gradient(self, Phi: Matrix) -> Matrix:
+        """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode."""
+        y, T = self.plugin(Phi), self.problem.transform
+        if isinstance(self.problem.likelihood, Bernoulli):
+            a = self._activations(Phi, self.mode)
+            slope = y[:, 1] * self.problem.likelihood.link.log_cdf_derivatives(a)[0]  # f' = f (ln f)'
+            return np.outer([-1.0, 1.0], slope @ Phi)
+        return np.stack([((y[:, [k]] * (T[k] - y @ T)).T @ Phi).ravel() for k in range(len(T))])
+
+    def deviations(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Return n draws of the solver's weights about their mean, (n, C M)."""
+        return self.gaussian.sample(n, rng) - self.gaussian.mean
+
     def sample(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws of the weights, (n, D)."""
         theta = self.gaussian.sample(n, rng)

@@ -1,0 +1,316 @@
+"""A classifier of catalogue rows: basis and posterior, the training set's moments and domain, in one scored row.
+
+For each row the predictive integral over the weights (PRML 4.145), over the features that are missing, over the excess
+of its measurement errors, and over the models where several are averaged: one mixture, of which every column of an
+annotated catalogue is a moment.  Shapes: N rows, F features, K classes, M basis functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.arrays import Matrix, Vector
+from blr.basis import Basis, basis_from_dict
+from blr.decisions import Flag, flag_confidence
+from blr.domain import Domain
+from blr.missing import FeatureMoments
+from blr.mixture import Prediction, mix
+from blr.posterior import Posterior
+from blr.scores import Scores, joined
+
+__all__ = ["Classifier", "Member"]
+
+Mask = NDArray[np.bool_]
+
+_BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
+_MISSING_NODES = 32  # of the cubature over missing features
+_ERROR_NODES = 16  # of the cubature over measurement errors
+_ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
+_COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
+_DOMAIN_QUANTILE = 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One model: a basis on some of the features, its posterior, and its share in the average.
+
+    `columns` index the classifier's features.
+    """
+
+    basis: Basis
+    posterior: Posterior
+    columns: tuple[int, ...]
+    weight: float = 1.0
+
+    def design(self, X: Matrix) -> Matrix:
+        """Return Phi (N, M) of the classifier's features X (N, F)."""
+        return self.basis(X[:, list(self.columns)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` takes."""
+        return {
+            "basis": self.basis.to_dict(),
+            "posterior": self.posterior.to_dict(),
+            "columns": list(self.columns),
+            "weight": float(self.weight),
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Member:
+        """Return the member of `to_dict`."""
+        posterior = Posterior.from_dict(d["posterior"])
+        return cls(basis_from_dict(d["basis"]), posterior, tuple(d["columns"]), d["weight"])
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """Everything that turns features into probabilities and flags.
+
+    Parameters
+    ----------
+    features, classes
+        Names of the F columns of X, and of the K classes.
+    members
+        The models; their weights sum to one.
+    moments, domain
+        Of the training set's features: what is missing is integrated out under the one, what is strange is told by
+        the other.
+    logit_std_limit
+        The training set's 99.9th percentile; a row beyond it is out of the domain.
+    log_prior_shift
+        (K,) ln of target over training class priors, added to the activations inside the integral; None for none.
+    low_confidence, close_call
+        Thresholds of the flags.
+    untrusted
+        Whether the model's own verdict is red.
+    """
+
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    members: tuple[Member, ...]
+    moments: FeatureMoments
+    domain: Domain
+    logit_std_limit: float = float("inf")
+    log_prior_shift: Vector | None = None
+    low_confidence: float = 0.7
+    close_call: float = 0.1
+    untrusted: bool = False
+
+    @classmethod
+    def build(
+        cls,
+        members: Sequence[Member],
+        X: Matrix,
+        missing: Mask,
+        *,
+        features: Sequence[str],
+        classes: Sequence[str],
+        weight: Vector | None = None,
+        low_confidence: float = 0.7,
+        close_call: float = 0.1,
+        untrusted: bool = False,
+    ) -> Classifier:
+        """Return the classifier of fitted members, its moments, domain and limits taken from the training rows.
+
+        X (N, F) and missing (N, F) are of the features that some member uses, in the order of `features`.
+        """
+        moments = FeatureMoments.estimate(X, missing, weight=weight)
+        domain = Domain.estimate(X, missing, moments)
+        made = cls(
+            tuple(features),
+            tuple(classes),
+            tuple(members),
+            moments,
+            domain,
+            low_confidence=low_confidence,
+            close_call=close_call,
+            untrusted=untrusted,
+        )
+        filled = moments.impute(X, missing)
+        parts = [made._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
+        return replace(made, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE)))
+
+    def score(
+        self,
+        X: Matrix,
+        missing: Mask,
+        errors: Matrix | None = None,
+        *,
+        not_detected: Mask | None = None,
+        excluded: Mask | None = None,
+    ) -> Scores:
+        """Return probabilities, their uncertainty and flags of N rows.
+
+        Parameters
+        ----------
+        X, missing
+            Features (N, F); what X holds where `missing` is set does not matter.
+        errors
+            One-sigma errors (N, F) in excess of the training set's; NaN or zero for none.
+        not_detected, excluded
+            Rows (N,) with a band that was looked at and not seen; rows that are not to be classified.
+        """
+        n = len(X)
+        if X.shape[1:] != (len(self.features),) or missing.shape != X.shape:
+            raise ValueError(
+                f"expected X and missing of {len(self.features)} features {list(self.features)}, "
+                f"got shapes {X.shape} and {missing.shape}"
+            )
+        excluded = np.zeros(n, dtype=bool) if excluded is None else excluded
+        undetected = np.zeros(n, dtype=bool) if not_detected is None else not_detected
+        parts = []
+        for start in range(0, max(n, 1), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            e = None if errors is None else errors[rows]
+            parts.append(self._score(X[rows], missing[rows], e, undetected[rows], excluded[rows]))
+        return joined(parts)
+
+    def _score(
+        self, X: Matrix, missing: Mask, errors: Matrix | None, undetected: Mask, excluded: Mask
+    ) -> Scores:
+        gone = missing.all(axis=1) | excluded
+        filled = self.moments.impute(X, missing)
+        point, plugin, gradients = self._point(filled, ~gone)
+        prediction = self._over_missing(point, X, missing, gone)
+        moved = np.zeros(len(X), dtype=bool)
+        if errors is not None:
+            prediction, moved = self._over_errors(prediction, filled, missing, errors, gone)
+        flags = self._flags(prediction.probability, plugin)
+        outside = self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)
+        for flag, where in (
+            (Flag.OUT_OF_DOMAIN, outside),
+            (Flag.MISSING_INPUT, missing.any(axis=1)),
+            (Flag.UNCERTAIN_INPUT, moved),
+            (Flag.NOT_DETECTED, undetected),
+        ):
+            flags[where] |= int(flag)
+        return Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, gradients, gone))
+
+    def _flags(self, probability: Matrix, plugin: Matrix) -> NDArray[np.int32]:
+        flags = flag_confidence(probability, low_confidence=self.low_confidence, close_call=self.close_call)
+        flags = flags.astype(np.int32)
+        flags[probability.argmax(axis=1) != plugin.argmax(axis=1)] |= int(Flag.FLIPPED)
+        if self.untrusted:
+            flags |= int(Flag.UNTRUSTED_MODEL)
+        return flags
+
+    def _point(self, X: Matrix, counted: Mask | None = None) -> tuple[Prediction, Matrix, list[Matrix]]:
+        """Return the prediction at given features, the plug-in's, and each member's gradient of the class counts."""
+        predictions, gradients = [], []
+        plugin = np.zeros((len(X), len(self.classes)))
+        for member in self.members:
+            Phi = member.design(X)
+            predictions.append((member.weight, member.posterior.prediction(Phi, shift=self.log_prior_shift)))
+            plugin += member.weight * member.posterior.plugin(Phi)
+            if counted is not None:
+                gradients.append(member.posterior.count_gradient(Phi[counted]))
+        return _mixed(predictions), plugin, gradients
+
+    def _predict(self, X: Matrix) -> Prediction:
+        return _mixed(
+            [
+                (m.weight, m.posterior.prediction(m.design(X), shift=self.log_prior_shift))
+                for m in self.members
+            ]
+        )
+
+    def _over_missing(self, point: Prediction, X: Matrix, missing: Mask, gone: Mask) -> Prediction:
+        """Integrate what is missing out, pattern by pattern; complete rows stay as they are."""
+        for pattern, rows in _patterns(missing, missing.any(axis=1) & ~gone):
+            nodes, weight = self.moments.nodes(X[rows], pattern, _MISSING_NODES)
+            point = _replaced(
+                point, rows, mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
+            )
+        return point
+
+    def _over_errors(
+        self, before: Prediction, filled: Matrix, missing: Mask, errors: Matrix, gone: Mask
+    ) -> tuple[Prediction, Mask]:
+        """Integrate the measurement errors out; say where that moved a probability by more than 0.1."""
+        sigma = np.where(np.isfinite(errors) & ~missing, errors, 0.0)
+        rows = np.flatnonzero((sigma > 0).any(axis=1) & ~gone)
+        moved = np.zeros(len(filled), dtype=bool)
+        if len(rows) == 0:
+            return before, moved
+        nodes, weight = self.moments.error_nodes(filled[rows], sigma[rows], _ERROR_NODES)
+        blurred = mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
+        moved[rows] = np.abs(blurred.probability - before.probability[rows]).max(axis=1) > _ERROR_EFFECT
+        return _replaced(before, rows, blurred), moved
+
+    @cached_property
+    def _deviations(self) -> tuple[Matrix, ...]:
+        """Draws of each member's weights about their mean, in number proportional to its share."""
+        rng = np.random.default_rng(0)  # the same for every batch and run: the draws are shared by all rows
+        shares = np.array([m.weight for m in self.members])
+        counts = np.diff(
+            np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * _COUNT_DRAWS)])
+        ).astype(int)
+        return tuple(
+            m.posterior.deviations(n, rng) for m, n in zip(self.members, counts.tolist(), strict=True)
+        )
+
+    def _count_draws(self, prediction: Prediction, gradients: list[Matrix], gone: Mask) -> Matrix:
+        """Return the class counts (S, K) under draws of the weights, to first order in the weights."""
+        expected = prediction.probability[~gone].sum(axis=0)
+        return np.concatenate([expected + d @ g.T for d, g in zip(self._deviations, gradients, strict=True)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
+        return {
+            "features": list(self.features),
+            "classes": list(self.classes),
+            "members": [m.to_dict() for m in self.members],
+            "moments": self.moments.to_dict(),
+            "domain": self.domain.to_dict(),
+            "logit_std_limit": float(self.logit_std_limit),
+            "log_prior_shift": self.log_prior_shift,
+            "low_confidence": float(self.low_confidence),
+            "close_call": float(self.close_call),
+            "untrusted": bool(self.untrusted),
+        }
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
+        """Return the classifier of `to_dict`."""
+        shift = d["log_prior_shift"]
+        return cls(
+            features=tuple(d["features"]),
+            classes=tuple(d["classes"]),
+            members=tuple(Member.from_dict(m) for m in d["members"]),
+            moments=FeatureMoments.from_dict(d["moments"]),
+            domain=Domain.from_dict(d["domain"]),
+            logit_std_limit=d["logit_std_limit"],
+            log_prior_shift=None if shift is None else np.asarray(shift, dtype=np.float64),
+            low_confidence=d["low_confidence"],
+            close_call=d["close_call"],
+            untrusted=d["untrusted"],
+        )
+
+
+def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
+    return parts[0][1] if len(parts) == 1 else mix(parts)
+
+
+def _patterns(missing: Mask, rows: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
+    """Yield each pattern (F,) of missing features among the rows, and the indices of its rows."""
+    index = np.flatnonzero(rows)
+    if len(index) == 0:
+        return
+    found, inverse = np.unique(missing[index], axis=0, return_inverse=True)
+    for i, pattern in enumerate(found):
+        yield pattern, index[inverse.ravel() == i]
+
+
+def _replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Prediction:
+    arrays = []
+    for old, new in zip(vars(base).values(), vars(part).values(), strict=True):
+        filled = old.copy()
+        filled[rows] = new
+        arrays.append(filled)
+    return Prediction(*arrays)

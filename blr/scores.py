@@ -1,0 +1,82 @@
+"""What a classifier says of a batch of rows.  Shapes: N rows, K classes, S draws of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.arrays import Matrix, Vector
+from blr.decisions import Flag
+from blr.mixture import Prediction
+
+__all__ = ["Scores", "joined"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Probabilities, their uncertainty, and flags.
+
+    `probability` (N, K) moderated, `plugin` (N, K) with the weights at the mode and missing features at their mean;
+    `logit_mean` (N,) of the second class, for two; `logit_std` and `mutual_information` (N,); `flags` (N,).  All but the
+    flags are NaN where a row is unclassifiable.  `count_draws` (S, K): the classes' expected counts in this batch under
+    draws of the weights, which all rows share; they add up over batches.
+    """
+
+    probability: Matrix
+    plugin: Matrix
+    logit_mean: Vector | None
+    logit_std: Vector
+    mutual_information: Vector
+    flags: NDArray[np.int32]
+    count_draws: Matrix
+
+    @classmethod
+    def of(
+        cls,
+        prediction: Prediction,
+        plugin: Matrix,
+        flags: NDArray[np.int32],
+        gone: NDArray[np.bool_],
+        count_draws: Matrix,
+    ) -> Scores:
+        """Return the scores of a prediction; rows that are `gone` have no probability and one flag of that kind."""
+        flags = flags.copy()
+        unsaid = int(
+            Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
+        )
+        flags[gone] = (flags[gone] & ~np.int32(unsaid)) | int(Flag.UNCLASSIFIABLE)
+        mean = prediction.mean
+        return cls(
+            probability=_without(prediction.probability, gone),
+            plugin=_without(plugin, gone),
+            logit_mean=_without(mean, gone) if mean.ndim == 1 else None,
+            logit_std=_without(prediction.logit_std, gone),
+            mutual_information=_without(prediction.mutual_information, gone),
+            flags=flags,
+            count_draws=count_draws,
+        )
+
+
+def _without(x: Matrix, gone: NDArray[np.bool_]) -> Matrix:
+    if not gone.any():
+        return x
+    out = x.copy()
+    out[gone] = np.nan
+    return out
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """Return the scores of consecutive batches as one."""
+    if len(parts) == 1:
+        return parts[0]
+    values: dict[str, object] = {}
+    for f in fields(Scores):
+        arrays = [getattr(p, f.name) for p in parts]
+        if f.name == "count_draws":
+            values[f.name] = np.sum(arrays, axis=0)
+        else:
+            values[f.name] = None if arrays[0] is None else np.concatenate(arrays)
+    return Scores(**values)  # type: ignore[arg-type]
