@@ -129,6 +129,6 @@ def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Seq
         other = makers.setdefault(name.casefold(), f"class '{c}'")
         if other != f"class '{c}'" or classes.count(c) > 1:
             raise NameClashError(
-                f"the column '{name}' of class '{c}' would clash with that of {other}; names must differ in "
+                f"class '{c}' would clash with {other}, as its column would be '{name}'; names must differ in "
                 "more than signs and case: rename the class in the specification's [label] classes"
             )

@@ -38,6 +38,7 @@ COLUMN_CARD = re.compile(
     rb"(?:TTYPE|TFORM|TUNIT|TNULL|TSCAL|TZERO|TDISP|TDIM|TBCOL|TUCD|TUTYP|TCOMM|TLMIN|TLMAX|TDMIN|TDMAX|TMIN|TMAX"
     rb"|TCTYP|TCUNI|TCRPX|TCRVL|TCDLT|TCROT|TCNAM|TINDX|TALEN|TXTYP)([1-9]\d*) *="
 )
+ASCII = 127
 CHECKSUMS = {b"CHECKSUM", b"DATASUM"}
 
 
@@ -89,20 +90,28 @@ class NewField:
         return values
 
     def _encode_texts(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Narrow code points to bytes: NumPy's own conversion takes five times as long as all the rest."""
         text = values if values.dtype.kind == "U" else np.array([str(v) for v in values.tolist()], np.str_)
-        longest = int(np.strings.str_len(text).max(initial=0))
-        if longest > self.stored.itemsize:
+        native = np.ascontiguousarray(text, text.dtype.newbyteorder("="))
+        codes = native.view(np.uint32).reshape(len(text), native.itemsize // 4)
+        width = self.stored.itemsize
+        if codes[:, width:].any():
             raise CatalogError(
-                f"'{self.column.name}' got a text of {longest} characters, and was promised to have at most "
-                f"{self.stored.itemsize}; state the width of the longest"
+                f"'{self.column.name}' got the text {_first(text, codes[:, width:] > 0)!r}, longer than the "
+                f"{width} characters promised; state the width of the longest"
             )
-        try:
-            return text.astype(self.stored)
-        except UnicodeEncodeError as error:
+        if (codes > ASCII).any():
             raise CatalogError(
-                f"'{self.column.name}' got the text {error.object!r}; FITS holds ASCII only: rename the class, or "
-                "write another format"
-            ) from error
+                f"'{self.column.name}' got the text {_first(text, codes > ASCII)!r}; FITS holds ASCII only: "
+                "rename the class, or write another format"
+            )
+        narrow = np.zeros((len(text), width), np.uint8)
+        narrow[:, : codes.shape[1]] = codes[:, :width]
+        return narrow.view(self.stored).reshape(-1)
+
+
+def _first(text: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> str:
+    return str(text[int(np.argmax(bad.any(axis=1)))])
 
 
 def annotated_cards(table: Table, fields: Sequence[NewField], provenance: Provenance) -> list[bytes]:
