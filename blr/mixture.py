@@ -13,8 +13,10 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import entropy
+from blr.predictive import binary_exact, binary_expected_entropy
+from blr.softmax_predictive import softmax_exact
 
-__all__ = ["Prediction", "mix"]
+__all__ = ["Prediction", "mix", "predicted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,33 @@ class Prediction:
         d = np.einsum("nkk->nk", V)
         contrasts = d[:, :, None] + d[:, None, :] - 2 * V
         return np.sqrt(np.maximum(contrasts.reshape(len(V), -1).max(axis=1), 0.0))
+
+
+def predicted(
+    mean: Matrix, covariance: Matrix, *, link: str = "logistic", shift: Vector | None = None
+) -> Prediction:
+    """Return the prediction of Gaussian activations by the predictive integral.
+
+    Parameters
+    ----------
+    mean, covariance
+        (N,) and (N,), or (N, K) and (N, K, K) with the common shift projected out.
+    link
+        Of two classes.
+    shift
+        (K,) added to the activations inside the integral, such as ln of new over old class priors.
+    """
+    if mean.ndim == 2 and mean.shape[1] == 2:
+        # Two classes, however parameterised, are told by their difference; of a centred pair it is twice either.
+        mean, covariance = mean[:, 1] - mean[:, 0], 4.0 * covariance[:, 1, 1]
+    if shift is not None:
+        mean = mean + (shift[1] - shift[0] if mean.ndim == 1 else shift - shift.mean())
+    if mean.ndim == 1:
+        p = binary_exact(mean, covariance, link=link)
+        expected = binary_expected_entropy(mean, covariance)
+        return Prediction(np.stack([1 - p, p], axis=1), expected, mean, covariance)
+    p, expected = softmax_exact(mean, covariance)
+    return Prediction(p, expected, mean, covariance)
 
 
 def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:

@@ -19,8 +19,9 @@ from blr.arrays import Matrix, Vector, as_matrix
 from blr.contrasts import class_mean, class_precision
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli
-from blr.mixture import Prediction
-from blr.predictive import (
+from blr.mixture import Prediction, predicted
+from blr.predictive import binary_exact, binary_probit
+from blr.softmax_predictive import softmax_exact, softmax_pairwise, softmax_plugin
     binary_exact,
     binary_expected_entropy,
     binary_probit,
@@ -133,12 +134,7 @@ class Posterior:
 
         Softmax: (N, K) and (N, K, K), the common shift of all activations projected out.
         """
-        matrix = self._design(Phi)
-        mean, covariance = self._output_moments(matrix)
-        if self.problem.binary:
-            return mean[:, 0], covariance[:, 0, 0]
-        T = _centred(self.problem.transform)
-        return mean @ T.T, np.einsum("kc,ncd,ld->nkl", T, covariance, T, optimize=True)
+        return self._class_moments(*self._output_moments(self._design(Phi)))
 
     def _design(self, Phi: ArrayLike) -> Matrix:
         matrix = as_matrix(Phi, "Phi")
@@ -222,20 +218,21 @@ class Posterior:
 
         `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.
         """
-        mean, covariance = self.logit_moments(Phi)
-        if (
-            mean.ndim == 2 and mean.shape[1] == 2
-        ):  # two classes, however parameterised, are told by their difference
-            mean, covariance = mean[:, 1] - mean[:, 0], 4.0 * covariance[:, 1, 1]
-        if shift is not None:
-            mean = mean + (shift[1] - shift[0] if mean.ndim == 1 else shift - shift.mean())
-        if mean.ndim == 1:
-            link = "logistic" if self.likelihood == "softmax" else self.likelihood
-            p = binary_exact(mean, covariance, link=link)
-            return Prediction(
-                np.stack([1 - p, p], axis=1), binary_expected_entropy(mean, covariance), mean, covariance
-            )
-        return Prediction(*softmax_exact(mean, covariance), mean, covariance)
+        return predicted(*self.logit_moments(Phi), link=self._link, shift=shift)
+
+    def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
+        """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""
+        return predicted(*self._class_moments(mean, covariance), link=self._link).probability
+
+    @property
+    def _link(self) -> str:
+        return self.likelihood if self.problem.binary else "logistic"
+
+    def _class_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
+        if self.problem.binary:
+            return mean[:, 0], covariance[:, 0, 0]
+        T = self.problem.transform - self.problem.transform.mean(axis=0)
+        return mean @ T.T, np.einsum("kc,ncd,ld->nkl", T, covariance, T, optimize=True)
 
     def plugin(self, Phi: ArrayLike) -> Matrix:
         """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
@@ -299,7 +296,3 @@ class Posterior:
 
 
 _METHODS = ("plugin", "probit", "exact", "monte_carlo")
-
-
-def _centred(T: Matrix) -> Matrix:
-    return T - T.mean(axis=0)

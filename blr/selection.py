@@ -1,0 +1,199 @@
+"""Candidates side by side: evidence, BIC, approximate leave-one-out; averaging by evidence (PRML 3.4, 4.4.1).
+
+The evidence compares prior, scaling and features at once, so it ranks models as they are, not bases alone.  The
+second-order term is added for all contenders or for none; a red fit is no contender unless all are.
+Shapes: N rows, K classes, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from blr.arrays import Matrix, Vector
+from blr.likelihood import unpack
+from blr.mixture import Prediction, mix
+from blr.posterior import Posterior
+from blr.sums import Terms, output_covariances
+from blr.threads import single_threaded_blas
+
+__all__ = ["Comparison", "LeaveOneOut", "Row", "average", "compare", "leave_one_out", "weights"]
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Expected log predictive density of a row left out, summed over rows, with its standard error.
+
+    `n_influential` rows carry more than half of their own curvature: the approximation is rough for them.
+    """
+
+    log_density: float
+    standard_error: float
+    n_influential: int
+
+
+def leave_one_out(q: Posterior) -> LeaveOneOut:
+    """Return the approximate leave-one-out score of a Laplace posterior: one pass over its data.
+
+    A Newton step without the row, from the mode: a' = a - V'(t - y), V' = (I - V R)⁻¹ V; for two classes
+    a + h(y - t)/(1 - r h) and s²/(1 - r h).  Vehtari et al. (2016), jmlr.org/papers/v17/14-540, section 3.
+    """
+    theta, U = q.mode, q.gaussian.inverse_cholesky
+    C = q.problem.likelihood.n_outputs
+
+    def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        w = np.ones(len(Phi)) if weight is None else weight
+        a = Phi @ theta.reshape(C, -1).T
+        _, g, curvature = q.problem.likelihood.derivatives(a, t)
+        V = output_covariances(Phi, U, C)
+        R = np.asarray(w[:, None, None] * unpack(curvature, C))
+        left = np.eye(C) - V @ R
+        # A row with all of the curvature in some direction has nothing to be predicted from there.
+        influential = np.linalg.det(left) < 0.5
+        V_out = np.linalg.solve(left, V)
+        mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
+        density = w * _log_density(q, mean, V_out, t)
+        return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
+
+    with single_threaded_blas():
+        total, squares, n, influential = q.problem.require_data().accumulate(term)
+    variance = max(squares - total**2 / n, 0.0) * n / max(n - 1, 1)
+    return LeaveOneOut(total, float(np.sqrt(variance)), influential)
+
+
+def _log_density(q: Posterior, mean: Matrix, covariance: Matrix, t: Matrix) -> Vector:
+    p = q.output_probability(mean, covariance)
+    with np.errstate(divide="ignore"):
+        log_p = np.log(np.maximum(p, np.finfo(float).tiny))
+    share = np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
+    return np.einsum("nk,nk->n", share, log_p)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate in the table: all in nats, higher is better."""
+
+    log_evidence: float
+    second_order: float
+    bic: float
+    loo: float
+    loo_standard_error: float
+    effective_parameters: float
+    n_parameters: int
+    verdict: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table, and which candidate each criterion puts first (an index into it).
+
+    `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
+    contenders are green.
+    """
+
+    rows: tuple[Row, ...]
+    best: dict[str, int]
+    second_order_applied: bool
+
+
+def _scores(posteriors: Sequence[Posterior]) -> tuple[Vector, Vector, bool]:
+    """Return log evidence as ranked (N,), which are contenders (N,), and whether the second-order term is in it."""
+    verdicts = [q.trust.verdict for q in posteriors]
+    contender = np.array([v != "red" for v in verdicts])
+    if not contender.any():
+        contender[:] = True
+    applied = all(v == "green" for v, c in zip(verdicts, contender, strict=True) if c)
+    log_evidence = np.array([q.log_evidence for q in posteriors])
+    if applied:
+        log_evidence = log_evidence + np.array(
+            [q.second_order if c else 0.0 for q, c in zip(posteriors, contender, strict=True)]
+        )
+    return log_evidence, contender, applied
+
+
+def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
+    """Return the posterior probability of each model, (len,): evidence times prior probability; red fits get none.
+
+    Raises
+    ------
+    ValueError
+        If there are no models, or the prior probabilities are not one positive number a model.
+    """
+    if not posteriors:
+        raise ValueError("there is nothing to compare; give at least one posterior")
+    prior = (
+        np.ones(len(posteriors))
+        if prior_probability is None
+        else np.asarray(prior_probability, dtype=np.float64)
+    )
+    if prior.shape != (len(posteriors),) or not np.all(prior > 0):
+        raise ValueError(
+            f"prior_probability must be {len(posteriors)} positive numbers, got {prior_probability}"
+        )
+    log_evidence, contender, _ = _scores(posteriors)
+    log_weight = np.where(contender, log_evidence + np.log(prior), -np.inf)
+    return np.exp(log_weight - logsumexp(log_weight))
+
+
+def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Comparison:
+    """Return the candidates' table.  All must be fitted to the same rows, targets and weights.
+
+    Raises
+    ------
+    ValueError
+        As `weights`; or if the fits are of different data, whose evidences do not compare.
+    """
+    weight = weights(posteriors, prior_probability)
+    sizes = {round(q.n_effective, 6) for q in posteriors}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}"
+        )
+    ranked, contender, applied = _scores(posteriors)
+    rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, weight, strict=True))
+    best = {
+        "evidence": _best(ranked, contender),
+        "bic": _best(np.array([r.bic for r in rows]), contender),
+        "loo": _best(np.array([r.loo for r in rows]), contender),
+    }
+    return Comparison(rows, best, applied)
+
+
+def _best(score: Vector, contender: Matrix) -> int:
+    return int(np.where(contender & ~np.isnan(score), score, -np.inf).argmax())
+
+
+def _row(q: Posterior, weight: float) -> Row:
+    loo = leave_one_out(q)
+    return Row(
+        log_evidence=q.log_evidence,
+        second_order=q.second_order,
+        bic=q.bic,
+        loo=loo.log_density,
+        loo_standard_error=loo.standard_error,
+        effective_parameters=q.effective_parameters,
+        n_parameters=q.problem.free_parameters,
+        verdict=q.trust.verdict,
+        weight=weight,
+    )
+
+
+def average(
+    posteriors: Sequence[Posterior], designs: Sequence[ArrayLike], prior_probability: ArrayLike | None = None
+) -> Prediction:
+    """Return the evidence-weighted mixture of the models' predictions (PRML 3.67).
+
+    `designs` holds each model's design matrix of the same N rows.
+    """
+    if len(designs) != len(posteriors):
+        raise ValueError(
+            f"expected a design matrix for each of {len(posteriors)} posteriors, got {len(designs)}"
+        )
+    weight = weights(posteriors, prior_probability)
+    given = zip(weight, posteriors, designs, strict=True)
+    return mix((float(w), q.prediction(Phi)) for w, q, Phi in given if w > 0)
