@@ -21,16 +21,9 @@ from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli
 from blr.mixture import Prediction, predicted
 from blr.predictive import binary_exact, binary_probit
-from blr.softmax_predictive import softmax_exact, softmax_pairwise, softmax_plugin
-    binary_exact,
-    binary_expected_entropy,
-    binary_probit,
-    softmax_exact,
-    softmax_pairwise,
-    softmax_plugin,
-)
 from blr.prior import GaussianPrior
 from blr.problem import Problem, make_problem
+from blr.softmax_predictive import softmax_exact, softmax_pairwise, softmax_plugin
 from blr.sums import output_covariances
 
 __all__ = ["Posterior"]

@@ -20,9 +20,9 @@ class Scores:
     """Probabilities, their uncertainty, and flags.
 
     `probability` (N, K) moderated, `plugin` (N, K) with the weights at the mode and missing features at their mean;
-    `logit_mean` (N,) of the second class, for two; `logit_std` and `mutual_information` (N,); `flags` (N,).  All but
-    the flags are NaN where a row is unclassifiable.  `count_draws` (S, K): the classes' expected counts in this batch under
-    draws of the weights, which all rows share; they add up over batches.
+    `logit_mean` (N,) of the second class, for two; `logit_std` and `mutual_information` (N,); `flags` (N,).
+    All but the flags are NaN where a row is unclassifiable.  `count_draws` (S, K): the classes' expected counts in this
+    batch under draws of the weights, which all rows share; they add up over batches.
     """
 
     probability: Matrix
