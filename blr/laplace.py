@@ -7,19 +7,25 @@ A is a precision (PRML 4.132 and 4.143 define its inverse S_N by it).  Shapes: N
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from blr.arrays import Matrix, Vector, as_vector
 from blr.gaussian import Gaussian
-from blr.newton import Mode, maximise
+from blr.newton import Mode, SolverPrior, maximise
 from blr.posterior import Posterior
 from blr.prior import GaussianPrior
 from blr.problem import Problem, pose
+from blr.sgd import ascend
+from blr.sums import Stream
 from blr.threads import single_threaded_blas
 
-__all__ = ["fit", "posterior_at"]
+__all__ = ["LaplaceApproximation", "fit", "fit_sgd", "laplace_approximation", "posterior_at"]
 
 
 def posterior_at(problem: Problem, mode: Mode) -> Posterior:
@@ -75,3 +81,93 @@ def fit(
         start = problem.solver_prior.mean
         mode = maximise(problem.evaluate, problem.solver_prior, start, tolerance=tolerance, max_iter=max_iter)
         return posterior_at(problem, mode)
+
+
+def fit_sgd(
+    stream: Any,
+    prior: GaussianPrior,
+    likelihood: str = "logistic",
+    *,
+    classes: Sequence[Any] | None = None,
+    n_rows: float | None = None,
+) -> Posterior:
+    """Return the posterior after one pass over a stream of (Phi, t, weight) chunks that need not be readable again.
+
+    Stochastic gradient ascent with averaged iterates; agrees with `fit` to well within the posterior's own width on
+    long streams.  Its log likelihood is prequential: each batch under the weights learnt before it.
+
+    Parameters
+    ----------
+    n_rows
+        The stream's length, where known: the prior's share of each batch is then exact from the first.
+    """
+    chunks = iter(stream)
+    first = next(chunks, None)
+    if first is None:
+        raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
+    posed = pose([first], None, prior, likelihood, classes=classes, threads=1)
+    assert isinstance(posed.data, Stream)  # noqa: S101  pose was given one
+    rest = replace(posed.data, source=chain([first], chunks))
+    mode, weight = ascend(rest.chunks(), posed.likelihood, posed.solver_prior, n_rows=n_rows)
+    return posterior_at(replace(posed, data=None, n_effective=weight), mode)
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceApproximation(Gaussian):
+    """A Gaussian about the mode of a user's own density, and the integral that it estimates (PRML 4.134-135)."""
+
+    log_peak: float
+    converged: bool
+    n_iter: int
+
+    @property
+    def log_normaliser(self) -> float:
+        """Return ln Z ≈ ln f(z0) + D/2 ln 2π - 1/2 ln det A, Z the integral of f = exp(log_density)."""
+        return self.log_peak + 0.5 * (len(self.mean) * float(np.log(2 * np.pi)) - self.log_det_precision)
+
+
+def laplace_approximation(
+    log_density: Callable[[Vector], float],
+    gradient: Callable[[Vector], ArrayLike],
+    hessian: Callable[[Vector], ArrayLike],
+    start: ArrayLike,
+    *,
+    tolerance: float = 1e-9,
+    max_iter: int = 100,
+) -> LaplaceApproximation:
+    """Return the Laplace approximation of a density known up to a factor, by its logarithm and two derivatives.
+
+    `gradient` (D,) and `hessian` (D, D) are those of `log_density`.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or the point found is no maximum (the Hessian is not negative definite there).
+    """
+    z = as_vector(start, "start")
+    D = len(z)
+
+    def evaluate(theta: Vector) -> tuple[float, Vector, Matrix]:
+        g, H = np.asarray(gradient(theta), dtype=np.float64), np.asarray(hessian(theta), dtype=np.float64)
+        if g.shape != (D,) or H.shape != (D, D):
+            raise ValueError(
+                f"for a start of {D} numbers the gradient must be ({D},), the Hessian ({D}, {D}); "
+                f"got {g.shape} and {H.shape}"
+            )
+        return float(log_density(theta)), g, -H
+
+    flat = SolverPrior(np.zeros(D), np.zeros((D, D)))
+    mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)
+    smallest = float(np.linalg.eigvalsh(mode.hessian)[0])
+    if not smallest > 0:
+        raise ValueError(
+            f"the log density has no maximum near {mode.theta}: its Hessian there has an eigenvalue of {-smallest:.3g} "
+            "where all must be negative; start elsewhere, or reparameterise"
+        )
+    return LaplaceApproximation(
+        mode.theta,
+        mode.hessian,
+        log_peak=mode.log_likelihood,
+        converged=mode.converged,
+        n_iter=mode.n_iter,
+    )

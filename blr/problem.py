@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_matrix
@@ -97,7 +98,7 @@ class Problem:
         if T.shape[0] == T.shape[1]:
             return SolverPrior(mean, self.prior.precision(D))
         assert self.shared_precision is not None  # noqa: S101  contrasts are taken only then
-        blocks: Matrix = np.kron(np.eye(T.shape[1]), self.shared_precision)
+        blocks = scipy.linalg.block_diag(*[self.shared_precision] * T.shape[1])
         return SolverPrior(mean, blocks)
 
     def evaluate(self, theta: Vector) -> tuple[Any, ...]:

@@ -50,13 +50,13 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
         a = Phi @ theta.reshape(C, -1).T
         _, g, curvature = q.problem.likelihood.derivatives(a, t)
         V = output_covariances(Phi, U, C)
-        R = np.asarray(w[:, None, None] * unpack(curvature, C))
-        left = np.eye(C) - V @ R
+        R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
+        left: Matrix = np.eye(C) - V @ R
         # A row with all of the curvature in some direction has nothing to be predicted from there.
         influential = np.linalg.det(left) < 0.5
-        V_out = np.linalg.solve(left, V)
+        V_out: Matrix = np.linalg.solve(left, V)
         mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
-        density = w * _log_density(q, mean, V_out, t)
+        density: Vector = w * _log_density(q, mean, V_out, t)
         return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
 
     with single_threaded_blas():
