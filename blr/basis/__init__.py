@@ -1,0 +1,74 @@
+"""Basis functions φ_m(x): from features X, shape (N, F), to a design matrix Φ, shape (N, M).
+
+    basis = fit_basis("rbf", X, rng=rng, centres=40)
+    Phi = basis(X)
+
+To add a kind, write a subclass of `Basis` in a file of its own and bind it in `BASES`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BASES", "Basis", "Standardisation", "basis_from_dict", "fit_basis"]
+
+import inspect
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from blr.arrays import as_matrix
+from blr.basis.base import Basis
+from blr.basis.bspline import BSpline
+from blr.basis.fourier import Fourier
+from blr.basis.linear import Linear
+from blr.basis.polynomial import Polynomial
+from blr.basis.rbf import RBF
+from blr.basis.sigmoid import Sigmoid
+from blr.basis.standardisation import Standardisation
+
+_Kind = type[Linear | Polynomial | RBF | Sigmoid | BSpline | Fourier]
+
+BASES: dict[str, _Kind] = {
+    basis.kind: basis for basis in (Linear, Polynomial, RBF, Sigmoid, BSpline, Fourier)
+}
+"""Every kind of basis by its name."""
+
+
+def fit_basis(kind: str, X: ArrayLike, *, rng: Generator | None = None, **options: Any) -> Basis:
+    """Return a basis of a kind in `BASES`, learned from the training features X, shape (N, F).
+
+    `options` are the keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier",
+    need `rng`; the others ignore it.
+    """
+    basis = _kind(kind)
+    known = set(inspect.signature(basis.fit).parameters) - {"X"}
+    for name in options:
+        if name not in known:
+            raise ValueError(f"unknown option {_guess(name, known - {'rng'})} of a {kind} basis")
+    if "rng" in known:
+        if rng is None:
+            raise ValueError(
+                f"a {kind} basis draws at random but got rng=None; pass rng=numpy.random.default_rng(seed)"
+            )
+        options["rng"] = rng
+    return basis.fit(as_matrix(X, "X"), **options)
+
+
+def basis_from_dict(stored: Mapping[str, Any]) -> Basis:
+    """Return the basis whose `to_dict` made `stored`."""
+    return _kind(stored.get("kind")).from_dict(stored)
+
+
+def _kind(kind: Any) -> _Kind:
+    if not isinstance(kind, str) or kind not in BASES:
+        raise ValueError(f"unknown kind of basis {_guess(kind, BASES)}")
+    return BASES[kind]
+
+
+def _guess(name: Any, known: Iterable[str]) -> str:
+    choices = sorted(known)
+    near = get_close_matches(str(name), choices, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{name!r} ({hint}known: {', '.join(choices) or 'none'})"

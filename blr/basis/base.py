@@ -1,0 +1,157 @@
+"""What every basis is: functions φ_m(x) of the standardised features, and their derivatives.
+
+A kind says what it does to one block of standardised rows; checks, blocks, the intercept and the chain rule
+through the standardisation are here, once.  Shapes: N rows, M functions, F features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Basis", "positive", "whole"]
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blr.arrays import Matrix, as_matrix
+from blr.basis.standardisation import Standardisation
+
+# Rows at a time: a block of Φ this tall stays in cache while its columns are written, and its matrix products
+# are too small for BLAS to wake threads for.
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Basis(ABC):
+    """M functions of F features; function 0 is the constant 1.
+
+    A subclass names its `kind`, learns its fields in a classmethod `fit(X, *, options)` (with an option `rng`
+    where it draws), and writes `_evaluate`, `_derivative`, `_names`, `n_functions` and `bounded`.  Its fields
+    are scalars, strings, arrays and tuples of arrays, so that `to_dict` needs no help.
+    """
+
+    kind: ClassVar[str]
+    standardisation: Standardisation
+
+    @property
+    def n_features(self) -> int:
+        """F, the number of columns that X must have."""
+        return self.standardisation.mean.size
+
+    @property
+    @abstractmethod
+    def n_functions(self) -> int:
+        """M, the number of columns of Φ."""
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether Φ stays bounded far from the data, so that the logit's variance finds no outliers."""
+
+    def __call__(self, X: ArrayLike) -> Matrix:
+        """Return the design matrix Φ, shape (N, M), of the features X, shape (N, F)."""
+        rows = self._rows(X)
+        Phi = np.empty((len(rows), self.n_functions))
+        Phi[:, 0] = 1
+        for start in range(0, len(rows), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._evaluate(self.standardisation(rows[block]), Phi[block])
+        return Phi
+
+    def jacobian(self, X: ArrayLike) -> Matrix:
+        """Return ∂φ_m / ∂x_f, shape (N, M, F), at the features X, shape (N, F)."""
+        rows = self._rows(X)
+        J = np.zeros((len(rows), self.n_functions, self.n_features))
+        for start in range(0, len(rows), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._derivative(self.standardisation(rows[block]), J[block])
+        J /= self.standardisation.scale
+        return J
+
+    def names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """Return the M functions' names, in terms of the F features' names."""
+        if len(feature_names) != self.n_features:
+            raise ValueError(
+                f"got {len(feature_names)} feature name(s) but the basis was fitted to {self.n_features} "
+                "feature(s); name each column of X once"
+            )
+        return ("1", *self._names(feature_names))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that `from_dict` needs, as scalars, strings, lists and arrays."""
+        own = {name: getattr(self, name) for name in self._own_fields()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
+        return {
+            "kind": self.kind,
+            "mean": self.standardisation.mean,
+            "scale": self.standardisation.scale,
+            **plain,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the basis that `to_dict` described."""
+        if stored.get("kind") != cls.kind:
+            raise ValueError(
+                f"expected a stored {cls.kind} basis, got kind {stored.get('kind')!r}; use basis_from_dict"
+            )
+        expected = {"kind", "mean", "scale", *cls._own_fields()}
+        if set(stored) != expected:
+            raise ValueError(
+                f"a stored {cls.kind} basis has the keys {sorted(expected)}, got {sorted(stored)}; "
+                "it was not written by this version's to_dict"
+            )
+        own = {name: stored[name] for name in cls._own_fields()}
+        return cls(Standardisation(stored["mean"], stored["scale"]), **own)
+
+    @abstractmethod
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        """Write φ_1 … φ_{M−1} of standardised Z, shape (n, F), into out[:, 1:]; out[:, 0] is 1 already."""
+
+    @abstractmethod
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        """Write ∂φ_m / ∂z_f at Z, shape (n, F), into out, shape (n, M, F), where it is not 0."""
+
+    @abstractmethod
+    def _names(self, features: Sequence[str]) -> Sequence[str]:
+        """Return the names of φ_1 … φ_{M−1}."""
+
+    @classmethod
+    def _own_fields(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in fields(cls) if field.name != "standardisation")
+
+    def _keep(self, name: str, array: ArrayLike, dtype: type = np.float64) -> None:
+        """Replace a field by a read-only copy of its own: stored arrays may be views of a file."""
+        copy: NDArray[Any] = np.array(array, dtype=dtype)
+        copy.setflags(write=False)
+        object.__setattr__(self, name, copy)
+
+    def _rows(self, X: ArrayLike) -> Matrix:
+        # A batch without rows (an empty partition) is no error: it gives a design matrix without rows.
+        empty = np.ndim(X) == 2 and np.shape(X)[0] == 0
+        rows = np.empty(np.shape(X)) if empty else as_matrix(X, "X")
+        if rows.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {rows.shape[1]} column(s) but the basis was fitted to {self.n_features} feature(s); "
+                "give the same features in the same order"
+            )
+        return rows
+
+
+def whole(value: Any, name: str, *, least: int = 1) -> int:
+    """Return `value` as an int, or raise ValueError unless it is a whole number of `least` or more."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of {least} or more, got {value!r}")
+    return int(value)
+
+
+def positive(value: Any, name: str) -> float:
+    """Return `value` as a float, or raise ValueError unless it is a positive finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} must be a positive number, in standard deviations, got {value!r}")
+    return float(value)

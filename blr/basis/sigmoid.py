@@ -1,0 +1,98 @@
+"""Sigmoids of single features: soft steps at the quantiles of the training set.
+
+φ(x) = σ((z_f − μ) / s), with σ(a) = 1 / (1 + exp(−a)) (Bishop 2006, PRML, 3.5-3.6), of each standardised
+feature z_f.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Sigmoid"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from blr.arrays import Matrix, Vector
+from blr.basis.base import Basis, positive, whole
+from blr.basis.standardisation import Standardisation
+
+
+@dataclass(frozen=True, eq=False)
+class Sigmoid(Basis):
+    """Step k, of K, rises at `location[k]` over `width[k]` standard deviations of the feature `feature[k]`.
+
+    All three are of shape (K,), and M = 1 + K.
+    """
+
+    feature: NDArray[np.int64]
+    location: Vector
+    width: Vector
+
+    kind = "sigmoid"
+    bounded = True
+
+    def __post_init__(self) -> None:
+        self._keep("feature", self.feature, np.int64)
+        self._keep("location", self.location)
+        self._keep("width", self.width)
+        alike = self.feature.shape == self.location.shape == self.width.shape
+        known = np.all((self.feature >= 0) & (self.feature < self.n_features))
+        ordered = np.all(np.diff(self.feature) >= 0)
+        if not (
+            alike and known and ordered and np.all(np.isfinite(self.location)) and np.all(self.width > 0)
+        ):
+            raise ValueError(
+                f"each sigmoid needs a feature below {self.n_features}, in order, a location and a positive width, "
+                f"got {self.feature}, {self.location} and {self.width}; make them with fit_basis('sigmoid', X)"
+            )
+
+    @classmethod
+    def fit(cls, X: Matrix, *, centres: int = 5, width: float | None = None) -> Sigmoid:
+        """Return the basis with up to `centres` steps a feature, at quantiles of X, shape (N, F).
+
+        The default width is the mean distance between a feature's steps.  A feature of few values has fewer
+        steps, and a constant one has none.
+        """
+        count = whole(centres, "centres")
+        width = None if width is None else positive(width, "width")
+        standardisation = Standardisation.learn(X)
+        Z = standardisation(X)
+        level = (np.arange(count) + 0.5) / count
+        steps = [_steps(z, level) for z in Z.T]
+        widths = [np.full(len(s), width or _spacing(s)) for s in steps]
+        feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
+        return cls(standardisation, feature, np.concatenate(steps), np.concatenate(widths))
+
+    @property
+    def n_functions(self) -> int:
+        """The intercept and one function a step."""
+        return 1 + len(self.feature)
+
+    def _steps(self, Z: Matrix, out: Matrix) -> None:
+        np.subtract(Z[:, self.feature], self.location, out=out)
+        out /= self.width
+        expit(out, out=out)
+
+    def _evaluate(self, Z: Matrix, out: Matrix) -> None:
+        self._steps(Z, out[:, 1:])
+
+    def _derivative(self, Z: Matrix, out: Matrix) -> None:
+        steps = np.empty((len(Z), len(self.feature)))
+        self._steps(Z, steps)
+        step = np.arange(len(self.feature))
+        out[:, 1 + step, self.feature] = steps * (1 - steps) / self.width
+
+    def _names(self, features: Sequence[str]) -> Sequence[str]:
+        counts = np.bincount(self.feature, minlength=len(features))
+        return [f"sigmoid({f}, {k})" for f, n in zip(features, counts, strict=True) for k in range(1, n + 1)]
+
+
+def _steps(z: Vector, level: Vector) -> Vector:
+    return np.unique(np.quantile(z, level)) if np.ptp(z) > 0 else np.empty(0)
+
+
+def _spacing(steps: Vector) -> float:
+    return float(np.ptp(steps)) / (len(steps) - 1) if len(steps) > 1 else 1.0
