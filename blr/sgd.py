@@ -20,9 +20,11 @@ from blr.threads import single_threaded_blas
 
 __all__ = ["ascend"]
 
-_DECAY = 0.75  # of the step, between 1/2 and 1 as averaging wants
-_BATCH = 256
-_START = 10  # batches' worth of unit curvature that temper the first steps
+_DECAY = 0.7  # of the step, between 1/2 and 1 as averaging wants
+_FADING = 0.6  # of the curvature's memory
+_RECENCY = 3.0  # weight of the iterates in the average grows as the step's number to this less one
+_RIDGE = 1.0  # relative, on the first batches' curvature, which need not have full rank
+_BATCH = 128
 
 
 @dataclass
@@ -41,19 +43,17 @@ class _Run:
         n = float(len(batch[0]) if batch[2] is None else batch[2].sum())
         self.step += 1
         self.weight += n
-        self.curvature += hessian
         self.log_likelihood += value
         total = n_rows or self.weight
-        share = n / total
-        g = gradient - share * (prior.precision @ (self.theta - prior.mean))
-        scale = self.curvature / self.weight + prior.precision / total
-        direction, _ = newton_step(g / n, scale + 1e-12 * np.diag(np.diag(scale).clip(min=1e-300)))
-        self.theta = self.theta + (self.step + _START) ** -_DECAY * _bounded(direction, scale)
+        # The curvature at the start is not that at the mode: older batches fade at the pace at which steps shrink.
+        self.curvature = self.curvature + self.step**-_FADING * (hessian / n - self.curvature)
+        g = gradient / n - prior.precision @ (self.theta - prior.mean) / total
+        scale = self.curvature + prior.precision / total
+        direction, _ = newton_step(g, scale + _RIDGE / self.step * np.diag(np.diag(scale).clip(min=1e-300)))
+        self.theta = self.theta + self.step**-_DECAY * _bounded(direction, scale)
         # Later iterates count for more, so that the start is forgotten without a burn-in to choose.
-        share = min(1.0, 3.0 / (self.step + 2))
-        self.average = (
-            self.theta if self.average is None else self.average + share * (self.theta - self.average)
-        )
+        share = min(1.0, _RECENCY / (self.step + _RECENCY - 1))
+        self.average = self.theta if self.average is None else self.average + share * (self.theta - self.average)
 
 
 def _bounded(direction: Vector, scale: Matrix) -> Vector:
@@ -84,7 +84,7 @@ def ascend(
             run.advance(likelihood, prior, batch, n_rows)
     if run.average is None:
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
-    scale = 1.0 if n_rows is None else n_rows / run.weight
+    scale = n_rows or run.weight
     g = np.zeros(D)
     enough = run.weight >= 10 * D
     status = "one pass, averaged iterate" if enough else f"only {run.weight:.0f} rows for {D} weights"
