@@ -1,0 +1,241 @@
+"""From probabilities to decisions: uncertainty in nats, flags, costs and reject option, what a review would catch.
+
+At K = 2 and a threshold of 1/2 moderation never changes the class; under any other cost, threshold or K it can, so
+costs go on the moderated probabilities (PRML §1.5).  Shapes: N rows, K classes.  Rows of NaN, which have no
+probabilities, are never flagged and always rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blr.arrays import Matrix, Vector
+
+__all__ = [
+    "FLAG_MEANINGS",
+    "REJECTED",
+    "Flag",
+    "RiskCoverage",
+    "budget_threshold",
+    "decide",
+    "entropy",
+    "errors_caught",
+    "flag_confidence",
+    "flag_flipped",
+    "mutual_information",
+    "pairwise_confidence",
+    "risk_coverage",
+]
+
+REJECTED = -1
+"""The decision of a row that no decision is cheap enough for."""
+
+
+class Flag(IntFlag):
+    """Bits of `blr_flags`.  Only ever appended to; 16-23 are left to users."""
+
+    LOW_CONFIDENCE = 1 << 0
+    CLOSE_CALL = 1 << 1
+    FLIPPED = 1 << 2
+    OUT_OF_DOMAIN = 1 << 3
+    MISSING_INPUT = 1 << 4
+    UNCLASSIFIABLE = 1 << 5
+    UNTRUSTED_MODEL = 1 << 6
+    UNCERTAIN_INPUT = 1 << 7
+    NOT_DETECTED = 1 << 8
+
+
+FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
+    {
+        Flag.LOW_CONFIDENCE: "probability of the class against its runner-up is near 0.5",
+        Flag.CLOSE_CALL: "the two most probable classes are nearly as probable as each other",
+        Flag.FLIPPED: "moderation changed the class that the plug-in probabilities give",
+        Flag.OUT_OF_DOMAIN: "unlike the training set, in its features or in the variance of its logit",
+        Flag.MISSING_INPUT: "some feature was missing and was integrated out",
+        Flag.UNCLASSIFIABLE: "no feature measured, or outside the selection: no probabilities",
+        Flag.UNTRUSTED_MODEL: "the model's own trust verdict is red",
+        Flag.UNCERTAIN_INPUT: "measurement errors moved a probability by more than 0.1",
+        Flag.NOT_DETECTED: "some band was looked at and the object not seen there",
+    }
+)
+"""What each bit says, in the words that go into the outputs."""
+
+
+def entropy(p: ArrayLike) -> Vector:
+    """Return H(p) = -Σ p ln p over the last axis of p (..., K), nats, shape (...)."""
+    p = np.asarray(p, dtype=np.float64)
+    # The floor makes 0 ln 0 = 0 without a mask; NaN passes through.
+    total: Vector = -np.sum(p * np.log(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)
+    return total + 0.0  # a certain row's -0.0 becomes 0.0
+
+
+def mutual_information(p: ArrayLike, expected_entropy: ArrayLike) -> Vector:
+    """Return H(p) - E[H], (N,), nats, of p (N, K): what labels could still teach; rounding below 0 is clipped."""
+    return np.maximum(entropy(p) - np.asarray(expected_entropy, dtype=np.float64), 0.0)
+
+
+def pairwise_confidence(p: ArrayLike) -> Vector:
+    """Return p₁ / (p₁ + p₂) of the two largest of p (N, K), shape (N,): from 1/2 up, whatever K."""
+    first, second = _two_largest(_probabilities(p))
+    return first / (first + second)
+
+
+def flag_confidence(
+    p: ArrayLike, *, low_confidence: float = 0.7, close_call: float = 0.1
+) -> NDArray[np.int32]:
+    """Return LOW_CONFIDENCE and CLOSE_CALL of p (N, K) as bits, (N,).
+
+    Parameters
+    ----------
+    low_confidence
+        Flag a pairwise confidence below this; for a review budget, `budget_threshold` of a reference sample.
+    close_call
+        Flag the two largest probabilities at most this far apart.
+    """
+    first, second = _two_largest(_probabilities(p))
+    # Multiplied out, so that NaN compares false instead of warning.
+    low = first < low_confidence * (first + second)
+    flags = np.where(low, np.int32(Flag.LOW_CONFIDENCE), np.int32(0))
+    flags[first - second <= close_call] |= np.int32(Flag.CLOSE_CALL)
+    return flags
+
+
+def flag_flipped(moderated: ArrayLike, plugin: ArrayLike) -> NDArray[np.int32]:
+    """Return FLIPPED, (N,), where the largest of `moderated` (N, K) is not the largest of `plugin` (N, K)."""
+    p, p0 = _probabilities(moderated), _probabilities(plugin)
+    if p.shape != p0.shape:
+        raise ValueError(
+            f"moderated probabilities have shape {p.shape} but plug-in ones {p0.shape}; give equal shapes"
+        )
+    flipped = (p.argmax(axis=1) != p0.argmax(axis=1)) & ~np.isnan(p).any(axis=1)
+    return np.where(flipped, np.int32(Flag.FLIPPED), np.int32(0))
+
+
+def budget_threshold(confidence: ArrayLike, budget: float) -> float:
+    """Return the confidence below which lies at most the fraction `budget` of the sample `confidence` (N,).
+
+    It is the `low_confidence` that spends a review budget; NaN, rows without probabilities, are left out.
+    """
+    if not 0 <= budget <= 1:
+        raise ValueError(f"budget is {budget}; give the fraction of rows to review, between 0 and 1")
+    c = np.sort(np.asarray(confidence, dtype=np.float64))
+    c = c[: np.count_nonzero(~np.isnan(c))]
+    if c.size == 0:
+        raise ValueError(
+            "no confidence to set the review threshold by; give at least one row with probabilities"
+        )
+    spent = int(budget * c.size)
+    return float(c[spent]) if spent < c.size else float(np.nextafter(c[-1], np.inf))
+
+
+def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDArray[np.intp]:
+    """Return the decision of least expected cost, (N,), `REJECTED` where even that costs more than `reject`.
+
+    Parameters
+    ----------
+    p
+        Probabilities (N, K), moderated ones: expected cost is linear in them.
+    cost
+        (K, D), cost[k, d] of decision d where the truth is k: the loss matrix of PRML (1.80).  Usually D = K.
+    reject
+        What a rejected row costs; None: no row with probabilities is rejected.
+    """
+    p, cost = _probabilities(p), np.asarray(cost, dtype=np.float64)
+    if cost.ndim != 2 or len(cost) != p.shape[1]:
+        raise ValueError(
+            f"cost has shape {cost.shape}; expected ({p.shape[1]}, number of decisions), one row a true class"
+        )
+    if not np.isfinite(cost).all():
+        raise ValueError("cost holds NaN or infinity; give a large number for what must not happen")
+    expected = p @ cost
+    decision = expected.argmin(axis=1)
+    lost = np.isnan(expected).any(axis=1)
+    if reject is not None:
+        lost |= expected.min(axis=1) > reject
+    return np.where(lost, REJECTED, decision)
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """Error rate among the rows kept, as ever less certain ones are kept.
+
+    At each distinct confidence c of the sample, falling: `threshold` c, `coverage` the fraction of rows with
+    confidence >= c, `risk` the fraction of those that are wrong; all (T,).
+    """
+
+    coverage: Vector
+    risk: Vector
+    threshold: Vector
+
+    @property
+    def area(self) -> float:
+        """Mean risk over coverage; within ties, errors come at their mean rate."""
+        errors = np.concatenate([[0.0], self.coverage * self.risk])
+        kept = np.concatenate([[0.0], self.coverage])
+        slope = np.diff(errors) / np.diff(kept)
+        # Within a tie errors are e0 + slope (c - c0), so risk is slope + (e0 - slope c0) / c.
+        intercept = errors[:-1] - slope * kept[:-1]
+        log_ratio = np.log(kept[1:] / np.where(kept[:-1] > 0, kept[:-1], kept[1:]))
+        return float(np.sum(slope * np.diff(kept) + intercept * log_ratio))
+
+
+def risk_coverage(confidence: ArrayLike, wrong: ArrayLike) -> RiskCoverage:
+    """Return the risk-coverage curve of rows with `confidence` (N,) that are `wrong` (N,), 0 or 1 or in between."""
+    c, count, errors = _by_confidence(confidence, wrong)
+    kept, lost = np.cumsum(count[::-1]), np.cumsum(errors[::-1])
+    return RiskCoverage(coverage=kept / kept[-1], risk=lost / kept, threshold=c[::-1])
+
+
+def errors_caught(confidence: ArrayLike, wrong: ArrayLike, fractions: ArrayLike) -> Vector:
+    """Return the share of all errors found when the least certain of the rows are reviewed, one per fraction.
+
+    Rows of equal confidence are reviewed in random order; what is returned is the expectation over it.
+    Without any error, the share is 1.
+    """
+    _, count, errors = _by_confidence(confidence, wrong)
+    f = np.asarray(fractions, dtype=np.float64)
+    if not np.all((f >= 0) & (f <= 1)):
+        raise ValueError(f"fractions are {f}; give the fractions of rows to review, each between 0 and 1")
+    if errors.sum() == 0:
+        return np.ones_like(f)
+    reviewed = np.concatenate([[0.0], np.cumsum(count) / count.sum()])
+    found = np.concatenate([[0.0], np.cumsum(errors) / errors.sum()])
+    return np.asarray(np.interp(f, reviewed, found))
+
+
+def _by_confidence(confidence: ArrayLike, wrong: ArrayLike) -> tuple[Vector, Vector, Vector]:
+    """Return the distinct confidences, rising, and the number of rows and of errors at each."""
+    c, w = np.asarray(confidence, dtype=np.float64), np.asarray(wrong, dtype=np.float64)
+    if c.ndim != 1 or c.shape != w.shape or c.size == 0:
+        raise ValueError(
+            f"confidence has shape {c.shape} and wrong {w.shape}; expected the same (N,), N at least 1"
+        )
+    if np.isnan(c).any() or np.isnan(w).any():
+        raise ValueError(
+            "confidence or wrong holds NaN; leave out the rows that have no probabilities or no label"
+        )
+    values, place = np.unique(c, return_inverse=True)
+    count = np.bincount(place).astype(np.float64)
+    return values, count, np.bincount(place, weights=w).astype(np.float64)
+
+
+def _two_largest(p: Matrix) -> tuple[Vector, Vector]:
+    """Return the largest and the second largest of each row; a row with NaN gives NaN."""
+    first, second = np.maximum(p[:, 0], p[:, 1]), np.minimum(p[:, 0], p[:, 1])
+    for k in range(2, p.shape[1]):
+        second = np.maximum(second, np.minimum(first, p[:, k]))
+        first = np.maximum(first, p[:, k])
+    return first, second
+
+
+def _probabilities(p: ArrayLike) -> Matrix:
+    p = np.asarray(p, dtype=np.float64)
+    if p.ndim != 2 or p.shape[1] < 2:
+        raise ValueError(f"p has shape {p.shape}; expected (N, K) with K >= 2, one column a class")
+    return p
