@@ -6,7 +6,7 @@ import statistics
 import sys
 
 import numpy as np
-from fit import problem, seconds
+from bench_fit import problem, seconds
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
