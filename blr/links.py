@@ -54,6 +54,9 @@ def _logistic(a: Vector) -> Derivatives:
     return np.where(a >= 0, e, 1.0) / (1 + e), -r, -r * (1 - 2 * y), -r * (1 - 6 * r)
 
 
+_PROBIT_FAR = 30.0
+
+
 def _probit(a: Vector) -> Derivatives:
     # The inverse Mills ratio p/f through erfcx neither over- nor underflows on the left; on the right it tends to 0.
     with np.errstate(over="ignore"):
@@ -62,6 +65,10 @@ def _probit(a: Vector) -> Derivatives:
     second = -ratio * s
     third = ratio * (s * (s + ratio) - 1)
     fourth = ratio * (3 * s + ratio - s**3 - 4 * ratio * s**2 - ratio**2 * s)
+    # On the far left those cancel down to rounding: there the derivatives of the asymptotic series of ln f.
+    u = 1 / np.minimum(a, -_PROBIT_FAR)
+    third = np.where(a < -_PROBIT_FAR, u**3 * (-2 + u**2 * (24 - u**2 * (300 - 4144 * u**2))), third)
+    fourth = np.where(a < -_PROBIT_FAR, u**4 * (6 - u**2 * (120 - u**2 * (2100 - 37296 * u**2))), fourth)
     return ratio, second, third, fourth
 
 
@@ -92,9 +99,8 @@ def _cauchit(a: Vector) -> Derivatives:
 
 
 def _cloglog_log_cdf(a: Vector) -> Vector:
-    # f = 1 - exp(-e^a): ln f tends to a on the left.
-    with np.errstate(over="ignore"):
-        return np.log(-np.expm1(-np.exp(np.minimum(a, 700.0))))
+    # f = 1 - exp(-e^a): ln f is a - e^a/2 on the left, where e^a itself would vanish.
+    return np.where(a < -30.0, a, np.log(-np.expm1(-np.exp(np.clip(a, -30.0, 700.0)))))
 
 
 def _cloglog(a: Vector) -> Derivatives:
