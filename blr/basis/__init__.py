@@ -18,7 +18,7 @@ from typing import Any
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from blr.arrays import as_matrix
+from blr.arrays import as_matrix, as_vector
 from blr.basis.base import Basis
 from blr.basis.bspline import BSpline
 from blr.basis.fourier import Fourier
@@ -36,14 +36,17 @@ BASES: dict[str, _Kind] = {
 """Every kind of basis by its name."""
 
 
-def fit_basis(kind: str, X: ArrayLike, *, rng: Generator | None = None, **options: Any) -> Basis:
+def fit_basis(
+    kind: str, X: ArrayLike, *, weight: ArrayLike | None = None, rng: Generator | None = None, **options: Any
+) -> Basis:
     """Return a basis of a kind in `BASES`, learned from the training features X, shape (N, F).
 
-    `options` are the keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier",
-    need `rng`; the others ignore it.
+    `weight` (N,) counts in the standardisation, not in where centres and knots lie.  `options` are the
+    keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier", need `rng`; the
+    others ignore it.
     """
     basis = _kind(kind)
-    known = set(inspect.signature(basis.fit).parameters) - {"X"}
+    known = set(inspect.signature(basis.fit).parameters) - {"X", "weight"}
     for name in options:
         if name not in known:
             raise ValueError(f"unknown option {_guess(name, known - {'rng'})} of a {kind} basis")
@@ -53,7 +56,8 @@ def fit_basis(kind: str, X: ArrayLike, *, rng: Generator | None = None, **option
                 f"a {kind} basis draws at random but got rng=None; pass rng=numpy.random.default_rng(seed)"
             )
         options["rng"] = rng
-    return basis.fit(as_matrix(X, "X"), **options)
+    weights = None if weight is None else as_vector(weight, "weight")
+    return basis.fit(as_matrix(X, "X"), weight=weights, **options)
 
 
 def basis_from_dict(stored: Mapping[str, Any]) -> Basis:

@@ -53,10 +53,18 @@ class BSpline(Basis):
             )
 
     @classmethod
-    def fit(cls, X: Matrix, *, knots: int = 5, degree: int = 3, extrapolation: str = "linear") -> BSpline:
+    def fit(
+        cls,
+        X: Matrix,
+        *,
+        weight: Vector | None = None,
+        knots: int = 5,
+        degree: int = 3,
+        extrapolation: str = "linear",
+    ) -> BSpline:
         """Return the splines with up to `knots` inner knots a feature, at quantiles of X, shape (N, F)."""
         count = whole(knots, "knots", least=0)
-        standardisation = Standardisation.learn(X)
+        standardisation = Standardisation.learn(X, weight)
         points = tuple(_breakpoints(z, count) for z in standardisation(X).T)
         return cls(standardisation, points, degree, extrapolation)
 

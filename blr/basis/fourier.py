@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.random import Generator
 
-from blr.arrays import Matrix, as_matrix
+from blr.arrays import Matrix, Vector, as_matrix
 from blr.basis.base import Basis, positive, whole
 from blr.basis.distances import median_distance
 from blr.basis.standardisation import Standardisation
@@ -47,7 +47,13 @@ class Fourier(Basis):
 
     @classmethod
     def fit(
-        cls, X: Matrix, *, rng: Generator, frequencies: int = 50, lengthscale: float | None = None
+        cls,
+        X: Matrix,
+        *,
+        rng: Generator,
+        weight: Vector | None = None,
+        frequencies: int = 50,
+        lengthscale: float | None = None,
     ) -> Fourier:
         """Return the basis with `frequencies` frequencies for features like X, shape (N, F).
 
@@ -56,7 +62,7 @@ class Fourier(Basis):
         """
         count = whole(frequencies, "frequencies")
         lengthscale = None if lengthscale is None else positive(lengthscale, "lengthscale")
-        standardisation = Standardisation.learn(X)
+        standardisation = Standardisation.learn(X, weight)
         length = lengthscale or median_distance(standardisation(X), rng) / np.sqrt(2)
         return cls(standardisation, _orthogonal_normals(count, len(standardisation.mean), rng), length)
 

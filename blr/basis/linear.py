@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blr.arrays import Matrix
+from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis
 from blr.basis.standardisation import Standardisation
 
@@ -22,9 +22,9 @@ class Linear(Basis):
     bounded = False
 
     @classmethod
-    def fit(cls, X: Matrix) -> Linear:
+    def fit(cls, X: Matrix, *, weight: Vector | None = None) -> Linear:
         """Return the linear basis of features like X, shape (N, F)."""
-        return cls(Standardisation.learn(X))
+        return cls(Standardisation.learn(X, weight))
 
     @property
     def n_functions(self) -> int:

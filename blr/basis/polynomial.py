@@ -17,7 +17,7 @@ from itertools import combinations_with_replacement, groupby
 
 import numpy as np
 
-from blr.arrays import Matrix
+from blr.arrays import Matrix, Vector
 from blr.basis.base import Basis, whole
 from blr.basis.standardisation import Standardisation
 
@@ -43,9 +43,9 @@ class Polynomial(Basis):
             )
 
     @classmethod
-    def fit(cls, X: Matrix, *, degree: int = 2) -> Polynomial:
+    def fit(cls, X: Matrix, *, weight: Vector | None = None, degree: int = 2) -> Polynomial:
         """Return the polynomial basis of features like X, shape (N, F)."""
-        return cls(Standardisation.learn(X), degree)
+        return cls(Standardisation.learn(X, weight), degree)
 
     @property
     def n_functions(self) -> int:

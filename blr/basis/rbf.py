@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.random import Generator
 
-from blr.arrays import Matrix, as_matrix
+from blr.arrays import Matrix, Vector, as_matrix
 from blr.basis.base import Basis, positive, whole
 from blr.basis.distances import median_distance, spread_centres
 from blr.basis.standardisation import Standardisation
@@ -49,7 +49,14 @@ class RBF(Basis):
 
     @classmethod
     def fit(
-        cls, X: Matrix, *, rng: Generator, centres: int = 40, width: float | None = None, linear: bool = False
+        cls,
+        X: Matrix,
+        *,
+        rng: Generator,
+        weight: Vector | None = None,
+        centres: int = 40,
+        width: float | None = None,
+        linear: bool = False,
     ) -> RBF:
         """Return the basis with up to `centres` centres among rows like X, shape (N, F).
 
@@ -59,7 +66,7 @@ class RBF(Basis):
         """
         count = whole(centres, "centres")
         width = None if width is None else positive(width, "width")
-        standardisation = Standardisation.learn(X)
+        standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         places = spread_centres(Z, count, rng)
         return cls(standardisation, places, width or median_distance(Z, rng) / 2, linear)

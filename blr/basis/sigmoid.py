@@ -50,7 +50,9 @@ class Sigmoid(Basis):
             )
 
     @classmethod
-    def fit(cls, X: Matrix, *, centres: int = 5, width: float | None = None) -> Sigmoid:
+    def fit(
+        cls, X: Matrix, *, weight: Vector | None = None, centres: int = 5, width: float | None = None
+    ) -> Sigmoid:
         """Return the basis with up to `centres` steps a feature, at quantiles of X, shape (N, F).
 
         The default width is the mean distance between a feature's steps.  A feature of few values has fewer
@@ -58,7 +60,7 @@ class Sigmoid(Basis):
         """
         count = whole(centres, "centres")
         width = None if width is None else positive(width, "width")
-        standardisation = Standardisation.learn(X)
+        standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         level = (np.arange(count) + 0.5) / count
         steps = [_steps(z, level) for z in Z.T]

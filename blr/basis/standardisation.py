@@ -38,15 +38,19 @@ class Standardisation:
             object.__setattr__(self, name, array)
 
     @classmethod
-    def learn(cls, X: ArrayLike) -> Standardisation:
-        """Return the map that gives X, shape (N, F), zero mean and unit variance; scale 1 where X is constant."""
+    def learn(cls, X: ArrayLike, weight: Vector | None = None) -> Standardisation:
+        """Return the map that gives X, shape (N, F), zero mean and unit variance; scale 1 where X is constant.
+
+        A row of `weight` (N,) 2 counts as two rows.
+        """
         X = as_matrix(X, "X")
-        mean = X[0] + (X - X[0]).mean(axis=0)  # about a row, so that a far origin costs no digits
+        # About a row, so that a far origin costs no digits.
+        mean = X[0] + np.average(X - X[0], axis=0, weights=weight)
         deviation = X - mean
         # Divided by the largest first: squares of very large or small features leave the range of floats.
         peak = np.abs(deviation).max(axis=0)
         unit = np.where(peak > 0, peak, 1.0)
-        scale = unit * np.sqrt(np.mean((deviation / unit) ** 2, axis=0))
+        scale = unit * np.sqrt(np.average((deviation / unit) ** 2, axis=0, weights=weight))
         # Not "== 0": the mean of equal numbers may miss them by a rounding, which is no scale.
         constant = peak <= 16 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))
