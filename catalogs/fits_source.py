@@ -60,9 +60,10 @@ class Source:
         while done < len(view):
             got = os.preadv(self.descriptor, [view[done:]], offset + done)
             if got == 0:
+                now = os.fstat(self.descriptor).st_size
                 raise DamagedFileError(
-                    f"{self.path} was {self.size:,} bytes long when opened and now ends at byte "
-                    f"{offset + done:,}; it is being written or was cut: wait or copy it again"
+                    f"{self.path} was {self.size:,} bytes long when opened and is {now:,} now; "
+                    "it is being written or was cut: wait or copy it again"
                 )
             done += got
 
