@@ -32,11 +32,12 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
     numpy.linalg.LinAlgError
         If A is not positive definite within 1e-6 of its diagonal.
     """
-    scale = np.sqrt(np.diag(A))
-    if not np.all(np.isfinite(scale)) or not np.all(scale > 0):
+    diagonal = np.diag(A)
+    if not np.all(np.isfinite(diagonal)) or not np.all(diagonal > 0):
         raise np.linalg.LinAlgError(
-            f"precision has diagonal {np.diag(A)}; every entry must be positive and finite"
+            f"precision has diagonal {diagonal}; every entry must be positive and finite"
         )
+    scale = np.sqrt(diagonal)
     C = A / scale[:, None] / scale
     jitter = 0.0
     while jitter < 1e-6:

@@ -64,7 +64,8 @@ def newton_step(gradient: Vector, A: Matrix) -> tuple[Vector, float]:
         except np.linalg.LinAlgError:
             if shift > 1e6:
                 raise
-            A = A + np.diag(np.where(np.diag(A) <= 0, 1.0 - np.diag(A), 0.0))
+            d = np.diag(A)  # a negative one changes its sign: no scale but its own is known
+            A = A + np.diag(np.where(d < 0, -2 * d, np.where(d == 0, 1.0, 0.0)))
             shift = max(1e-3, 10 * shift)
     z = scipy.linalg.solve_triangular(L, gradient, lower=True, check_finite=False)
     step: Vector = scipy.linalg.solve_triangular(L, z, lower=True, trans=1, check_finite=False)
