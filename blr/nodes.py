@@ -1,0 +1,118 @@
+"""Nodes and weights for integrals over a normal distribution of the features: missing ones, measurement errors.
+
+One dimension: the trapezoid rule, equally spaced nodes weighted by the density.  Through logistic functions it errs
+less than Gauss-Hermite with as many nodes (a quarter or less at 16), whose outer nodes lie where nothing happens.
+More dimensions: a lattice that is regular along the first axis and moves by powers of the generalised golden ratio
+along the others (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences"), each node with its mirror
+image, at the quantiles of a normal a little too wide, and weighted by the ratio of densities: the integrand then
+fades towards the edges of the cube, which lattices reward (errors 1.3 to 6 times smaller than at equal weights).
+All are stretched so that their mean is 0 and their covariance I to rounding: an activation linear in the features
+then has its exact mean and variance.
+
+The error of a probability, root mean square over logits that are random quadratics or sums of 40 radial functions,
+of standard deviation 3: with 32 nodes 0.0003 in one dimension, 0.006 in two, 0.015 in three, 0.025 in four and five;
+with 128 nodes a third to a fifth of it.
+Shapes: S nodes, d dimensions, N rows, F features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["displaced", "error_nodes", "moving", "normal_nodes"]
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from blr.arrays import Matrix, Vector, require_finite
+
+_FEWEST = 8  # fewer do not resolve a sigmoid, and can hardly be stretched to unit covariance
+
+
+def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
+    """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions; S is about n, at least 8 and 4 d."""
+    if n < 1:
+        raise ValueError(f"a cubature needs one node or more, got n={n}")
+    if dimension == 0:
+        return np.zeros((1, 0)), np.ones(1)
+    if dimension == 1:
+        return _trapezoid(max(n, _FEWEST))
+    half = max(n // 2, _FEWEST // 2, 2 * dimension)
+    width = 1 + 0.7 / dimension
+    upper = width * ndtri(_lattice(half, dimension))
+    weight = np.exp(np.sum(upper**2, axis=1) * (width**-2 - 1) / 2)
+    Z, weight = np.vstack([upper, -upper]), np.tile(weight, 2) / (2 * weight.sum())
+    root = np.linalg.cholesky((Z * weight[:, None]).T @ Z)
+    return np.linalg.solve(root, Z.T).T, weight
+
+
+def _trapezoid(n: int) -> tuple[Matrix, Vector]:
+    # Far enough out to lose nothing, near enough to be dense: both errors fall together as n grows.
+    reach = min(2 + 0.55 * np.sqrt(n), 6.0)
+    z = np.linspace(-reach, reach, n)
+    weight = np.exp(-(z**2) / 2)
+    weight /= weight.sum()
+    return (z / np.sqrt(weight @ z**2))[:, None], weight
+
+
+def _lattice(n: int, dimension: int) -> Matrix:
+    """Return n points, shape (n, d), that fill the open unit cube evenly."""
+    # The positive root of g^d = g + 1, by iteration: it is a contraction.
+    golden = 2.0
+    for _ in range(64):
+        golden = (1 + golden) ** (1 / dimension)
+    index = np.arange(n)[:, None]
+    steps = golden ** -np.arange(1.0, dimension)
+    return np.hstack([(index + 0.5) / n, (0.5 + index * steps) % 1])
+
+
+def error_nodes(X: ArrayLike, errors: ArrayLike, n: int) -> tuple[Matrix, Vector]:
+    """Return nodes (S, N, F) and weights (S,) of x_n + e_n, with e_n normal about 0.
+
+    `errors` are standard deviations (N, F) or covariances (N, F, F), a row each.  The mean and covariance of
+    each row's nodes are exact.  Features without error in any row cost no dimension.
+    """
+    X, errors = np.asarray(X, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    require_finite(X, "X")
+    active = moving(errors, X.shape)
+    Z, weight = normal_nodes(int(active.sum()), n)
+    return displaced(X, errors, active, Z), weight
+
+
+def moving(errors: Matrix, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which of the F features, shape (F,), have an error in some row; check the errors of (N, F) rows."""
+    if errors.shape not in {shape, (*shape, shape[-1])}:
+        raise ValueError(
+            f"errors of {shape[0]} row(s) and {shape[-1]} feature(s) are standard deviations {shape} or covariances "
+            f"{(*shape, shape[-1])}, got {errors.shape}"
+        )
+    require_finite(errors, "errors")
+    size = errors if errors.ndim == 2 else np.diagonal(errors, axis1=1, axis2=2)
+    if np.any(size < 0):
+        raise ValueError(
+            f"errors must not be negative, got {size.min()}; say 0, or that the feature is missing, where "
+            "a catalogue's error is a sentinel"
+        )
+    return np.asarray(np.any(size > 0, axis=0))
+
+
+def displaced(X: Matrix, errors: Matrix, active: NDArray[np.bool_], Z: Matrix) -> Matrix:
+    """Return X (N, F) moved by its errors times the nodes Z (S, active features), shape (S, N, F)."""
+    nodes = np.repeat(X[None], len(Z), axis=0)
+    if errors.ndim == 2:
+        nodes[:, :, active] += Z[:, None, :] * errors[:, active]
+    else:
+        nodes[:, :, active] += np.einsum("nfg,sg->snf", _roots(errors[:, active][:, :, active]), Z)
+    return nodes
+
+
+def _roots(covariance: Matrix) -> Matrix:
+    """Return R, shape (N, F, F), with R R' = covariance, which may be singular."""
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    unit = np.where(sd > 0, sd, 1.0)
+    # Of the correlation, not the covariance: features differ by powers of ten in size.
+    value, vector = np.linalg.eigh(covariance / (unit[:, :, None] * unit[:, None, :]))
+    if np.any(value < -1e-8):
+        raise ValueError(
+            f"error covariances must be positive semi-definite, got an eigenvalue of {value.min():.3g}"
+        )
+    return unit[:, :, None] * vector * np.sqrt(np.maximum(value, 0))[:, None, :]
