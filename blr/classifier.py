@@ -7,7 +7,7 @@ annotated catalogue is a moment.  Shapes: N rows, F features, K classes, M basis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.basis import Basis, basis_from_dict
-from blr.decisions import Flag, flag_confidence
+from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
-from blr.missing import FeatureMoments
+from blr.missing import FeatureMoments, missing_patterns
 from blr.mixture import Prediction, mix
 from blr.posterior import Posterior
 from blr.scores import Scores, joined
@@ -29,8 +29,7 @@ __all__ = ["Classifier", "Member"]
 Mask = NDArray[np.bool_]
 
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
-_MISSING_NODES = 32  # of the cubature over missing features
-_ERROR_NODES = 16  # of the cubature over measurement errors
+_NODES = 32  # of the cubature over missing features and measurement errors
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _DOMAIN_QUANTILE = 0.999
@@ -175,16 +174,17 @@ class Classifier:
         self, X: Matrix, missing: Mask, errors: Matrix | None, undetected: Mask, excluded: Mask
     ) -> Scores:
         gone = missing.all(axis=1) | excluded
-        filled = self.moments.impute(X, missing)
-        point, plugin, gradients = self._point(filled, ~gone)
-        prediction = self._over_missing(point, X, missing, gone)
+        point, plugin, gradients = self._point(self.moments.impute(X, missing), ~gone)
+        prediction = self._integrated(point, X, missing, missing.any(axis=1) & ~gone)
         moved = np.zeros(len(X), dtype=bool)
         if errors is not None:
-            prediction, moved = self._over_errors(prediction, filled, missing, errors, gone)
+            sigma = np.where(np.isfinite(errors) & ~missing, errors, 0.0)
+            exact = prediction.probability
+            prediction = self._integrated(prediction, X, missing, (sigma > 0).any(axis=1) & ~gone, sigma)
+            moved = np.abs(prediction.probability - exact).max(axis=1) > _ERROR_EFFECT
         flags = self._flags(prediction.probability, plugin)
-        outside = self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)
         for flag, where in (
-            (Flag.OUT_OF_DOMAIN, outside),
+            (Flag.OUT_OF_DOMAIN, self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)),
             (Flag.MISSING_INPUT, missing.any(axis=1)),
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
@@ -194,10 +194,9 @@ class Classifier:
 
     def _flags(self, probability: Matrix, plugin: Matrix) -> NDArray[np.int32]:
         flags = flag_confidence(probability, low_confidence=self.low_confidence, close_call=self.close_call)
-        flags = flags.astype(np.int32)
-        flags[probability.argmax(axis=1) != plugin.argmax(axis=1)] |= int(Flag.FLIPPED)
+        flags |= flag_flipped(probability, plugin)
         if self.untrusted:
-            flags |= int(Flag.UNTRUSTED_MODEL)
+            flags |= np.int32(Flag.UNTRUSTED_MODEL)
         return flags
 
     def _point(self, X: Matrix, counted: Mask | None = None) -> tuple[Prediction, Matrix, list[Matrix]]:
@@ -220,28 +219,18 @@ class Classifier:
             ]
         )
 
-    def _over_missing(self, point: Prediction, X: Matrix, missing: Mask, gone: Mask) -> Prediction:
-        """Integrate what is missing out, pattern by pattern; complete rows stay as they are."""
-        for pattern, rows in _patterns(missing, missing.any(axis=1) & ~gone):
-            nodes, weight = self.moments.nodes(X[rows], pattern, _MISSING_NODES)
-            point = _replaced(
-                point, rows, mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
-            )
-        return point
-
-    def _over_errors(
-        self, before: Prediction, filled: Matrix, missing: Mask, errors: Matrix, gone: Mask
-    ) -> tuple[Prediction, Mask]:
-        """Integrate the measurement errors out; say where that moved a probability by more than 0.1."""
-        sigma = np.where(np.isfinite(errors) & ~missing, errors, 0.0)
-        rows = np.flatnonzero((sigma > 0).any(axis=1) & ~gone)
-        moved = np.zeros(len(filled), dtype=bool)
-        if len(rows) == 0:
-            return before, moved
-        nodes, weight = self.moments.error_nodes(filled[rows], sigma[rows], _ERROR_NODES)
-        blurred = mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
-        moved[rows] = np.abs(blurred.probability - before.probability[rows]).max(axis=1) > _ERROR_EFFECT
-        return _replaced(before, rows, blurred), moved
+    def _integrated(
+        self, base: Prediction, X: Matrix, missing: Mask, where: Mask, errors: Matrix | None = None
+    ) -> Prediction:
+        """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
+        chosen = np.flatnonzero(where)
+        for pattern, index in missing_patterns(missing[chosen]):
+            rows = chosen[index]
+            sigma = None if errors is None else errors[rows]
+            nodes, weight = self.moments.nodes(X[rows], pattern, _NODES, errors=sigma)
+            part = mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
+            base = _replaced(base, rows, part)
+        return base
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:
@@ -295,16 +284,6 @@ class Classifier:
 
 def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
     return parts[0][1] if len(parts) == 1 else mix(parts)
-
-
-def _patterns(missing: Mask, rows: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
-    """Yield each pattern (F,) of missing features among the rows, and the indices of its rows."""
-    index = np.flatnonzero(rows)
-    if len(index) == 0:
-        return
-    found, inverse = np.unique(missing[index], axis=0, return_inverse=True)
-    for i, pattern in enumerate(found):
-        yield pattern, index[inverse.ravel() == i]
 
 
 def _replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Prediction:

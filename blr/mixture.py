@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blr.arrays import Matrix, Vector
-from blr.decisions import entropy
+from blr.decisions import mutual_information
 from blr.predictive import binary_exact, binary_expected_entropy
 from blr.softmax_predictive import softmax_exact
 
@@ -35,7 +35,7 @@ class Prediction:
     @property
     def mutual_information(self) -> Vector:
         """H(p) - E[H], (N,), nats: the part of the uncertainty that more labels would take away."""
-        return np.maximum(entropy(self.probability) - self.expected_entropy, 0.0)
+        return mutual_information(self.probability, self.expected_entropy)
 
     @property
     def logit_std(self) -> Vector:
@@ -69,7 +69,7 @@ def predicted(
         mean = mean + (shift[1] - shift[0] if mean.ndim == 1 else shift - shift.mean())
     if mean.ndim == 1:
         p = binary_exact(mean, covariance, link=link)
-        expected = binary_expected_entropy(mean, covariance)
+        expected = binary_expected_entropy(mean, covariance, link=link)
         return Prediction(np.stack([1 - p, p], axis=1), expected, mean, covariance)
     p, expected = softmax_exact(mean, covariance)
     return Prediction(p, expected, mean, covariance)
