@@ -7,12 +7,17 @@ that import, and nothing here imports Prefect.  What the user has configured, in
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import socket
+import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +26,7 @@ import platformdirs
 
 from flows.errors import FlowError
 
-__all__ = ["default_home", "free_port", "prefect_environment"]
+__all__ = ["EmbeddedServer", "default_home", "free_port", "prefect_environment", "start_embedded_server"]
 
 _EVERYWHERE = {
     "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
@@ -40,6 +45,17 @@ _EMBEDDED = {
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # 20 kB a task run, for ever, otherwise
 }
 """For the embedded server, and the one that `blr ui` starts on the same database."""
+
+_PROCESS = {
+    "PREFECT__SERVER_EPHEMERAL": "1",  # the API alone: no scheduler, no other services
+    "PREFECT__SERVER_FINAL": "1",
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a third of the time to start, for blocks we do not use
+}
+"""For the process of the embedded server alone."""
+
+_PATIENCE = 240.0
+"""Seconds that the embedded server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
 
 
 def default_home() -> Path:
@@ -68,6 +84,75 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
         line = f"Prefect: embedded server, its database in {folder}"
     os.environ.update({name: configured.get(name, value) for name, value in ours.items()})
     return line
+
+
+@dataclass
+class EmbeddedServer:
+    """Prefect's embedded server, starting in the background; without a process where another server is used."""
+
+    url: str | None = None
+    process: subprocess.Popen[bytes] | None = None
+    log: Path | None = None
+
+    def wait(self) -> None:
+        """Return as soon as the server answers; flows may run from then on."""
+        if self.process is None or self.url is None:
+            return
+        # The socket listens from the start, so the request waits for the server, and fails if that ends.
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_PATIENCE)
+        try:
+            connection.request("GET", "/api/health")
+            if connection.getresponse().status == HTTPStatus.OK:
+                return
+        except OSError:
+            pass
+        finally:
+            connection.close()
+        raise FlowError(
+            f"Prefect's embedded server did not start: see the end of {self.log}; "
+            "remove what hinders it, or run with --direct, which needs no server"
+        )
+
+    def stop(self) -> None:
+        """End the process and wait until it is gone."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def start_embedded_server() -> EmbeddedServer:
+    """Start the embedded server of `prefect_environment` beside other work; `wait()` before the first flow.
+
+    Prefect would start one at the first flow, and have everybody wait for it.  It would stay behind when this
+    process is killed, stop at Ctrl-C while a partition is being finished, and processes that work for this
+    one would each start another.  Does nothing where a server is configured or Prefect is imported already.
+    """
+    home = os.environ.get("PREFECT_HOME")
+    if home is None or "prefect" in sys.modules or "PREFECT_API_URL" in _configured():
+        return EmbeddedServer()
+    server = _start(Path(home))
+    atexit.register(server.stop)  # before Prefect is imported, so after it has sent its last messages
+    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+    return server
+
+
+def _start(home: Path) -> EmbeddedServer:
+    log = home / "server.log"
+    with socket.create_server(("127.0.0.1", 0)) as listening, log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "flows.server", str(listening.fileno())],
+            pass_fds=[listening.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for this process; that one ends with its standard input
+            env={**os.environ, **_PROCESS},
+        )
+        return EmbeddedServer(f"http://127.0.0.1:{listening.getsockname()[1]}", process, log)
 
 
 def free_port() -> int:

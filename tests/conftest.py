@@ -21,6 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ["PREFECT_PROFILES_PATH"] = str(home / "profiles.toml")
     os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "240"  # other tests may have the cores
+    os.environ["PREFECT_API_BLOCKS_REGISTER_ON_START"] = "false"  # a third of the time to start
     prefect_environment(home)
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.runtime import prefect_environment
+from flows.runtime import prefect_environment, start_embedded_server
 
 PATIENCE = 90.0
 
@@ -20,7 +20,9 @@ PATIENCE = 90.0
 def embedded(home: str) -> dict[str, object]:
     """Run a flow with a task, and find the run in the embedded server's database."""
     line = prefect_environment(Path(home))
+    server = start_embedded_server()
     flow = _flow()
+    server.wait()
     from prefect.client.orchestration import get_client
 
     state = flow(2, return_state=True)

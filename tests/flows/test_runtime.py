@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
+import time
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from flows.errors import FlowError
-from flows.runtime import default_home, free_port, prefect_environment
+from flows.runtime import default_home, free_port, prefect_environment, start_embedded_server
 
 
 @pytest.fixture
@@ -163,6 +170,85 @@ def test_prefect_takes_the_settings(tmp_path):
     }
 
 
+WORK = """
+import json, pathlib, signal, sys, time
+from flows.runtime import prefect_environment, start_embedded_server
+prefect_environment(pathlib.Path(sys.argv[1]))
+server = start_embedded_server()
+from prefect import flow
+server.wait()
+@flow(persist_result=True)
+def answer() -> dict[str, int]:
+    return {"is": 42}
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as one who finishes what is in hand
+print(json.dumps({"result": answer(), "server": server.process.pid, "url": server.url}), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_the_embedded_server_lives_as_long_as_its_user(tmp_path):
+    with start(WORK, tmp_path) as work:
+        told = json.loads(work.stdout.readline() or work.stderr.read())
+        assert told["result"] == {"is": 42}
+        os.killpg(work.pid, signal.SIGINT)
+        assert healthy(told["url"]), "Ctrl-C ended it"
+        work.kill()
+    end = time.monotonic() + 30
+    while psutil.pid_exists(told["server"]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not psutil.pid_exists(told["server"]), "it stayed behind when its user was killed"
+
+
+NO_DATABASE = """
+import os, pathlib, sys
+os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = "sqlite+aiosqlite:////dev/null/nowhere.db"
+from flows.runtime import prefect_environment, start_embedded_server
+prefect_environment(pathlib.Path(sys.argv[1]))
+start_embedded_server().wait()
+"""
+
+
+@pytest.mark.slow
+def test_an_embedded_server_that_cannot_start_says_where_it_says_why(tmp_path):
+    with start(NO_DATABASE, tmp_path) as work:
+        said = work.communicate()[1]
+    assert re.search(r"FlowError: .* did not start: see the end of .*server.log; .*--direct", said)
+    assert "unable to open database file" in (tmp_path / "server.log").read_text()
+
+
+@pytest.mark.usefixtures("no_prefect")
+def test_starts_no_server_where_one_is_configured(monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example/api")
+    prefect_environment()
+    server = start_embedded_server()
+    server.wait()
+    assert server.process is None
+
+
+def start(source: str, home: Path) -> subprocess.Popen[str]:
+    """Start a user's script in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", source, str(home)],
+        env={name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
+        cwd=home,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def healthy(url: str) -> bool:
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
+    connection.request("GET", "/api/health")
+    status = connection.getresponse().status
+    connection.close()
+    return status == HTTPStatus.OK
+
+
+@pytest.mark.slow
 def test_a_flow_runs_against_the_tests_server(prefect_server):
     from prefect import flow, task
     from prefect.client.orchestration import get_client

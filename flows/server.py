@@ -1,0 +1,32 @@
+"""The process of the embedded Prefect server: `python -m flows.server FD` serves the API on that socket.
+
+Prefect can start such a process itself.  But that one outlives a parent that is killed, and Ctrl-C ends it while
+its parent still finishes what it has in hand.  This one ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+
+import uvicorn
+
+__all__ = ["serve"]
+
+
+def serve(fd: int) -> None:
+    """Serve Prefect's API on the listening socket `fd` until standard input ends, as it does with the parent."""
+    application = "prefect.server.api.server:create_app"
+    server = uvicorn.Server(uvicorn.Config(application, factory=True, lifespan="on", log_level="error"))
+    threading.Thread(target=_stop_at_end_of_input, args=[server], daemon=True).start()
+    server.run(sockets=[socket.socket(fileno=fd)])
+
+
+def _stop_at_end_of_input(server: uvicorn.Server) -> None:
+    sys.stdin.buffer.read()
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
