@@ -1,0 +1,102 @@
+"""The YAML header that astropy gives ECSV files, and Parquet files as `table_meta_yaml`.
+
+Read with plain values only: what YAML tags as some other object is taken as the text or mapping that it
+is written as.  Additions are put into the text, so that all else in it stays as it was.
+https://github.com/astropy/astropy-APEs/blob/main/APE6.rst
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+import yaml  # type: ignore[import-untyped]  # astropy brings it; it has no types
+
+from catalogs.annotations import NewColumn
+from catalogs.catalog import Column
+
+__all__ = ["EcsvHeaderError", "Entry", "add_entries", "ecsv_type", "entry_line", "read_entries"]
+
+
+class EcsvHeaderError(ValueError):
+    """The text is no header that can be read."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the header says of a column."""
+
+    name: str
+    datatype: str = "string"
+    subtype: str | None = None
+    unit: str | None = None
+    ucd: str | None = None
+    description: str | None = None
+
+
+class PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML without objects."""
+
+
+def plain(loader: PlainLoader, _tag: str, node: yaml.Node) -> Any:
+    """Return a tagged node as if it had no tag."""
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+
+PlainLoader.add_multi_constructor("!", plain)
+
+
+def read_entries(text: str) -> tuple[Entry, ...]:
+    """Return the columns that a header describes."""
+    try:
+        header = PlainLoader(text).get_single_data()
+        return tuple(entry(e) for e in header["datatype"])
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise EcsvHeaderError(f"no header in YAML: {error}") from None
+
+
+def entry(given: Any) -> Entry:
+    """Return one column's entry."""
+    meta = dict(given.get("meta") or {})  # an ordered mapping arrives as pairs
+    known = {key: given.get(key) for key in ("subtype", "unit", "description")}
+    known["ucd"] = meta.get("ucd", meta.get("UCD"))
+    texts = {key: str(value) if value else None for key, value in known.items()}
+    return Entry(str(given["name"]), str(given["datatype"]), **texts)
+
+
+def add_entries(text: str, new: Sequence[str]) -> str:
+    """Return the header with lines added behind the last column's."""
+    lines = text.split("\n")
+    if "datatype:" not in lines:
+        raise EcsvHeaderError("no 'datatype:' in the header")
+    end = lines.index("datatype:") + 1
+    while end < len(lines) and lines[end].startswith(("-", " ")):
+        end += 1
+    return "\n".join([*lines[:end], *new, *lines[end:]])
+
+
+def entry_line(column: Column | NewColumn) -> str:
+    """Return a column as one line of YAML, for JSON's quotes are YAML's too."""
+    parts = {"name": column.name, "unit": column.unit, "datatype": ecsv_type(column.datatype)}
+    parts |= {"description": column.description}
+    text = ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value)
+    return f"- {{{text}, meta: {{ucd: {json.dumps(column.ucd)}}}}}" if column.ucd else f"- {{{text}}}"
+
+
+def ecsv_type(datatype: pa.DataType) -> str:
+    """Return the header's name of a type; text for what it does not know."""
+    while pt.is_fixed_size_list(datatype) or pt.is_list(datatype) or pt.is_dictionary(datatype):
+        datatype = datatype.value_type
+    if pt.is_boolean(datatype):
+        return "bool"
+    numeric = pt.is_integer(datatype) or pt.is_floating(datatype)
+    return np.dtype(datatype.to_pandas_dtype()).name if numeric else "string"

@@ -1,0 +1,92 @@
+"""Catalogues of several files: a folder, or a pattern such as `release/*.parquet`."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from catalogs.errors import CatalogError, nearest
+
+__all__ = ["HiveValue", "expand", "files_below", "hive_constants", "is_pattern"]
+
+HiveValue = int | str | None
+
+HIVE = re.compile(r"([^=]+)=(.*)")
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def is_pattern(path: Path) -> bool:
+    """Say whether a path is a pattern rather than the name of something that is there."""
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]]:
+    """Return the root and the files, in the order of their names, of a folder or a pattern.
+
+    Of a folder only the `wanted` files count, at any depth; a pattern names its files itself.
+    """
+    if path.is_dir():
+        return path, sorted(p for p in files_below(path) if wanted(p))
+    if not is_pattern(path):
+        raise missing(path)
+    parts = path.parts[:-1]
+    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    root = Path(*parts[:first])
+    found = glob.iglob(str(path), recursive=True)  # noqa: PTH207 -- pathlib has no pattern with an absolute start
+    files = sorted(Path(p) for p in found if Path(p).is_file())
+    if not files:
+        raise CatalogError(
+            f"no file matches {path}; expected some below {root.absolute()}: correct the pattern"
+        )
+    return root, files
+
+
+def missing(path: Path) -> CatalogError:
+    """Return the error for a file that is not there, with the nearest that is."""
+    folder = next(p for p in path.absolute().parents if p.is_dir())
+    name = path.absolute().relative_to(folder).parts[0]
+    return CatalogError(
+        f"there is no {path}; in {folder} {nearest(name, (p.name for p in folder.iterdir()))}"
+    )
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder at any depth; names that begin with . or _ are no data (`_metadata`)."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "_")):
+            continue
+        if path.is_dir():
+            yield from files_below(path)
+        else:
+            yield path
+
+
+def hive_constants(keys: Sequence[str]) -> list[dict[str, HiveValue]]:
+    """Return the columns that the folders `name=value` of each file's key give it.
+
+    A column of whole numbers in all files is one of integers, else it is text.
+    """
+    pairs = [dict(folder_pairs(key)) for key in keys]
+    integers = {name for name in union(pairs) if all(is_integer(p.get(name)) for p in pairs)}
+    return [{n: None if v is None else int(v) if n in integers else v for n, v in p.items()} for p in pairs]
+
+
+def folder_pairs(key: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the names and values of a key's folders."""
+    for folder in key.split("/")[:-1]:
+        if match := HIVE.fullmatch(folder):
+            name, value = unquote(match[1]), unquote(match[2])
+            yield name, None if value == HIVE_NULL else value
+
+
+def is_integer(value: str | None) -> bool:
+    """Say whether a value is a whole number as integers are written, or null."""
+    return value is None or re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value) is not None
+
+
+def union(pairs: Iterable[Mapping[str, str | None]]) -> set[str]:
+    """Return all names."""
+    return {name for p in pairs for name in p}

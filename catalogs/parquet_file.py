@@ -1,0 +1,155 @@
+"""One Parquet file as a partition: read in batches of exactly so many rows, annotated by appending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from catalogs.annotate import computed_batches
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
+from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
+from catalogs.folders import HiveValue, missing
+from catalogs.parquet_footer import damaged, read_footer
+from catalogs.parquet_metadata import ARROW, columns_of
+from catalogs.parquet_writer import append_columns
+
+__all__ = ["FORMAT", "ParquetPartition", "describe", "open_file"]
+
+FORMAT = "parquet"
+
+READ_BUFFER = 1 << 18
+"""Bytes of a column chunk read at a time, so that a row group of any size is streamed."""
+
+
+@dataclass(frozen=True)
+class ParquetPartition:
+    """One Parquet file.
+
+    `constants` are the columns that its folders' names give it; `types` those that the catalogue has
+    with another type than this file (int64 for its int32, text for its nulls).
+    """
+
+    path: Path
+    key: str
+    n_rows: int
+    counted: bool = True
+    constants: Mapping[str, HiveValue] = field(default_factory=dict)
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
+        stored = [c for c in dict.fromkeys(columns) if c not in self.constants]
+        with opened(self.path) as file:
+            known = file.schema_arrow.names
+            for name in stored:
+                if name not in known:
+                    raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, known)}")
+            # Without any stored column there is nothing to count rows by.
+            wanted = stored or known[:1]
+            for batch in exactly(file.iter_batches(rows, columns=wanted), rows):
+                yield self.selected(batch, columns)
+
+    def selected(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return the named columns of a batch, constants among them."""
+        if not columns:
+            return batch.select([])
+        return pa.record_batch([self.values(batch, c) for c in columns], names=list(columns))
+
+    def values(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """Return one column of a batch, decoded, of the catalogue's type."""
+        if name in self.constants:
+            return pa.repeat(pa.scalar(self.constants[name], self.types.get(name)), batch.num_rows)
+        array = batch.column(name)
+        while pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        return array.cast(self.types[name]) if name in self.types else array
+
+    def write_annotated(
+        self,
+        out: Path,
+        columns: Sequence[NewColumn],
+        compute: Compute,
+        *,
+        read: Sequence[str],
+        provenance: Provenance,
+        rows: int = BATCH_ROWS,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
+        old = open_file(self.path).columns
+        computed = computed_batches(self, read, compute, rows, threads)
+        append_columns(self.path, out, columns, computed, old=old, provenance=provenance, progress=progress)
+
+
+def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:
+    """Open one file as a catalogue of one partition."""
+    metadata, schema, pairs = describe(path)
+    partition = ParquetPartition(path, key or path.name, metadata.num_rows, counted)
+    return Catalog(FORMAT, path, columns_of(schema, pairs), (partition,), pairs)
+
+
+def describe(path: Path) -> tuple[pq.FileMetaData, pa.Schema, dict[str, str]]:
+    """Return what a file's footer says: its metadata, Arrow schema and key-value pairs."""
+    with opened(path) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+    if len(set(schema.names)) < len(schema.names):
+        twice = sorted({n for n in schema.names if schema.names.count(n) > 1})
+        raise FormatError(f"{path} has several columns called {twice}; expected each name once: rename them")
+    pairs = {
+        k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
+        for k, v in (metadata.metadata or {}).items()
+    }
+    pairs.pop(ARROW, None)  # the schema says it better
+    return metadata, schema, pairs
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file for streaming; what goes wrong while it is read is said in our words."""
+    try:
+        with pq.ParquetFile(
+            path, buffer_size=READ_BUFFER, pre_buffer=False, page_checksum_verification=True
+        ) as file:
+            yield file
+    except pa.ArrowNotImplementedError as error:
+        raise FormatError(f"{path} uses a feature of Parquet that is not known here: {error}") from error
+    except FileNotFoundError:
+        raise missing(path) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise CatalogError(f"{path} cannot be read: {error.strerror or error}; check the disk") from error
+        read_footer(path)  # knows better what is wrong, where it is the footer
+        raise damaged(path, str(error)) from error
+
+
+def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of `rows`, so that their boundaries do not depend on row groups."""
+    waiting: list[pa.RecordBatch] = []
+    n_waiting = 0
+    for given in batches:
+        batch = given
+        while batch.num_rows:
+            part = batch.slice(0, rows - n_waiting)
+            batch = batch.slice(part.num_rows)
+            waiting.append(part)
+            n_waiting += part.num_rows
+            if n_waiting == rows:
+                yield one(waiting)
+                waiting, n_waiting = [], 0
+    if waiting:
+        yield one(waiting)
+
+
+def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

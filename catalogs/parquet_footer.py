@@ -1,0 +1,182 @@
+"""Parquet footers: read, checked, and merged, so that columns are added without touching the old ones.
+
+A Parquet file says in its footer where every column chunk lies.  An annotated copy therefore is the old
+file's bytes at their old places, the new columns' chunks behind them, and one footer of both: old
+pages, encodings, codecs, statistics, page indexes and Bloom filters stay as they are to the byte.
+Field numbers: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import SEEK_END
+from pathlib import Path
+from typing import IO, Any, cast
+
+from catalogs.errors import DamagedFileError, FormatError
+from catalogs.thrift import BINARY, I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
+
+__all__ = [
+    "ENCRYPTED",
+    "MAGIC",
+    "Footer",
+    "damaged",
+    "key_values",
+    "merge",
+    "parse_footer",
+    "read_footer",
+    "single_chunk",
+]
+
+MAGIC = b"PAR1"
+ENCRYPTED = b"PARE"
+TAIL = 8
+"""Bytes behind the footer: its length and the magic."""
+
+# FileMetaData
+SCHEMA, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS, ENCRYPTION = 2, 4, 5, 7, 8
+# SchemaElement
+CHILDREN = 5
+# RowGroup
+COLUMNS, TOTAL_BYTES, ROWS, TOTAL_COMPRESSED = 1, 2, 3, 6
+# ColumnChunk, ColumnMetaData
+FILE_PATH, METADATA, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = 1, 3, 5, 6, 7, 9, 11
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A footer, and where in the file it starts."""
+
+    start: int
+    metadata: Struct
+
+    @property
+    def row_groups(self) -> tuple[int, ...]:
+        """Rows of each row group."""
+        return tuple(group.get(ROWS, 0) for group in self.metadata.list(ROW_GROUPS))
+
+
+def read_footer(path: Path) -> Footer:
+    """Return the footer of a file; `DamagedFileError` says what is wrong with it."""
+    with path.open("rb") as stream:
+        if stream.read(len(MAGIC)) not in {MAGIC, ENCRYPTED}:
+            raise damaged(path, "it does not begin as a Parquet file does")
+        footer = parse_footer(stream, path)
+    check(path, footer)
+    return footer
+
+
+def parse_footer(stream: IO[bytes], path: Path) -> Footer:
+    """Return the footer that a stream ends with."""
+    size = stream.seek(0, SEEK_END)
+    stream.seek(max(size - TAIL, 0))
+    tail = stream.read(TAIL)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] == ENCRYPTED:
+        raise FormatError(f"{path} is encrypted; expected plain Parquet: decrypt a copy of it first")
+    if tail[4:] != MAGIC or length > size - TAIL - len(MAGIC):
+        raise damaged(path, "it does not end as a Parquet file does")
+    start = stream.seek(size - TAIL - length)
+    try:
+        return Footer(start, decode(stream.read(length)))
+    except MalformedError as error:
+        raise damaged(path, f"its footer cannot be read ({error})") from None
+
+
+def damaged(path: Path, what: str) -> DamagedFileError:
+    """Return the error for a file that was cut or overwritten."""
+    size = path.stat().st_size
+    return DamagedFileError(
+        f"{path} ({size} bytes) is damaged: {what}; expected a whole file: fetch or write it again"
+    )
+
+
+def check(path: Path, footer: Footer) -> None:
+    """Raise unless every column chunk lies between the magic and the footer."""
+    if ENCRYPTION in footer.metadata.fields:
+        raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
+    chunks = [chunk for group in footer.metadata.list(ROW_GROUPS) for chunk in group.list(COLUMNS)]
+    if any(FILE_PATH in chunk.fields for chunk in chunks):
+        raise FormatError(f"{path} only points to other files' columns; open those files instead")
+    try:
+        extents = [extent(chunk.get(METADATA)) for chunk in chunks]
+    except (AttributeError, TypeError, ValueError):
+        raise damaged(path, "its footer does not say where the columns lie") from None
+    for start, end in extents:
+        if start < len(MAGIC) or end > footer.start:
+            raise damaged(path, f"a column is said to lie in bytes {start} to {end}, where none can")
+
+
+def extent(column: Struct) -> tuple[int, int]:
+    """Return the bytes from and to which a column chunk lies."""
+    if not column.get(VALUES):
+        return len(MAGIC), len(MAGIC)  # writers say all sorts of things of a chunk without values
+    # Some writers say dictionary page 0 for none.
+    start = min(o for o in (column.get(DATA_PAGE), column.get(DICTIONARY_PAGE)) if o)
+    return start, start + column.get(COMPRESSED)
+
+
+def key_values(footer: Footer) -> dict[str, str]:
+    """Return the key-value metadata; a key without a value has an empty one."""
+    pairs = footer.metadata.list(KEY_VALUES)
+    return {p.get(1).decode("utf-8", "replace"): p.get(2, b"").decode("utf-8", "replace") for p in pairs}
+
+
+def single_chunk(metadata: Struct, shift: int) -> Struct:
+    """Return the only column chunk of a file's metadata, as it lies `shift` bytes further on."""
+    (group,) = metadata.list(ROW_GROUPS)
+    (chunk,) = group.list(COLUMNS)
+    column = chunk.get(METADATA)
+    for number in (DATA_PAGE, DICTIONARY_PAGE):
+        if offset := column.get(number):
+            column = column.replace(number, I64, offset + shift)
+    return cast("Struct", chunk.replace(METADATA, STRUCT, column))
+
+
+def merge(
+    old: Footer, schema: Struct, chunks: Sequence[Sequence[Struct]], changed: Mapping[str, str]
+) -> bytes:
+    """Return the end of a file, from its footer on: the old columns, then the new.
+
+    `schema` is the metadata of a file of the new columns only, `chunks` theirs in each row group.  Keys of
+    `changed` replace old ones in their place or are added; all others stay as they are.
+    """
+    groups = zip(old.metadata.list(ROW_GROUPS), chunks, strict=True)
+    metadata = old.metadata.replace(SCHEMA, LIST, joined_schema(old.metadata, schema))
+    metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, [joined_group(g, c) for g, c in groups]))
+    entries = Items(STRUCT, replaced(old.metadata.list(KEY_VALUES), changed))
+    metadata = metadata.replace(KEY_VALUES, LIST, entries)
+    # Without the old ones nobody can say how they are ordered, so then there are none.
+    if COLUMN_ORDERS in metadata.fields:
+        orders = old.metadata.list(COLUMN_ORDERS) + schema.list(COLUMN_ORDERS)
+        metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))
+    data = encode(metadata)
+    return data + len(data).to_bytes(4, "little") + MAGIC
+
+
+def joined_schema(old: Struct, new: Struct) -> Items:
+    """Return the schema, depth first: a root with the children of both, then these."""
+    (root, *elements), (other, *more) = old.list(SCHEMA), new.list(SCHEMA)
+    children = root.get(CHILDREN, 0) + other.get(CHILDREN, 0)
+    return Items(STRUCT, [root.replace(CHILDREN, I32, children), *elements, *more])
+
+
+def joined_group(old: Struct, chunks: Sequence[Struct]) -> Struct:
+    """Return a row group with the new columns' chunks too."""
+    columns = [chunk.get(METADATA) for chunk in chunks]
+    group = old.replace(COLUMNS, LIST, Items(STRUCT, old.list(COLUMNS) + list(chunks)))
+    for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
+        if number in old.fields:
+            group = group.replace(number, I64, old.get(number) + sum(c.get(part, 0) for c in columns))
+    return group
+
+
+def replaced(pairs: Sequence[Any], changed: Mapping[str, str]) -> list[Struct]:
+    """Return the key-value pairs with the changed ones in place and the new ones at the end."""
+    left = {key.encode(): value.encode() for key, value in changed.items()}
+    result = []
+    for pair in pairs:
+        value = left.pop(pair.get(1), None)
+        result.append(pair if value is None else pair.replace(2, BINARY, value))
+    return result + [Struct({1: (BINARY, key), 2: (BINARY, value)}) for key, value in left.items()]

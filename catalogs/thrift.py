@@ -1,0 +1,211 @@
+"""Thrift's compact protocol, as much as a Parquet footer needs: bytes to plain values and back.
+
+Nothing is interpreted, so fields that a later edition of Parquet adds come through unchanged.
+https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["BINARY", "I32", "I64", "LIST", "STRUCT", "Items", "MalformedError", "Struct", "decode", "encode"]
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+FIXED = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16}
+"""Bytes of values that are copied as they are."""
+
+MAX_DEPTH = 32
+"""A Parquet footer nests about eight deep."""
+
+SHORT_LIST = 15
+SHORT_STEP = 15
+
+
+class MalformedError(ValueError):
+    """The bytes are no compact Thrift."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """The elements of a list or set, all of one type; of a map, keys and values by turns (both types in `of`)."""
+
+    of: int
+    values: list[Any]
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A structure: field number to (type, value), in the order of the bytes."""
+
+    fields: dict[int, tuple[int, Any]]
+
+    def get(self, number: int, default: Any = None) -> Any:
+        """Return a field's value, or the default where it is not set."""
+        return self.fields[number][1] if number in self.fields else default
+
+    def list(self, number: int) -> list[Any]:
+        """Return a list field's elements, none where it is not set."""
+        items = self.get(number)
+        return items.values if isinstance(items, Items) else []
+
+    def replace(self, number: int, kind: int, value: Any) -> Struct:
+        """Return a copy with one field set; fields stay in ascending order, as writers make them."""
+        fields = {**self.fields, number: (kind, value)}
+        return Struct(dict(sorted(fields.items())))
+
+
+def decode(data: bytes) -> Struct:
+    """Return the structure that the bytes begin with; `MalformedError` where they do not hold one."""
+    try:
+        return Decoder(data).struct(0)
+    except (IndexError, KeyError, RecursionError) as error:
+        raise MalformedError("the bytes end early or hold an unknown type") from error
+
+
+def encode(struct: Struct) -> bytes:
+    """Return the bytes of a structure."""
+    out = bytearray()
+    put_struct(out, struct)
+    return bytes(out)
+
+
+class Decoder:
+    """A place in the bytes; every method reads one thing and moves on."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def varint(self) -> int:
+        """Read an unsigned integer of 7 bits a byte."""
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise MalformedError("an integer of more than 64 bits")
+
+    def integer(self) -> int:
+        """Read a signed integer: zigzag, small magnitudes first."""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def take(self, size: int) -> bytes:
+        """Read so many bytes."""
+        if self.at + size > len(self.data):
+            raise MalformedError(f"{size} bytes announced, {len(self.data) - self.at} left")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def value(self, kind: int, depth: int) -> Any:
+        """Read a value of a type; booleans in lists take a byte, in structures none."""
+        if kind in {I16, I32, I64}:
+            return self.integer()
+        if kind in FIXED:
+            return self.take(FIXED[kind])
+        if kind == BINARY:
+            return self.take(self.varint())
+        nested = {STRUCT: self.struct, LIST: self.items, SET: self.items, MAP: self.pairs}
+        return nested[kind](depth + 1)
+
+    def items(self, depth: int) -> Items:
+        """Read a list or a set, which have the same bytes."""
+        head = self.take(1)[0]
+        size = head >> 4 if head >> 4 != SHORT_LIST else self.varint()
+        self.check(size, depth)
+        of = head & 0x0F
+        return Items(of, [self.value(of, depth) for _ in range(size)])
+
+    def pairs(self, depth: int) -> Items:
+        """Read a map: its types in one byte, keys and values by turns."""
+        size = self.varint()
+        self.check(size, depth)
+        kinds = self.take(1)[0] if size else 0
+        return Items(kinds, [self.value(k, depth) for _ in range(size) for k in (kinds >> 4, kinds & 0x0F)])
+
+    def struct(self, depth: int) -> Struct:
+        """Read a structure."""
+        self.check(0, depth)
+        fields: dict[int, tuple[int, Any]] = {}
+        number = 0
+        while head := self.take(1)[0]:
+            number = number + (head >> 4) if head >> 4 else self.integer()
+            kind = head & 0x0F
+            fields[number] = (kind, None if kind in {TRUE, FALSE} else self.value(kind, depth))
+        return Struct(fields)
+
+    def check(self, size: int, depth: int) -> None:
+        """Refuse sizes and depths that only a damaged file announces."""
+        if depth > MAX_DEPTH or size > len(self.data):
+            raise MalformedError(f"{size} elements at depth {depth}")
+
+
+def put_varint(out: bytearray, value: int) -> None:
+    """Append an unsigned integer."""
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def put_integer(out: bytearray, value: int) -> None:
+    """Append a signed integer."""
+    put_varint(out, (value << 1) ^ (value >> 63))
+
+
+def put_value(out: bytearray, kind: int, value: Any) -> None:
+    """Append a value of a type."""
+    if kind in {I16, I32, I64}:
+        put_integer(out, value)
+    elif kind == BINARY:
+        put_varint(out, len(value))
+        out += value
+    elif kind == STRUCT:
+        put_struct(out, value)
+    elif kind in {LIST, SET}:
+        put_items(out, value)
+    elif kind == MAP:
+        put_pairs(out, value)
+    elif value is not None:
+        out += value
+
+
+def put_items(out: bytearray, items: Items) -> None:
+    """Append a list or a set."""
+    size = len(items.values)
+    out.append(min(size, SHORT_LIST) << 4 | items.of)
+    if size >= SHORT_LIST:
+        put_varint(out, size)
+    for value in items.values:
+        put_value(out, items.of, value)
+
+
+def put_pairs(out: bytearray, items: Items) -> None:
+    """Append a map."""
+    put_varint(out, len(items.values) // 2)
+    if items.values:
+        out.append(items.of)
+    for i, value in enumerate(items.values):
+        put_value(out, items.of & 0x0F if i % 2 else items.of >> 4, value)
+
+
+def put_struct(out: bytearray, struct: Struct) -> None:
+    """Append a structure."""
+    last = 0
+    for number, (kind, value) in struct.fields.items():
+        step = number - last
+        if 0 < step <= SHORT_STEP:
+            out.append(step << 4 | kind)
+        else:
+            out.append(kind)
+            put_integer(out, number)
+        if kind not in {TRUE, FALSE}:
+            put_value(out, kind, value)
+        last = number
+    out.append(0)

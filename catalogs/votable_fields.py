@@ -1,0 +1,163 @@
+"""The FIELDs of a data-less VOTable, which VOParquet files carry as metadata: read, written, added to.
+
+Additions are put into the text behind the last FIELD, so that all else in it stays as it was.
+https://www.ivoa.net/documents/VOTable/20250116/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+__all__ = ["Field", "VOTableError", "add_fields", "field_type", "new_votable", "read_fields"]
+
+NAMESPACE = "http://www.ivoa.net/xml/VOTable/v1.3"
+
+
+class VOTableError(ValueError):
+    """The text is no VOTable that can be read."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A FIELD of a VOTable: attributes that are not set are empty."""
+
+    name: str
+    datatype: str = ""
+    arraysize: str = ""
+    unit: str = ""
+    ucd: str = ""
+    xtype: str = ""
+    null: str = ""
+    description: str = ""
+
+    def xml(self, prefix: str = "") -> str:
+        """Return the element."""
+        pairs = [(k, getattr(self, k)) for k in ("name", "datatype", "arraysize", "unit", "ucd", "xtype")]
+        attributes = " ".join(f"{key}={quoteattr(value)}" for key, value in pairs if value or key == "name")
+        text = (
+            f"<{prefix}DESCRIPTION>{escape(self.description)}</{prefix}DESCRIPTION>"
+            if self.description
+            else ""
+        )
+        values = f"<{prefix}VALUES null={quoteattr(self.null)}/>" if self.null else ""
+        return f"<{prefix}FIELD {attributes}>{text}{values}</{prefix}FIELD>"
+
+
+def read_fields(xml: str) -> tuple[Field, ...]:
+    """Return the fields of the first table, in order."""
+    return tuple(Reader(xml).fields)
+
+
+def add_fields(xml: str, new: Iterable[Field]) -> str:
+    """Return the text with fields added behind the last one of its first table."""
+    reader = Reader(xml)
+    if reader.end is None:
+        raise VOTableError("the VOTable has no FIELD")
+    data = xml.encode()
+    added = "".join("\n" + field.xml(reader.prefix) for field in new)
+    return (data[: reader.end] + added.encode() + data[reader.end :]).decode()
+
+
+def new_votable(fields: Iterable[Field]) -> str:
+    """Return a VOTable of one table without data."""
+    body = "\n".join(field.xml() for field in fields)
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<VOTABLE version="1.4" xmlns="{NAMESPACE}">\n'
+        f'<RESOURCE type="results">\n<TABLE>\n{body}\n</TABLE>\n</RESOURCE>\n</VOTABLE>\n'
+    )
+
+
+class Reader:
+    """Reads the first TABLE of a VOTable: its fields, and where the last of them ends."""
+
+    def __init__(self, xml: str) -> None:
+        self.fields: list[Field] = []
+        self.end: int | None = None
+        self.prefix = ""
+        self.path: list[str] = []
+        self.tables = 0
+        self.closing = False
+        self.parser = expat.ParserCreate("utf-8")
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.finish
+        self.parser.CharacterDataHandler = self.text
+        self.parser.DefaultHandler = lambda _: self.note_end()
+        self.parser.StartDoctypeDeclHandler = refuse_doctype
+        try:
+            self.parser.Parse(xml.encode(), True)  # noqa: FBT003 -- expat takes no keyword
+        except expat.ExpatError as error:
+            raise VOTableError(f"no well-formed XML: {error}") from None
+
+    @property
+    def inside(self) -> bool:
+        """Whether the place is in a FIELD of the first table."""
+        return self.tables == 1 and "FIELD" in self.path
+
+    def note_end(self) -> None:
+        """Take the place as the end of a FIELD, if it is the first behind one."""
+        if self.closing:
+            self.end = self.parser.CurrentByteIndex
+            self.closing = False
+
+    def start(self, tag: str, attributes: dict[str, Any]) -> None:
+        """Begin an element."""
+        self.note_end()
+        prefix, _, local = tag.rpartition(":")
+        self.path.append(local)
+        self.tables += local == "TABLE"
+        if self.tables == 1 and self.path[-2:] == ["TABLE", "FIELD"]:
+            self.prefix = f"{prefix}:" if prefix else ""
+            known = {k: v for k, v in attributes.items() if k in Field.__dataclass_fields__}
+            self.fields.append(Field(**{"name": attributes.get("ID", ""), **known}))
+        elif self.inside and local == "VALUES" and "null" in attributes:
+            self.fields[-1] = replace(self.fields[-1], null=attributes["null"])
+
+    def finish(self, _tag: str) -> None:
+        """End an element."""
+        self.note_end()
+        local = self.path.pop()
+        self.closing = self.tables == 1 and local == "FIELD" and self.path[-1:] == ["TABLE"]
+        # A second table may stand behind the first: its fields are not ours.
+        self.tables += local == "TABLE"
+
+    def text(self, data: str) -> None:
+        """Take the text of a description."""
+        self.note_end()
+        if self.inside and self.path[-1] == "DESCRIPTION":
+            self.fields[-1] = replace(self.fields[-1], description=self.fields[-1].description + data)
+
+
+def refuse_doctype(*_: object) -> None:
+    """Refuse a document type: entities could grow without bound."""
+    raise VOTableError("the VOTable has a DOCTYPE, which none needs")
+
+
+KINDS = (
+    (pt.is_boolean, "boolean"),
+    (pt.is_uint8, "unsignedByte"),
+    (lambda t: pt.is_int8(t) or pt.is_int16(t), "short"),
+    (lambda t: pt.is_int32(t) or pt.is_uint16(t), "int"),
+    (pt.is_integer, "long"),
+    (lambda t: pt.is_float16(t) or pt.is_float32(t), "float"),
+    (lambda t: pt.is_float64(t) or pt.is_decimal(t), "double"),
+)
+
+
+def field_type(datatype: pa.DataType) -> tuple[str, str]:
+    """Return the VOTable's datatype and arraysize for an Arrow type; text for what it does not know."""
+    if pt.is_fixed_size_list(datatype):
+        inner, size = field_type(datatype.value_type)
+        return inner, f"{size}x{datatype.list_size}" if size else str(datatype.list_size)
+    if pt.is_list(datatype) or pt.is_large_list(datatype):
+        inner, size = field_type(datatype.value_type)
+        return inner, f"{size}x*" if size and "*" not in size else "*"
+    if pt.is_dictionary(datatype):
+        return field_type(datatype.value_type)
+    return next(((name, "") for is_kind, name in KINDS if is_kind(datatype)), ("unicodeChar", "*"))
