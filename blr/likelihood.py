@@ -64,6 +64,18 @@ class Likelihood(Protocol):
         """Return d/da tr(R V), (N, C), R the curvature, V (N, C, C) held fixed: minus the third derivative on V."""
         ...
 
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:
+        """Return the packed derivative of R, (N, P, m), along m directions b (N, C, m)."""
+        ...
+
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the squared length of the third derivative, (N,), in the metric V (N, C, C)."""
+        ...
+
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the fourth derivative of -ln p on V (N, C, C) and V, (N,)."""
+        ...
+
 
 @dataclass(frozen=True)
 class Bernoulli:
@@ -110,6 +122,18 @@ class Bernoulli:
     def curvature_gradient(self, a: Matrix, t: Vector, V: Matrix) -> Matrix:
         """Return d(R V)/da, (N, 1)."""
         return -self.higher(a[:, 0], t)[0][:, None] * V[:, :, 0]
+
+    def curvature_along(self, a: Matrix, t: Vector, b: Matrix) -> Matrix:
+        """Return dR/da b, (N, 1, m)."""
+        return -self.higher(a[:, 0], t)[0][:, None, None] * b
+
+    def third_squared(self, a: Matrix, t: Vector, V: Matrix) -> Vector:
+        """Return c3² V³, (N,)."""
+        return self.higher(a[:, 0], t)[0] ** 2 * V[:, 0, 0] ** 3
+
+    def fourth_on(self, a: Matrix, t: Vector, V: Matrix) -> Vector:
+        """Return -c4 V², (N,)."""
+        return -self.higher(a[:, 0], t)[1] * V[:, 0, 0] ** 2
 
 
 def _mix(t: Vector, up: Vector, down: Vector) -> Vector:
@@ -197,6 +221,38 @@ class Categorical:
         v -= 2 * ((y @ T)[:, None, :] @ V)[:, 0, :] @ T.T
         gradient: Matrix = y * (v - np.einsum("nk,nk->n", y, v)[:, None])
         return gradient @ T
+
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
+        """Return the packed third cumulant of the classes, (N, P, m), on m directions b (N, C, m)."""
+        _, y, _ = self._softmax(a)
+        T = self.transform
+        u = T @ b
+        v = y[:, :, None] * (u - y[:, None, :] @ u)
+        out: Matrix = self._products.T @ v
+        v, projected = T.T @ v, (y @ T)[:, :, None]
+        for p, (c, d) in enumerate(pairs(self.n_outputs)):
+            out[:, p] -= v[:, c] * projected[:, d] + v[:, d] * projected[:, c]
+        return out
+
+    def _centred_metric(self, a: Matrix, V: Matrix) -> tuple[Vector, Matrix]:
+        """Return y and (e_k - y)ᵀ V (e_j - y), (N, K, K)."""
+        _, y, _ = self._softmax(a)
+        W = np.einsum("kc,ncd,ld->nkl", self.transform, V, self.transform, optimize=True)
+        Wy = np.einsum("nkl,nl->nk", W, y)
+        return y, W - Wy[:, :, None] - Wy[:, None, :] + np.einsum("nk,nk->n", y, Wy)[:, None, None]
+
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
+        """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
+        y, Q = self._centred_metric(a, V)
+        return np.einsum("nk,nkj,nj->n", y, Q**3, y)
+
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
+        """Return the fourth cumulant, Σ_k y_k (e_k - y)^⊗4 less its Gaussian part, on V and V, (N,)."""
+        y, Q = self._centred_metric(a, V)
+        q = np.einsum("nkk->nk", Q)
+        # The Gaussian part of a fourth moment on V, V is tr(RV)² + 2 tr(RVRV).
+        gaussian = np.einsum("nk,nk->n", y, q) ** 2 + 2 * np.einsum("nk,nkj,nj->n", y, Q**2, y)
+        return np.einsum("nk,nk->n", y, q**2) - gaussian
 
 
 def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:

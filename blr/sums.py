@@ -20,14 +20,18 @@ from blr.threads import default_threads, ordered_map, single_threaded_blas
 
 __all__ = [
     "Chunk",
+    "ChunkFunction",
     "Data",
     "Rows",
     "Stream",
     "Terms",
+    "activations",
+    "blockwise",
     "chunk_rows",
     "likelihood_terms",
     "output_covariances",
     "skewness_term",
+    "thinned",
 ]
 
 Terms = tuple[Any, ...]
@@ -36,6 +40,9 @@ Terms = tuple[Any, ...]
 Chunk = tuple[Matrix, Matrix, Vector | None]
 """Phi (n, M), targets (n,) or (n, K) as fractions, weight (n,) or None."""
 
+ChunkFunction = Callable[[Matrix, Matrix, Vector | None], Terms]
+"""What is summed: a function of a chunk."""
+
 _CHUNK_BYTES = (
     2**21
 )  # of Phi: it and its scaled copy stay in the second-level cache, and Python's share is small
@@ -43,6 +50,9 @@ _MIN_ROWS = 256
 _GROUP = (
     8  # chunks added up by one thread before it hands over: fewer, larger pieces in the ordered reduction
 )
+
+_BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
+_MIN_BLOCK = 16
 
 _scratch = threading.local()
 
@@ -60,7 +70,7 @@ class Data(Protocol):
         """Columns M of the design matrix."""
         ...
 
-    def accumulate(self, function: Callable[[Matrix, Matrix, Vector | None], Terms]) -> Terms:
+    def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function(Phi, t, weight)` over all chunks."""
         ...
 
@@ -71,7 +81,7 @@ def _add(total: Terms | None, part: Terms) -> Terms:
     return tuple(a + b for a, b in zip(total, part, strict=True))
 
 
-def _sum(function: Callable[[Matrix, Matrix, Vector | None], Terms], chunks: Iterable[Chunk]) -> Terms:
+def _sum(function: ChunkFunction, chunks: Iterable[Chunk]) -> Terms:
     total: Terms | None = None
     for chunk in chunks:
         total = _add(total, function(*chunk))
@@ -111,7 +121,7 @@ class Rows:
             np.ascontiguousarray(self.Phi[::step]), np.ascontiguousarray(self.t[::step]), weight, self.threads
         )
 
-    def accumulate(self, function: Callable[[Matrix, Matrix, Vector | None], Terms]) -> Terms:
+    def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over fixed chunks, on threads, reduced in order."""
         n, size = len(self.Phi), chunk_rows(self.n_functions)
 
@@ -152,7 +162,7 @@ class Stream:
                 part = slice(i, i + size)
                 yield matrix[part], fraction[part], None if w is None else w[part]
 
-    def accumulate(self, function: Callable[[Matrix, Matrix, Vector | None], Terms]) -> Terms:
+    def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over one pass of the source."""
         total: Terms | None = None
         with single_threaded_blas():
@@ -163,6 +173,35 @@ class Stream:
                 "the stream has no chunks; it must be re-iterable, such as a list, not an exhausted generator"
             )
         return total
+
+
+def blockwise(function: ChunkFunction, per_row: int) -> ChunkFunction:
+    """Return `function`, applied to blocks of a chunk of which each row takes `per_row` numbers of scratch."""
+    size = max(_MIN_BLOCK, _BLOCK_NUMBERS // per_row)
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        if len(Phi) <= size:
+            return function(Phi, t, weight)
+        parts = (slice(i, i + size) for i in range(0, len(Phi), size))
+        return _sum(function, ((Phi[p], t[p], None if weight is None else weight[p]) for p in parts))
+
+    return terms
+
+
+def thinned(function: ChunkFunction, step: int) -> ChunkFunction:
+    """Return `function`, applied to one row drawn from each `step` consecutive ones of a chunk.
+
+    Drawn by position alone, with a fixed seed: a sorted catalogue is sampled evenly, and threads change nothing.
+    """
+    if step <= 1:
+        return function
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        start = np.arange(0, len(Phi), step)
+        rows = np.minimum(start + np.random.default_rng(0).integers(0, step, len(start)), len(Phi) - 1)
+        return function(Phi[rows], t[rows], None if weight is None else weight[rows])
+
+    return terms
 
 
 def _buffer(shape: tuple[int, int]) -> Matrix:
@@ -184,13 +223,12 @@ def _weighted_gram(Phi: Matrix, r: Vector, *, positive: bool) -> Matrix:
     return 0.5 * (gram + gram.T)
 
 
-def _activations(Phi: Matrix, theta: Vector, n_outputs: int) -> Matrix:
+def activations(Phi: Matrix, theta: Vector, n_outputs: int) -> Matrix:
+    """Return the activations (n, C) of weights theta (C M,), flat in order c M + m."""
     return Phi @ np.ascontiguousarray(theta.reshape(n_outputs, -1).T)
 
 
-def likelihood_terms(
-    likelihood: Likelihood, theta: Vector, *, hessian: bool = True
-) -> Callable[[Matrix, Matrix, Vector | None], Terms]:
+def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = True) -> ChunkFunction:
     """Return the function of a chunk that gives value, gradient (D,) and, unless told not to, Hessian (D, D) of -ln p.
 
     theta is flat in order c M + m, c the output.  The gradient is that of +ln p (PRML 4.91, 4.109 turned).
@@ -198,7 +236,7 @@ def likelihood_terms(
     C = likelihood.n_outputs
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        value, gradient, curvature = likelihood.derivatives(_activations(Phi, theta, C), t)
+        value, gradient, curvature = likelihood.derivatives(activations(Phi, theta, C), t)
         if weight is not None:
             value, gradient, curvature = (
                 weight * value,
@@ -235,9 +273,7 @@ def output_covariances(Phi: Matrix, inverse_cholesky: Matrix, n_outputs: int) ->
     return unpack(packed, C)
 
 
-def skewness_term(
-    likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix
-) -> Callable[[Matrix, Matrix, Vector | None], Terms]:
+def skewness_term(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix) -> ChunkFunction:
     """Return the function of a chunk that gives g = d/dθ tr(H(θ) A⁻¹), A held fixed, (D,).
 
     For two classes g = Σ c3 h φ, c3 = y(1-y)(1-2y), h = φᵀA⁻¹φ.  -g/2 is the pull of the third derivatives: A⁻¹ times
@@ -247,9 +283,9 @@ def skewness_term(
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         V = output_covariances(Phi, inverse_cholesky, C)
-        g = likelihood.curvature_gradient(_activations(Phi, theta, C), t, V)
+        g = likelihood.curvature_gradient(activations(Phi, theta, C), t, V)
         if weight is not None:
             g = weight[:, None] * g
         return ((g.T @ Phi).ravel(),)
 
-    return term
+    return blockwise(term, C * len(theta) + C * C)

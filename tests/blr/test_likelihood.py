@@ -34,6 +34,12 @@ def example(likelihood, n=7, scale=2.0, seed=0):
     return a, t
 
 
+def metric(n, C):
+    """Return positive definite matrices (n, C, C)."""
+    B = np.random.default_rng(1).standard_normal((n, C, C))
+    return B @ B.transpose(0, 2, 1) + 0.1 * np.eye(C)
+
+
 def moved(a, c, h):
     b = a.copy()
     b[:, c] += h
@@ -78,8 +84,7 @@ def test_hessian_of_minus_ln_p_is_positive_semidefinite(likelihood):
 def test_curvature_gradient_is_the_third_derivative(likelihood):
     a, t = example(likelihood)
     C = likelihood.n_outputs
-    B = np.random.default_rng(1).standard_normal((len(a), C, C))
-    V = B @ B.transpose(0, 2, 1)
+    V = metric(len(a), C)
 
     def trace(b):
         return np.einsum("ncd,ndc->n", unpack(likelihood.derivatives(b, t)[2], C), V)
@@ -87,6 +92,41 @@ def test_curvature_gradient_is_the_third_derivative(likelihood):
     found = likelihood.curvature_gradient(a, t, V)
     for c in range(C):
         assert found[:, c] == pytest.approx(difference(trace, a, c), rel=1e-7, abs=1e-7)
+
+
+@each
+def test_curvature_along_directions(likelihood):
+    a, t = example(likelihood)
+    C = likelihood.n_outputs
+    b = np.random.default_rng(2).standard_normal((len(a), C, 3))
+    found = likelihood.curvature_along(a, t, b)
+    for i in range(3):
+        numeric = difference(
+            lambda h, i=i: likelihood.derivatives(a + h * b[:, :, i], t)[2], np.zeros((1, 1)), 0
+        )
+        assert found[:, :, i] == pytest.approx(numeric, rel=1e-7, abs=1e-7)
+
+
+@each
+def test_third_squared_is_the_length_of_all_its_slices(likelihood):
+    a, t = example(likelihood)
+    C = likelihood.n_outputs
+    V = metric(len(a), C)
+    S = np.linalg.cholesky(V)
+    slices = likelihood.curvature_along(a, t, S)
+    expected = sum(
+        np.sum((S.transpose(0, 2, 1) @ unpack(slices[:, :, i], C) @ S) ** 2, axis=(1, 2)) for i in range(C)
+    )
+    assert likelihood.third_squared(a, t, V) == pytest.approx(expected, rel=1e-10)
+
+
+@each
+def test_fourth_is_the_derivative_of_the_third(likelihood):
+    a, t = example(likelihood)
+    V = metric(len(a), likelihood.n_outputs)
+    slopes = [difference(lambda b: likelihood.curvature_gradient(b, t, V), a, c) for c in range(len(V[0]))]
+    expected = np.einsum("dnc,ncd->n", np.array(slopes), V)
+    assert likelihood.fourth_on(a, t, V) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", LINKS)
