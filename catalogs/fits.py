@@ -1,4 +1,4 @@
-"""FITS binary tables: sniff, open, read in batches, write annotated.
+"""FITS tables: sniff, open, read in batches, write annotated.
 
 The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
 byte order, once.  `fits_header`, `fits_columns`, `fits_decode` and `fits_heap` know the Standard;
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +21,17 @@ from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
 from catalogs.fits_annotate import Annotation, write_annotated
-from catalogs.fits_columns import FitsColumn, Table, table_of
+from catalogs.fits_ascii import ASCII_TABLE, open_tables
+from catalogs.fits_columns import MAX_FIELDS, FitsColumn, Table, table_of
 from catalogs.fits_decode import cells, field_type
 from catalogs.fits_header import Hdu, read_hdus
 from catalogs.fits_heap import heap_cells
-from catalogs.fits_source import GZIP_MAGIC, Source, Stamp, open_source, stamp
+from catalogs.fits_source import GZIP_MAGIC, Source, Stamp, stamp
 
-__all__ = ["FitsPartition", "open", "sniff"]
+__all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
+
+FORMAT = "fits"
+SUFFIXES = (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz")
 
 SIGNATURE = b"SIMPLE  ="
 IMAGE_HEADER = "LDAC_IMHEAD"
@@ -50,21 +55,25 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     """Open the table of that name or HDU number; else the only one, or the only one with those columns."""
     path = Path(path)
     seen = stamp(path)
-    with open_source(path, seen) as source:
-        hdus = read_hdus(source)
-    chosen = table_of(_chosen(path, hdus, table, columns))
-    metadata = {"hdu": str(chosen.hdu.index)} | ({"extname": chosen.hdu.name} if chosen.hdu.name else {})
-    partition = FitsPartition(path, chosen, seen)
-    return Catalog("fits", path, tuple(c.column for c in chosen.columns), (partition,), metadata)
+    with open_tables(path, seen) as source:
+        hdu = _chosen(path, read_hdus(source), table, columns)
+    ascii_hdu = hdu.index if hdu.kind == ASCII_TABLE else None
+    if ascii_hdu is not None:
+        with open_tables(path, seen, ascii_hdu) as source:
+            hdu = read_hdus(source)[ascii_hdu]
+    partition = FitsPartition(path, table_of(hdu), seen, ascii_hdu)
+    metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
+    return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
 
 
 @dataclass(frozen=True)
 class FitsPartition:
-    """One table of a FITS file."""
+    """One table of a FITS file; `ascii_hdu` is its number where it is one of characters."""
 
     path: Path
     table: Table
     stamp: Stamp
+    ascii_hdu: int | None = None
 
     @property
     def key(self) -> str:
@@ -86,7 +95,7 @@ class FitsPartition:
         if rows < 1:
             raise ValueError(f"got batches of {rows} rows; expected one or more")
         chosen = [self._column(name) for name in columns]
-        with open_source(self.path, self.stamp) as source:
+        with self._source() as source:
             for start in range(0, self.n_rows, rows):
                 yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
 
@@ -103,8 +112,11 @@ class FitsPartition:
         progress: Progress | None = None,
     ) -> None:
         """Write a copy with the new columns, everything else as it is, byte for byte."""
-        what = Annotation(self.table, self.stamp, columns, compute, read, provenance)
+        what = Annotation(self.table, self._source, columns, compute, read, provenance)
         write_annotated(self, what, out, rows=rows, threads=threads, progress=progress)
+
+    def _source(self) -> AbstractContextManager[Source]:
+        return open_tables(self.path, self.stamp, self.ascii_hdu)
 
     def _column(self, name: str) -> FitsColumn:
         found = [c for c in self.table.columns if c.name == name]
@@ -161,12 +173,12 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
     """Return the HDU asked for, or the only one that it can be."""
     if table is not None:
         return _asked_for(path, hdus, table)
-    tables = [h for h in hdus if h.is_bintable and "ZIMAGE" not in h.header and h.name != IMAGE_HEADER]
+    tables = [h for h in hdus if _is_table(h) and "ZIMAGE" not in h.header and h.name != IMAGE_HEADER]
     if not tables:
-        raise FormatError(f"{path} holds no binary table; it holds the HDUs {_listed(hdus)}")
+        raise FormatError(f"{path} holds no table; it holds the HDUs {_listed(hdus)}")
     if len(tables) > 1 and columns:
         wanted = set(columns)
-        holding = [h for h in tables if wanted <= {c.name for c in table_of(h).columns}]
+        holding = [h for h in tables if wanted <= _names(h)]
         tables = holding or tables
     if len(tables) > 1:
         raise CatalogError(
@@ -178,13 +190,23 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
 def _asked_for(path: Path, hdus: Sequence[Hdu], table: str | int) -> Hdu:
     named = [h for h in hdus if h.name and h.name.casefold() == str(table).casefold()]
     numbered = [h for h in hdus if str(h.index) == str(table)]
-    found = [h for h in named or numbered if h.is_bintable]
+    found = [h for h in named or numbered if _is_table(h)]
     if len(found) != 1:
         raise CatalogError(
-            f"{path} has {len(found)} binary tables called '{table}'; expected one of {_listed(hdus)}: name one, "
+            f"{path} has {len(found)} tables called '{table}'; expected one of {_listed(hdus)}: name one, "
             "or give its number"
         )
     return found[0]
+
+
+def _is_table(hdu: Hdu) -> bool:
+    return hdu.is_bintable or hdu.kind == ASCII_TABLE
+
+
+def _names(hdu: Hdu) -> set[str | None]:
+    return {
+        hdu.header.text(f"TTYPE{n}") for n in range(1, 1 + min(MAX_FIELDS, hdu.header.integer("TFIELDS")))
+    }
 
 
 def _listed(hdus: Sequence[Hdu]) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from catalogs.annotate import Computed, NewValues, computed_batches
+from catalogs.annotate import CheckedCompute, Computed, NewValues, computed_batches
 from catalogs.annotations import NewColumn, Provenance, check_names
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Compute, Partition, Progress
@@ -26,7 +26,7 @@ from catalogs.fits_checksum import OnesSum
 from catalogs.fits_columns import Table
 from catalogs.fits_header import padding
 from catalogs.fits_rewrite import NewField, annotated_cards, with_checksums
-from catalogs.fits_source import Source, Stamp, is_gzipped, open_source
+from catalogs.fits_source import Source, is_gzipped
 
 __all__ = ["Annotation", "write_annotated"]
 
@@ -41,7 +41,7 @@ class Annotation:
     """What to add to which table."""
 
     table: Table
-    stamp: Stamp
+    source: Callable[[], AbstractContextManager[Source]]
     columns: Sequence[NewColumn]
     compute: Compute
     read: Sequence[str]
@@ -55,10 +55,11 @@ def write_annotated(
     check_names((c.name for c in what.table.columns), what.columns)
     rewriting = _Rewriting(what.table, tuple(NewField.of(c) for c in what.columns))
     cards = annotated_cards(what.table, rewriting.fields, what.provenance)
-    computed = computed_batches(partition, what.read, what.compute, rows, threads)
+    compute = CheckedCompute(tuple(what.columns), what.compute)
+    computed = computed_batches(partition, what.read, compute, rows, threads)
     zipped = is_gzipped(partition.path)
     with (
-        open_source(partition.path, what.stamp) as source,
+        what.source() as source,
         atomic_path(out) as temporary,
         _sink(temporary, zipped=zipped) as stream,
         closing(computed),

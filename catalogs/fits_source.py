@@ -25,7 +25,7 @@ import numpy.typing as npt
 from catalogs.atomic import StorageError
 from catalogs.errors import CatalogError, DamagedFileError
 
-__all__ = ["GZIP_MAGIC", "Bytes", "Source", "Stamp", "is_gzipped", "open_source", "stamp"]
+__all__ = ["GZIP_MAGIC", "Bytes", "Source", "Stamp", "Unnamed", "is_gzipped", "open_source", "stamp"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -53,6 +53,7 @@ class Source:
     path: Path
     descriptor: int
     size: int
+    owner: object = None  # kept alive, lest a cache close the file under a reader
 
     def fill(self, buffer: Bytes, offset: int) -> None:
         """Fill the contiguous buffer with the bytes from `offset` on."""
@@ -106,15 +107,14 @@ def open_source(path: Path, expected: Stamp | None = None) -> Iterator[Source]:
             "open it again once it is finished"
         )
     if is_gzipped(path):
-        inflated = _inflated(path, found)  # held here, lest the cache close it under a reader
-        yield Source(path, inflated.descriptor, os.fstat(inflated.descriptor).st_size)
+        yield _inflated(path, found).source(path)
         return
     with path.open("rb", buffering=0) as raw:
         yield Source(path, raw.fileno(), found.size)
 
 
 @dataclass(frozen=True, eq=False)
-class _Unnamed:
+class Unnamed:
     """A file without a name, closed when nobody refers to it."""
 
     descriptor: int
@@ -122,17 +122,26 @@ class _Unnamed:
     def __post_init__(self) -> None:
         weakref.finalize(self, os.close, self.descriptor)
 
+    @classmethod
+    def of(cls, stream: IO[bytes]) -> Unnamed:
+        """Keep a temporary file open after `stream` is closed."""
+        stream.flush()
+        return cls(os.dup(stream.fileno()))
+
+    def source(self, path: Path) -> Source:
+        """Return the bytes, under the name of the file that they were made from."""
+        return Source(path, self.descriptor, os.fstat(self.descriptor).st_size, self)
+
 
 @functools.lru_cache(maxsize=4)
-def _inflated(path: Path, found: Stamp) -> _Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
+def _inflated(path: Path, found: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
     """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
     with gzip.open(path, "rb") as stream, tempfile.TemporaryFile() as inflated:
         try:
             _copy_bounded(path, stream, inflated)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DamagedFileError(f"{path} cannot be decompressed: {error}; copy it again") from error
-        inflated.flush()
-        return _Unnamed(os.dup(inflated.fileno()))
+        return Unnamed.of(inflated)
 
 
 def _copy_bounded(path: Path, stream: gzip.GzipFile, inflated: IO[bytes]) -> None:

@@ -130,11 +130,11 @@ def assert_sums(out: Path, number: int) -> None:
     assert sum(data.view(">u4").tolist()) % ones == int(hdu.header.text("DATASUM") or -1) % ones
 
 
-def test_files_without_a_binary_table_say_what_they_hold() -> None:
+def test_files_without_a_table_say_what_they_hold() -> None:
     if not ASTROPY.exists():
         pytest.skip("this astropy comes without its test data")
-    for name in ("test0", "ascii", "comp", "random_groups", "blank"):
-        with pytest.raises(FormatError, match="holds no binary table; it holds the HDUs 0 PRIMARY"):
+    for name in ("test0", "comp", "random_groups", "blank"):
+        with pytest.raises(FormatError, match="holds no table; it holds the HDUs 0 PRIMARY"):
             fits.open(ASTROPY / f"{name}.fits")
 
 
