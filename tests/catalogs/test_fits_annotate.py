@@ -203,6 +203,17 @@ def test_astropy_pandas_and_fitsio_read_the_copy(tmp_path: Path) -> None:
     assert rows["row"].tolist() == list(range(N))
 
 
+def test_a_file_of_fitsio_is_copied_bit_for_bit(tmp_path: Path) -> None:
+    rows = np.zeros(N, [("row", "i4"), ("u", "u4"), ("f", "f4", (2, 3)), ("s", "S5", 2)])
+    rows["row"], rows["u"], rows["s"] = np.arange(N), 2**32 - 1, b"word"
+    fitsio.write(tmp_path / "in.fits", rows, extname="CATALOG", units=["", "", "Jy", ""])
+    out = annotated(tmp_path / "in.fits")
+    old, copy = (fitsio.read(p, ext="CATALOG") for p in (tmp_path / "in.fits", out))
+    assert all(copy[name].tobytes() == old[name].tobytes() for name in rows.dtype.names)
+    assert np.array_equal(raw_rows(out)[:, : rows.dtype.itemsize], raw_rows(tmp_path / "in.fits"))
+    assert fits.open(out).column("f").unit == "Jy"
+
+
 def test_the_result_is_the_same_bytes_for_any_batches_and_threads(tmp_path: Path) -> None:
     path = make(tmp_path / "in.fits", n=500)
     first = annotated(path, rows=1000, threads=1).read_bytes()
