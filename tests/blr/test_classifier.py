@@ -1,0 +1,198 @@
+"""The classifier: one mixture over weights, missing features, errors and models, and its flags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import blr
+from blr.classifier import Classifier, Member
+from blr.decisions import Flag, entropy
+from blr.missing import FeatureMoments
+
+N, F = 1500, 3
+BINARY, MANY = ("early", "late"), ("E", "S", "I")
+
+
+def training_set(n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X (N, F), missing (N, F), class indices (N,)."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, F))
+    X[:, 1] += X[:, 0]
+    activation = np.stack([k * X[:, 0] - 0.5 * k * X[:, 2] ** 2 for k in range(n_classes)], axis=1)
+    y = (activation + rng.gumbel(size=activation.shape)).argmax(axis=1)
+    missing = rng.random((N, F)) < 0.05
+    missing[:, 0] = False
+    return X, missing, y
+
+
+def member(kind: str, X: np.ndarray, y: np.ndarray, n_classes: int, weight: float = 1.0) -> Member:
+    """Return a fitted model of all features."""
+    basis = blr.fit_basis(kind, X, rng=np.random.default_rng(1))
+    likelihood = "logistic" if n_classes == 2 else "softmax"
+    q = blr.fit_evidence(basis(X), y, likelihood, classes=range(n_classes), threads=1)
+    return Member(basis, q, tuple(range(F)), weight)
+
+
+def build(kinds: tuple[str, ...], n_classes: int) -> tuple[Classifier, np.ndarray, np.ndarray]:
+    """Return a classifier that averages the kinds, and its training rows."""
+    X, missing, y = training_set(n_classes)
+    filled = FeatureMoments.estimate(X, missing).impute(X, missing)
+    members = [member(kind, filled, y, n_classes, 1 / len(kinds)) for kind in kinds]
+    classes = BINARY if n_classes == 2 else MANY
+    return Classifier.build(members, X, missing, features="abc", classes=classes), X, missing
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def trained(request: pytest.FixtureRequest) -> tuple[Classifier, np.ndarray, np.ndarray]:
+    return build(("polynomial",), request.param)
+
+
+def test_complete_rows_are_the_posteriors_own_prediction(trained: tuple) -> None:
+    c, X, _ = trained
+    scores = c.score(X, np.zeros((N, F), dtype=bool))
+    expected = c.members[0].posterior.prediction(c.members[0].design(X))
+    np.testing.assert_allclose(scores.probability, expected.probability, atol=1e-9)
+    np.testing.assert_allclose(scores.mutual_information, expected.mutual_information, atol=1e-7)
+    np.testing.assert_allclose(scores.probability.sum(axis=1), 1, atol=1e-9)
+
+
+def test_missing_features_are_integrated_out(trained: tuple) -> None:
+    """Against plain Monte Carlo over the conditional distribution of what is missing."""
+    c, X, _ = trained
+    rng = np.random.default_rng(2)
+    pattern = np.array([False, True, True])
+    rows = X[:20]
+    scores = c.score(rows, np.broadcast_to(pattern, rows.shape))
+    B, L = c.moments.conditional(pattern)
+    total = np.zeros((20, len(c.classes)))
+    for _ in range(400):
+        drawn = rows.copy()
+        mean = c.moments.mean[pattern] + (rows[:, ~pattern] - c.moments.mean[~pattern]) @ B.T
+        drawn[:, pattern] = mean + rng.standard_normal((20, 2)) @ L.T
+        total += c.members[0].posterior.prediction(c.members[0].design(drawn)).probability
+    np.testing.assert_allclose(scores.probability, total / 400, atol=0.05)
+    assert np.abs(scores.probability - total / 400).mean() < 0.01
+    assert (scores.flags & Flag.MISSING_INPUT).all()
+
+
+def test_what_a_missing_cell_holds_does_not_matter(trained: tuple) -> None:
+    c, X, missing = trained
+    scores = [c.score(np.where(missing, junk, X), missing) for junk in (0.0, 1e6)]
+    assert np.array_equal(scores[0].probability, scores[1].probability)
+
+
+def test_a_row_is_scored_alike_whatever_its_neighbours(trained: tuple) -> None:
+    c, X, missing = trained
+    order = np.random.default_rng(3).permutation(N)
+    whole, shuffled = c.score(X, missing), c.score(X[order], missing[order])
+    np.testing.assert_allclose(whole.probability[order], shuffled.probability, atol=1e-12)
+    assert (whole.flags[order] == shuffled.flags).mean() > 0.999  # a threshold may lie within a rounding
+
+
+@pytest.mark.parametrize("kind", ["polynomial", "rbf"])
+@pytest.mark.parametrize("direction", range(F))
+def test_rows_thirty_sd_away_are_out_of_domain(kind: str, direction: int) -> None:
+    """Local bases forget distance: their variance falls back far from the data, the features' distance does not."""
+    c, X, missing = build((kind,), 2)
+    far = X.copy()
+    far[:, direction] += 30 * X[:, direction].std()
+    assert (c.score(far, np.zeros_like(missing)).flags & Flag.OUT_OF_DOMAIN > 0).all()
+    near = c.score(X, missing).flags & Flag.OUT_OF_DOMAIN > 0
+    assert near.mean() < 0.01
+
+
+def test_a_class_left_out_of_training_is_out_of_domain() -> None:
+    rng = np.random.default_rng(4)
+    X, missing, y = training_set(2)
+    unseen = 0.3 * rng.standard_normal((200, F)) + np.array([-4.0, 4.0, 0.0])
+    for kind in ("polynomial", "rbf"):
+        c = Classifier.build(
+            [member(kind, X, y, 2)], X, np.zeros_like(missing), features="abc", classes=BINARY
+        )
+        flags = c.score(unseen, np.zeros(unseen.shape, dtype=bool)).flags
+        assert (flags & Flag.OUT_OF_DOMAIN > 0).mean() > 0.95
+
+
+def test_an_average_is_the_mixture_of_its_members() -> None:
+    c, X, missing = build(("polynomial", "rbf"), 3)
+    scores = c.score(X, np.zeros_like(missing))
+    parts = [m.posterior.prediction(m.design(X)) for m in c.members]
+    p = sum(0.5 * part.probability for part in parts)
+    np.testing.assert_allclose(scores.probability, p, atol=1e-9)
+    expected = entropy(p) - sum(0.5 * part.expected_entropy for part in parts)
+    np.testing.assert_allclose(scores.mutual_information, np.maximum(expected, 0), atol=1e-7)
+
+
+def test_unclassifiable_rows_say_nothing(trained: tuple) -> None:
+    c, X, missing = trained
+    gone = np.zeros(N, dtype=bool)
+    gone[:5] = True
+    nothing = missing.copy()
+    nothing[5:8] = True
+    scores = c.score(X, nothing, excluded=gone)
+    assert np.isnan(scores.probability[:8]).all()
+    assert np.isnan(scores.logit_std[:8]).all()
+    assert (scores.flags[:8] & Flag.UNCLASSIFIABLE > 0).all()
+    assert not (
+        scores.flags[:8] & (Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN)
+    ).any()
+    assert not (scores.flags[8:] & Flag.UNCLASSIFIABLE).any()
+    assert np.isfinite(scores.probability[8:]).all()
+
+
+def test_errors_blur_and_are_flagged_where_they_move_the_probability(trained: tuple) -> None:
+    c, X, _ = trained
+    whole = np.zeros((N, F), dtype=bool)
+    exact = c.score(X, whole)
+    assert np.array_equal(exact.probability, c.score(X, whole, np.zeros((N, F))).probability)
+    blurred = c.score(X, whole, np.full((N, F), 1.0))
+    moved = np.abs(blurred.probability - exact.probability).max(axis=1) > 0.1
+    assert np.array_equal(blurred.flags & Flag.UNCERTAIN_INPUT > 0, moved)
+    assert 0.1 < moved.mean() < 1
+    assert entropy(blurred.probability).mean() > entropy(exact.probability).mean()
+
+
+def test_class_counts_vary_as_draws_of_the_weights_say(trained: tuple) -> None:
+    c, X, _ = trained
+    scores = c.score(X, np.zeros((N, F), dtype=bool))
+    np.testing.assert_allclose(scores.count_draws.sum(axis=1), N, rtol=1e-9)
+    q, Phi = c.members[0].posterior, c.members[0].design(X)
+    K = len(c.classes)
+    drawn = q.sample(300, np.random.default_rng(5))
+    if K == 2:
+        second = 1 / (1 + np.exp(-Phi @ drawn.T))
+        counts = np.stack([(1 - second).sum(axis=0), second.sum(axis=0)], axis=1)
+    else:
+        activation = np.einsum("nm,skm->snk", Phi, drawn.reshape(300, K, -1))
+        p = np.exp(activation - activation.max(axis=2, keepdims=True))
+        counts = (p / p.sum(axis=2, keepdims=True)).sum(axis=1)
+    np.testing.assert_allclose(scores.count_draws.std(axis=0), counts.std(axis=0), rtol=0.35)
+
+
+def test_a_change_of_class_priors_moves_probabilities_its_way(trained: tuple) -> None:
+    c, X, _ = trained
+    K = len(c.classes)
+    shift = np.zeros(K)
+    shift[0] = np.log(3.0)
+    moved = Classifier(**(vars(c) | {"log_prior_shift": shift}))
+    whole = np.zeros((N, F), dtype=bool)
+    before, after = c.score(X, whole).probability, moved.score(X, whole).probability
+    assert (after[:, 0] > before[:, 0]).all()
+
+
+def test_stored_and_loaded_it_scores_the_same_bits(trained: tuple) -> None:
+    c, X, missing = trained
+    loaded = Classifier.from_dict(c.to_dict())
+    one, other = c.score(X, missing), loaded.score(X, missing)
+    assert np.array_equal(one.probability, other.probability)
+    assert np.array_equal(one.flags, other.flags)
+    assert np.array_equal(one.count_draws, other.count_draws)
+
+
+def test_wrong_features_are_named(trained: tuple) -> None:
+    c, X, missing = trained
+    with pytest.raises(ValueError, match=r"3 features \['a', 'b', 'c'\]"):
+        c.score(X[:, :2], missing[:, :2])
+    empty = c.score(X[:0], missing[:0])
+    assert empty.probability.shape == (0, len(c.classes))

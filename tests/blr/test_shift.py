@@ -1,0 +1,85 @@
+"""Density-ratio weights, class-prior correction, the sandwich."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import blr
+from blr.shift import _auc, class_priors, density_ratio, sandwich
+
+
+def gaussian_sets(shift: float, n: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    train, target = rng.standard_normal((n, 1)), rng.standard_normal((n, 1)) + shift
+    return np.hstack([np.ones((n, 1)), train]), np.hstack([np.ones((n, 1)), target])
+
+
+def test_ratio_of_two_gaussians_is_the_closed_form() -> None:
+    train, target = gaussian_sets(0.7)
+    found = density_ratio(train, target, threads=1)
+    exact = np.exp(0.7 * train[:, 1] - 0.5 * 0.7**2)
+    exact = np.minimum(exact, np.quantile(exact, 0.99))
+    ratio = found.weight / found.weight.mean() * exact.mean()
+    np.testing.assert_allclose(np.log(ratio), np.log(exact), atol=0.25)
+    assert found.weight.sum() == pytest.approx(found.n_effective)
+    assert found.n_effective == pytest.approx(exact.sum() ** 2 / (exact**2).sum(), rel=0.1)
+    assert found.auc == pytest.approx(0.69, abs=0.03)  # Phi(0.7 / sqrt 2)
+    assert "worth" in found.advice
+
+
+def test_equal_sets_need_no_weights() -> None:
+    found = density_ratio(*gaussian_sets(0.0), threads=1)
+    assert found.auc == pytest.approx(0.5, abs=0.03)
+    assert found.n_effective > 0.98 * 4000
+    assert "no weights" in found.advice
+
+
+def test_weighted_training_means_are_the_targets() -> None:
+    train, target = gaussian_sets(0.7)
+    weight = density_ratio(train, target, threads=1).weight
+    assert np.average(train[:, 1], weights=weight) == pytest.approx(
+        target[:, 1].mean(), abs=0.12
+    )  # clipping costs some
+
+
+def test_auc_is_scikit_learns() -> None:
+    rng = np.random.default_rng(1)
+    score, positive = np.round(rng.standard_normal(300), 1), rng.random(300) < 0.3
+    assert _auc(score, positive) == pytest.approx(roc_auc_score(positive, score), abs=1e-12)
+
+
+def test_class_priors_are_found_under_prior_shift() -> None:
+    rng = np.random.default_rng(2)
+    y = (rng.random(20_000) < 0.1).astype(
+        int
+    )  # the target has a tenth of class 1, the model was trained on half
+    x = rng.standard_normal(20_000) + 2.0 * y
+    p1 = 1 / (1 + np.exp(-(2.0 * x - 2.0)))  # exact posterior at even shares
+    p = np.stack([1 - p1, p1], axis=1)
+    p[:7] = np.nan
+    found = class_priors(p, [0.5, 0.5])
+    assert found.converged
+    assert found.prior[1] == pytest.approx(y.mean(), abs=0.01)
+    np.testing.assert_allclose(found.log_shift, np.log(found.prior / 0.5))
+    same = class_priors(p[7:], p[7:].mean(axis=0))
+    assert same.n_iter < 1000
+
+
+def test_class_priors_names_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match="positive share of each class"):
+        class_priors(np.full((3, 2), 0.5), [1.0, 0.0])
+
+
+def test_sandwich_is_the_posterior_where_the_model_holds_and_wider_where_rows_repeat() -> None:
+    rng = np.random.default_rng(3)
+    Phi = np.hstack([np.ones((3000, 1)), rng.standard_normal((3000, 2))])
+    t = (rng.random(3000) < 1 / (1 + np.exp(-Phi @ [0.3, 1.0, -0.5]))).astype(float)
+    prior = blr.GaussianPrior.isotropic(3, 1e-4)
+    q = blr.fit(Phi, t, prior, threads=1)
+    np.testing.assert_allclose(sandwich(q).gaussian.covariance, q.gaussian.covariance, rtol=0.15, atol=1e-4)
+    # Five copies of each row: the likelihood believes in 15,000 objects, the sandwich knows better by a factor.
+    repeated = blr.fit(Phi, t, prior, sample_weight=np.full(3000, 5.0), threads=1)
+    ratio = sandwich(repeated).gaussian.covariance / repeated.gaussian.covariance
+    np.testing.assert_allclose(np.diag(ratio), 5, rtol=0.15)
