@@ -45,7 +45,7 @@ class Prediction:
             return np.sqrt(V)
         d = np.einsum("nkk->nk", V)
         contrasts = d[:, :, None] + d[:, None, :] - 2 * V
-        return np.sqrt(np.maximum(contrasts.reshape(len(V), -1).max(axis=1), 0.0))
+        return np.sqrt(np.maximum(contrasts.max(axis=(1, 2)), 0.0))
 
 
 def predicted(

@@ -130,7 +130,12 @@ class Posterior:
         return self._class_moments(*self._output_moments(self._design(Phi)))
 
     def _design(self, Phi: ArrayLike) -> Matrix:
-        matrix = as_matrix(Phi, "Phi")
+        # A batch without rows (an empty partition) is no error: it gets no predictions.
+        matrix = (
+            np.asarray(Phi, dtype=np.float64)
+            if np.size(Phi) == 0 and np.ndim(Phi) == 2
+            else as_matrix(Phi, "Phi")
+        )
         if matrix.shape[1] != self.problem.n_functions:
             raise ValueError(
                 f"design matrix has {matrix.shape[1]} columns but the posterior has {self.problem.n_functions} "
