@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from catalogs.errors import ExpressionError, nearest
 from catalogs.expressions import parse
+from flows.config_bases import Basis, LinearBasis, SpecificationTable
 
 __all__ = [
     "Basis",
@@ -22,10 +23,7 @@ __all__ = [
     "CatalogTable",
     "Flags",
     "Label",
-    "LinearBasis",
     "Output",
-    "PolynomialBasis",
-    "RbfBasis",
     "Select",
     "Specification",
     "Split",
@@ -68,11 +66,7 @@ Sentinels = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
-
-
-class CatalogTable(_Table):
+class CatalogTable(SpecificationTable):
     """The labelled catalogue."""
 
     paths: Paths = Field(description="Files or globs, relative to the specification")
@@ -88,7 +82,7 @@ class CatalogTable(_Table):
     )
 
 
-class Target(_Table):
+class Target(SpecificationTable):
     """The catalogue to classify, where it differs from the labelled one."""
 
     paths: Paths | None = Field(default=None, description="Files or globs, relative to the specification")
@@ -98,7 +92,7 @@ class Target(_Table):
     )
 
 
-class Label(_Table):
+class Label(SpecificationTable):
     """What the classes are, and where a row's class is written."""
 
     column: str | None = Field(default=None, description="Column that holds the class")
@@ -127,7 +121,7 @@ class Label(_Table):
 def _check_classes(classes: Mapping[str, tuple[str, ...]] | None) -> None:
     if classes is None:
         return
-    if len(classes) < 2:  # noqa: PLR2004 - a classification has two classes
+    if len(classes) < 2:
         raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the other")
     seen: dict[str, str] = {}
     for name, spellings in classes.items():
@@ -143,49 +137,25 @@ def _check_classes(classes: Mapping[str, tuple[str, ...]] | None) -> None:
                 )
 
 
-class Split(_Table):
+class Split(SpecificationTable):
     """Which rows are held out of every fit: by salted hash, so that they stay held out for every model."""
 
     by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
     held_out: float = Field(default=0.2, gt=0, lt=0.9, description="Share of the rows that no fit sees")
 
 
-class LinearBasis(_Table):
-    """phi(x) = 1, x."""
-
-    kind: Literal["linear"]
-
-
-class PolynomialBasis(_Table):
-    """Products of powers of the features, up to a total degree."""
-
-    kind: Literal["polynomial"]
-    degree: int = Field(default=2, ge=1, le=5, description="Highest total degree")
-    interactions: bool = Field(default=True, description="Products of different features too")
-
-
-class RbfBasis(_Table):
-    """Gaussian bumps about centres found in the training rows, and a linear part."""
-
-    kind: Literal["rbf"]
-    centres: int = Field(default=40, ge=1, le=1000, description="How many")
-
-
-Basis = Annotated[LinearBasis | PolynomialBasis | RbfBasis, Field(discriminator="kind")]
-
-
-class Candidate(_Table):
+class Candidate(SpecificationTable):
     """One model of those that are compared."""
 
     features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
     basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
-    likelihood: Annotated[Literal["logistic", "probit"], _offered("logistic")] = Field(
+    likelihood: Literal["logistic", "probit"] = Field(
         default="logistic", description="Link of two classes; more than two are softmax"
     )
     prior_probability: float = Field(default=1.0, gt=0, description="Relative probability before the data")
 
 
-class Select(_Table):
+class Select(SpecificationTable):
     """How one model is made of the candidates."""
 
     by: Annotated[Literal["evidence", "bic", "loo", "average"], _offered("evidence", "bic")] = Field(
@@ -196,7 +166,7 @@ class Select(_Table):
     )
 
 
-class Flags(_Table):
+class Flags(SpecificationTable):
     """When an object deserves a second look."""
 
     low_confidence: float = Field(
@@ -208,7 +178,7 @@ class Flags(_Table):
     )
 
 
-class Output(_Table):
+class Output(SpecificationTable):
     """What annotated catalogues look like."""
 
     folder: str = Field(default="annotated", description="Where they go, relative to the specification")
@@ -224,7 +194,7 @@ class Output(_Table):
     )
 
 
-class Specification(_Table):
+class Specification(SpecificationTable):
     """Everything that a model and its annotations depend on."""
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
@@ -242,6 +212,15 @@ class Specification(_Table):
     output: Output = Output()
     seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
     base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")
+
+    @model_validator(mode="after")
+    def _check_split(self) -> Specification:
+        if self.split.by == "id" and self.catalog.id is None:
+            raise ValueError(
+                "split.by: got 'id' without a catalog.id, expected the column that names an object; "
+                'add id = "..." under [catalog], or split by a column'
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_features(self) -> Specification:

@@ -1,0 +1,47 @@
+"""The model card: what a model is, how good it is, and what it is not for; Markdown, beside the model file."""
+
+from __future__ import annotations
+
+from flows.config_file import specification_toml
+from flows.model import Model
+from flows.report_data import TrainReport
+from flows.tables import (
+    candidate_table,
+    feature_table,
+    label_table,
+    performance_table,
+    review_table,
+    to_markdown,
+)
+
+__all__ = ["model_card"]
+
+
+def model_card(model: Model, report: TrainReport) -> str:
+    """Return the card of a model."""
+    tables = (label_table, feature_table, candidate_table, performance_table, review_table)
+    reasons = "; ".join(model.trust["reasons"]) or "nothing speaks against the Gaussian approximation"
+    return "\n".join(
+        [
+            f"# {model.label}",
+            "",
+            f"Classes, in order: {', '.join(f'`{c}`' for c in model.classes)}. Made by blr {model.code_version}.",
+            f"`blr_model` is {model.id} in the rows that it made.",
+            f"Trust verdict: **{model.trust['verdict']}** ({reasons}).",
+            "",
+            "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the",
+            "training rows are the prior. Objects unlike them carry the flag OUT_OF_DOMAIN.",
+            "",
+            *(to_markdown(table(report)) for table in tables),
+            "## Specification",
+            "",
+            "```toml",
+            specification_toml(model.specification).replace("```", "'''").rstrip(),
+            "```",
+            "",
+            "## Provenance",
+            "",
+            *(f"- {key}: {value}" for key, value in report.provenance.items()),
+            "",
+        ]
+    )

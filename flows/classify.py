@@ -1,0 +1,77 @@
+"""The flow `classify`: `flows.classification` with Prefect's tasks around its steps, and artifacts for its page.
+
+`classify.fn(...)` outside of a flow run does the same work without Prefect.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+
+from flows import classification
+from flows.artifacts import keep_markdown, keep_table
+from flows.config import Specification
+from flows.tables import class_count_table, flag_table, to_markdown
+from flows.training_report import classification as shown
+
+__all__ = ["classify"]
+
+STEPS = classification.Steps(
+    annotate=task(name="annotate", task_run_name="annotate {job[name]}", cache_policy=NO_CACHE)(
+        classification.annotate_file
+    ),
+    finish=task(name="finish", cache_policy=NO_CACHE)(classification.finish_outputs),
+)
+"""Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there."""
+
+
+@flow(name="classify", persist_result=True, result_serializer="json")
+def classify(
+    catalogues: list[Path],
+    model: str,
+    store: Path = Path("models"),
+    out: Path = Path("annotated"),
+    specification: Specification | Path | None = None,
+    overwrite: bool = False,  # noqa: FBT001, FBT002 - switches of the form
+    verify: bool = False,  # noqa: FBT001, FBT002
+    limit: int | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row.
+
+    Args:
+        catalogues: Files, folders or patterns.
+        model: NAME, for its champion, or NAME@VERSION.
+        store: Folder of the model store.
+        out: Folder of the annotated copies.
+        specification: Target, flags and output other than those the model was trained with.
+        overwrite: Replace what another model or specification has left in the folder.
+        verify: Hash inputs and outputs again, even where size and time are as they were.
+        limit: For a trial: score that many rows of each catalogue, write nothing.
+        threads: Threads that score; default: the cores of the machine.
+    """
+    running = FlowRunContext.get() is not None
+    told = classification.classify(
+        catalogues,
+        model=model,
+        store=store,
+        out=out,
+        specification=specification,
+        overwrite=overwrite,
+        verify=verify,
+        limit=limit,
+        threads=threads,
+        steps=STEPS if running else classification.DIRECT,
+    )
+    if running and told["summary"]:
+        found = shown(", ".join(path.name for path in catalogues), told["summary"])
+        name = told["model"].partition("@")[0]
+        keep_table(f"{name}-classes", class_count_table(found), f"Class counts by {told['model']}")
+        keep_table(f"{name}-flags", flag_table(found), f"Flags by {told['model']}")
+        text = to_markdown(class_count_table(found)) + to_markdown(flag_table(found))
+        keep_markdown(f"{name}-summary", text, f"Classification by {told['model']}")
+    return told

@@ -1,0 +1,181 @@
+"""The command line: `blr train`, `blr classify`, and what goes with them.
+
+Only options live here.  What a command needs is imported when it runs, so that `blr --help` is quick and
+imports no Prefect.
+"""
+
+# ruff: noqa: FBT002, PLC0415 -- Typer makes switches of such defaults; imports wait for their command
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app", "main", "run"]
+
+app = typer.Typer(
+    name="blr",
+    help="Classify galaxy catalogues with Bayesian logistic models that know when they do not know.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+models = typer.Typer(help="The models of a store.")
+app.add_typer(models, name="models")
+
+Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of the model store.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
+]
+Direct = Annotated[bool, typer.Option("--direct", help="Run without Prefect: the same work, the same files.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="A trial: N rows, nothing written.")
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Lines instead of a progress bar, and few of them.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", min=1, help="Default: all cores.")]
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Classify galaxy catalogues with Bayesian logistic models that know when they do not know."""
+    del debug  # `run` looks for it, since errors are shown there
+
+
+@app.command()
+def train(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The specification, a TOML file.")],
+    store: Store = Path("models"),
+    overwrite: Overwrite = False,
+    limit: Limit = None,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    direct: Direct = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
+    from flows.cli_run import run_train
+
+    run_train(
+        spec,
+        store,
+        {"overwrite": overwrite, "limit": limit, "threads": threads},
+        dry_run=dry_run,
+        direct=direct,
+        json=json,
+        quiet=quiet,
+    )
+
+
+@app.command()
+def classify(
+    catalogs: Annotated[list[Path], typer.Argument(metavar="CATALOG...", help="Files, folders or patterns.")],
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME[@VERSION]", help="Default version: the champion.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the annotated copies.")],
+    store: Store = Path("models"),
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Target, flags and output other than those of the training.")
+    ] = None,
+    overwrite: Overwrite = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
+    limit: Limit = None,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    direct: Direct = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
+    from flows.cli_run import run_classify
+
+    chosen = {"model": model, "out": out, "store": store, "specification": spec, "verify": verify}
+    run_classify(
+        catalogs,
+        chosen | {"overwrite": overwrite, "limit": limit, "threads": threads},
+        dry_run=dry_run,
+        direct=direct,
+        json=json,
+        quiet=quiet,
+    )
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue or a model file.")],
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what a file holds: a catalogue's columns and what is missing in them, or a model."""
+    from flows.cli_run import run_inspect
+
+    run_inspect(file, limit=limit, json=json)
+
+
+@models.command("list")
+def models_list(store: Store = Path("models"), json: Json = False) -> None:
+    """List the models of a store, the champion of each name marked."""
+    from flows.cli_run import run_list
+
+    run_list(store, json=json)
+
+
+@models.command("show")
+def models_show(
+    reference: Annotated[
+        str, typer.Argument(metavar="NAME[@VERSION]", help="Default version: the champion.")
+    ],
+    store: Store = Path("models"),
+    json: Json = False,
+) -> None:
+    """Show a model: its candidates, how good it is, where it came from."""
+    from flows.cli_run import run_show
+
+    run_show(reference, store, json=json)
+
+
+@models.command("promote")
+def models_promote(
+    reference: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The model to use from now on.")],
+    store: Store = Path("models"),
+    why: Annotated[str, typer.Option("--why", help="For the log.")] = "by hand",
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Put a model in the champion's place."""
+    from flows.cli_run import run_promote
+
+    run_promote(reference, store, why=why, dry_run=dry_run, json=json)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; return its exit status: 0 done, 1 failed, 2 wrong use, 3 partly done, 130 interrupted."""
+    try:
+        result: Any = app(args=list(arguments), prog_name="blr", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001  whatever ends a command has an exit status
+        from flows.cli_errors import exit_status
+
+        if "--debug" in arguments and not isinstance(error, SystemExit):
+            import traceback
+
+            traceback.print_exc()
+        return exit_status(error)
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Run the command of this process."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""What the user reads when something is wrong, and the exit status: the message alone, no traceback."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from catalogs.errors import CatalogError
+from flows.errors import FlowError, Interrupted
+
+__all__ = ["exit_status"]
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+
+def exit_status(error: BaseException) -> int:
+    """Show an error on standard error and return the exit status for it."""
+    if isinstance(error, typer.Exit):
+        return int(error.exit_code)
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if hasattr(error, "format_message"):  # wrong use, as Typer, or the Click below it, finds it
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "blr"
+        sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows the use.\n")
+        return WRONG_USE
+    status, message = _told(error)
+    sys.stderr.write(f"blr: {message}\n")
+    return status
+
+
+def _told(error: BaseException) -> tuple[int, str]:
+    match error:
+        case KeyboardInterrupt() | typer.Abort():
+            return INTERRUPTED, "interrupted; run the same command again to go on"
+        case Interrupted():
+            return INTERRUPTED, str(error)
+        case FlowError():
+            return error.exit_status, f"error: {error}"
+        case CatalogError():
+            return FAILED, f"error: {error}"
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            return FAILED, f"error: {place}{error.strerror or error}; nothing half-written has a final name"
+    return (
+        FAILED,
+        f"error: {type(error).__name__}: {error}\nThis should not happen: `blr --debug ...` shows where.",
+    )

@@ -1,0 +1,100 @@
+"""The bases that a candidate may have: one table a kind, its fields the keywords of that kind's `fit` in `blr`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "Basis",
+    "BsplineBasis",
+    "FourierBasis",
+    "LinearBasis",
+    "PolynomialBasis",
+    "RbfBasis",
+    "SigmoidBasis",
+    "SpecificationTable",
+    "basis_options",
+    "basis_words",
+]
+
+
+class SpecificationTable(BaseModel):
+    """A table of the specification: no unknown keys, no changes once read, no infinities."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
+
+
+class LinearBasis(SpecificationTable):
+    """The features themselves."""
+
+    kind: Literal["linear"]
+
+
+class PolynomialBasis(SpecificationTable):
+    """All products of powers of the features up to a total degree."""
+
+    kind: Literal["polynomial"]
+    degree: int = Field(default=2, ge=1, le=6, description="Highest total degree")
+
+
+class RbfBasis(SpecificationTable):
+    """Gaussian bumps about centres found in the training rows."""
+
+    kind: Literal["rbf"]
+    centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
+    width: float | None = Field(
+        default=None,
+        gt=0,
+        description="Width of a bump in units of a feature's spread; default: from the centres",
+    )
+    linear: bool = Field(default=False, description="The features themselves too")
+
+
+class SigmoidBasis(SpecificationTable):
+    """Steps along each feature."""
+
+    kind: Literal["sigmoid"]
+    centres: int = Field(default=5, ge=1, le=200, description="Steps a feature")
+    width: float | None = Field(default=None, gt=0, description="Width of a step; default: their spacing")
+
+
+class BsplineBasis(SpecificationTable):
+    """Smooth curves along each feature."""
+
+    kind: Literal["bspline"]
+    knots: int = Field(default=5, ge=1, le=200, description="Inner knots a feature")
+    degree: int = Field(default=3, ge=1, le=5, description="Degree of the pieces")
+    extrapolation: Literal["linear", "constant"] = Field(
+        default="linear", description="How a curve goes on beyond the training rows"
+    )
+
+
+class FourierBasis(SpecificationTable):
+    """Random cosines: a smooth function of all features together."""
+
+    kind: Literal["fourier"]
+    frequencies: int = Field(default=50, ge=1, le=2000, description="How many")
+    lengthscale: float | None = Field(
+        default=None, gt=0, description="Of the function; default: from the rows"
+    )
+
+
+Basis = Annotated[
+    LinearBasis | PolynomialBasis | RbfBasis | SigmoidBasis | BsplineBasis | FourierBasis,
+    Field(discriminator="kind"),
+]
+
+
+def basis_options(basis: Basis) -> dict[str, Any]:
+    """Return the keywords for `blr.basis.fit_basis`, what is not given left to it."""
+    return basis.model_dump(exclude={"kind"}, exclude_none=True)
+
+
+def basis_words(basis: Basis) -> str:
+    """Return a basis in words: 'polynomial, degree 2'."""
+    options = basis.model_dump(exclude={"kind"}, exclude_defaults=True) or {
+        name: value for name, value in basis_options(basis).items() if name in ("degree", "centres")
+    }
+    return ", ".join([basis.kind, *(f"{name} {value}" for name, value in options.items())])

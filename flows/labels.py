@@ -1,0 +1,78 @@
+"""From a column of labels to class indices: -1 where a row has no label, or one that no class lists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.errors import nearest
+from flows.config import Label
+from flows.errors import TrainingError
+
+__all__ = ["LabelReader", "check_classes", "label_texts"]
+
+Array = np.ndarray[Any, Any]
+
+MOST_CLASSES = 100
+"""A column of more different values than this, taken as it is, holds names and no classes."""
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """The classes in order, and the class of each spelling."""
+
+    classes: tuple[str, ...]
+    spellings: Mapping[str, int]
+
+    @classmethod
+    def of(cls, label: Label, seen: Counter[str]) -> LabelReader:
+        """Return the reader that a specification asks for; without classes, each value `seen` is one."""
+        if label.classes is not None:
+            spellings = {text.strip(): k for k, texts in enumerate(label.classes.values()) for text in texts}
+            return cls(tuple(label.classes), spellings)
+        names = sorted(text for text in seen if text)
+        if len(names) > MOST_CLASSES:
+            raise TrainingError(
+                f"label.column: got '{label.column}' with {len(names)} different values, expected at most "
+                f"{MOST_CLASSES} classes; list the spellings of each class under [label.classes]"
+            )
+        return cls(tuple(names), {name: k for k, name in enumerate(names)})
+
+    def read(self, texts: Array) -> NDArray[np.intp]:
+        """Return the class index (n,) of each label."""
+        found, inverse = np.unique(texts.astype(str), return_inverse=True)
+        index = np.array([self.spellings.get(text, -1) for text in found.tolist()], dtype=np.intp)
+        return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
+
+
+def label_texts(values: Array) -> Array:
+    """Return labels as texts (n,), '' where missing: 1 and 1.0 are '1', and blanks at the ends go."""
+    if values.dtype.kind == "f":
+        texts = ["" if np.isnan(v) else f"{v:.0f}" if v == int(v) else repr(v) for v in values.tolist()]
+        return np.array(texts, dtype=object)
+    gone = np.ma.getmaskarray(values)
+    texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
+    return np.where(gone, "", np.array(texts, dtype=object))
+
+
+def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts: Sequence[int]) -> None:
+    """Raise `TrainingError` where there is one class only, or a class without rows."""
+    shown = ", ".join(f"'{text}' ({n})" for text, n in seen.most_common(8) if text) or "none"
+    if len(reader.classes) < 2:
+        raise TrainingError(
+            f"label.column: got '{label.column}' with the labels {shown} in the training rows, expected at least two "
+            "classes; choose another column, or widen catalog.where"
+        )
+    for name, count in zip(reader.classes, counts, strict=True):
+        if not count:
+            wanted = (label.classes or {}).get(name, (name,))
+            hint = nearest(wanted[0], [text for text in seen if text])
+            raise TrainingError(
+                f"label.classes.{name}: got no training row with {' or '.join(map(repr, wanted))} in column "
+                f"'{label.column}', expected some; there are {shown}; {hint}"
+            )

@@ -1,0 +1,58 @@
+"""The flow `train`: `flows.training` with Prefect's tasks around its steps, and artifacts for its page.
+
+`train.fn(...)` outside of a flow run does the same work without Prefect.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+
+from flows import training
+from flows.artifacts import keep_markdown, keep_table
+from flows.config import Specification
+from flows.tables import candidate_table, markdown_report
+from flows.training_report import train_report
+
+__all__ = ["train"]
+
+STEPS = training.Steps(
+    ingest=task(name="ingest", cache_policy=NO_CACHE)(training.ingest),
+    fit=task(name="fit", task_run_name="fit candidate {index}", cache_policy=NO_CACHE)(training.fit),
+    choose=task(name="choose", cache_policy=NO_CACHE)(training.choose),
+    save=task(name="save", cache_policy=NO_CACHE)(training.save),
+)
+"""Not cached by Prefect: the staging folder knows what is done, and whether it is still there."""
+
+
+@flow(name="train", persist_result=True, result_serializer="json")
+def train(
+    specification: Specification | Path,
+    store: Path = Path("models"),
+    overwrite: bool = False,  # noqa: FBT001, FBT002 - a switch of the form
+    limit: int | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Fit the candidates of a specification to labelled catalogues, and save the best of them.
+
+    Args:
+        specification: What to train, or the path of the TOML file that says it.
+        store: Folder of the model store.
+        overwrite: Train again where the same model is there already.
+        limit: For a trial: read that many rows, keep nothing.
+        threads: Threads of the numerics; default: the cores of the machine.
+    """
+    running = FlowRunContext.get() is not None
+    steps = STEPS if running else training.DIRECT
+    told = training.train(
+        specification, store, overwrite=overwrite, limit=limit, threads=threads, steps=steps
+    )
+    if running:
+        report = train_report(told)
+        keep_table(f"{told['name']}-candidates", candidate_table(report), f"Candidates of {told['model']}")
+        keep_markdown(f"{told['name']}-report", markdown_report(report), f"Training of {told['model']}")
+    return told

@@ -1,0 +1,231 @@
+"""Train a model: the work itself, with or without Prefect.
+
+Tasks are the ingest, each candidate, the choice, and the saving.  What passes between them is paths, indices
+and small dictionaries; rows and fitted candidates wait in a staging folder, so that a killed run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import catalogs
+from blr.classifier import Member
+from blr.missing import FeatureMoments
+from catalogs.catalog import Catalog
+from flows.candidates import CandidateData, fit_candidate
+from flows.config import Specification
+from flows.config_file import load_specification
+from flows.errors import TrainingError
+from flows.features import training_reader
+from flows.holdout import split_columns
+from flows.ingest import column_metadata, describe_rows
+from flows.inputs import resolve_paths
+from flows.interrupt import stop_points
+from flows.manifest import write_json
+from flows.model import Model, make_version
+from flows.model_file import read_tree, write_tree
+from flows.progress import tell
+from flows.ranking import rank
+from flows.saving import make_model, save_model
+from flows.staging import exclusive
+from flows.store import Store
+from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
+from flows.version import code_version
+
+__all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "save", "told", "train"]
+
+Json = dict[str, Any]
+Row = Mapping[str, Any]
+
+
+def ingest(request: Row) -> Json:
+    """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
+    specification, opened, gathered = _gathered(request)
+    version = make_version(specification, gathered.content_hash, code_version())
+    store = Store(Path(request["store"]))
+    found = {"version": version, "exists": store.contains(specification.name, version)}
+    if request["dry_run"] or (found["exists"] and not request["overwrite"]):
+        return found | {
+            "training": describe_rows(specification, gathered, opened),
+            "classes": [*gathered.classes],
+        }
+    rows = gathered.rows
+    folder = store.make_folder(specification.name, version, staging=True)
+    write_rows(rows, folder)
+    training, weight = rows.training, rows.weight
+    moments = FeatureMoments.estimate(
+        rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
+    )
+    write_array(moments.impute(rows.X, rows.missing), folder / "filled.npy")
+    described = {
+        "specification": specification.model_dump(mode="json"),
+        "version": version,
+        "classes": [*gathered.classes],
+        "training": describe_rows(specification, gathered, opened),
+        "columns": column_metadata(
+            opened[0], training_reader(specification, split_by=split_columns(specification)).names
+        ),
+    }
+    write_json(folder / INGESTED, described)
+    return found | {"folder": str(folder), "training": described["training"], "classes": described["classes"]}
+
+
+INGESTED = "ingested.json"
+
+
+def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
+    specification = Specification.model_validate(request["specification"])
+    paths = resolve_paths(specification.catalog.paths, Path(specification.base_folder), key="catalog.paths")
+    opened = [catalogs.open(path) for path in paths]
+    tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
+    return specification, opened, gather(specification, opened, limit=request["limit"])
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """The staging folder, read."""
+
+    folder: Path
+    specification: Specification
+    described: Json
+    data: CandidateData
+
+    @classmethod
+    def read(cls, folder: Path) -> _Staged:
+        described = json.loads((folder / INGESTED).read_text(encoding="utf-8"))
+        filled = np.load(folder / "filled.npy", allow_pickle=False)
+        return cls(
+            folder,
+            Specification.model_validate(described["specification"]),
+            described,
+            CandidateData(read_rows(folder), filled, tuple(described["classes"])),
+        )
+
+
+def fit(folder: str, index: int, threads: int | None = None) -> Json:
+    """Fit one candidate, unless a run that was killed had done so; return its row of the evidence table."""
+    done = Path(folder) / f"candidate-{index:03d}.json"
+    if not done.is_file():
+        staged = _Staged.read(Path(folder))
+        try:
+            fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
+        except ValueError as error:
+            raise TrainingError(
+                f"candidate.{index}: got no fit ({error}), expected one; change its basis or features, or drop it"
+            ) from error
+        write_tree(fitted.member.to_dict(), done.with_suffix(".asdf"))
+        write_json(done, fitted.row)
+    row: Json = json.loads(done.read_text(encoding="utf-8"))
+    return row
+
+
+def choose(folder: str, rows: Sequence[Row]) -> Json:
+    """Return which candidate is selected, and each one's posterior probability."""
+    described = json.loads((Path(folder) / INGESTED).read_text(encoding="utf-8"))
+    by = Specification.model_validate(described["specification"]).select.by
+    return asdict(rank(rows, by=by))
+
+
+def save(folder: str, rows: Sequence[Row], choice: Row, store: str) -> Json:
+    """Make the model of the chosen candidate, save it, and let it be the champion if there is none."""
+    staged, selected = _Staged.read(Path(folder)), choice["selected"]
+    member = Member.from_dict(read_tree(Path(folder) / f"candidate-{selected:03d}.asdf"))
+    model = make_model(
+        staged.specification,
+        member,
+        staged.data,
+        version=staged.described["version"],
+        candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
+        selected=selected,
+        described=staged.described,
+        code_version=code_version(),
+    )
+    place = Store(Path(store))
+    save_model(place, model, member, staged.data)
+    if place.champion(model.name) is None:
+        place.promote(model.label, why="the first of its name")
+    return told(model, place, "trained")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The tasks; `flows.train` puts Prefect's in their place."""
+
+    ingest: Callable[[Row], Json] = ingest
+    fit: Callable[[str, int, int | None], Json] = fit
+    choose: Callable[[str, Sequence[Row]], Json] = choose
+    save: Callable[[str, Sequence[Row], Row, str], Json] = save
+
+
+DIRECT = Steps()
+
+
+def train(
+    specification: Specification | str | Path,
+    store: str | Path,
+    *,
+    overwrite: bool = False,
+    limit: int | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+    steps: Steps = DIRECT,
+) -> Json:
+    """Fit all candidates of a specification, save the best; return what was done, as JSON can hold it.
+
+    `limit` is a trial: that many rows are read, and nothing is kept.
+    """
+    given = specification if isinstance(specification, Specification) else load_specification(specification)
+    if limit is not None and not dry_run:
+        with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
+            return _trained(given, folder, steps, limit=limit, threads=threads) | {
+                "status": "trial",
+                "path": None,
+            }
+    return _trained(
+        given, str(store), steps, overwrite=overwrite, limit=limit, threads=threads, dry_run=dry_run
+    )
+
+
+def _trained(
+    specification: Specification,
+    store: str,
+    steps: Steps,
+    *,
+    overwrite: bool = False,
+    limit: int | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> Json:
+    request = {"specification": specification.model_dump(mode="json"), "store": store, "limit": limit}
+    found = steps.ingest(request | {"overwrite": overwrite, "dry_run": dry_run})
+    label = f"{specification.name}@{found['version']}"
+    if dry_run:
+        return {"status": "planned", "model": label, "store": store, **found}
+    if "folder" not in found:
+        place = Store(Path(store))
+        return told(place.load(label), place, "exists")
+    folder, n = found["folder"], len(specification.candidate)
+    tell().start("fitting candidates", n, "candidates")
+    rows = []
+    with exclusive(Path(folder)), stop_points("run the same command again to go on from there") as stop:
+        for index in range(n):
+            stop()
+            rows.append(steps.fit(folder, index, threads))
+            tell().advance(1)
+        result = steps.save(folder, rows, steps.choose(folder, rows), store)
+    shutil.rmtree(folder)
+    return result
+
+
+def told(model: Model, store: Store, status: str) -> Json:
+    """Return what the user is told."""
+    place = {"path": str(store.folder(model.name, model.version)), "champion": store.champion(model.name)}
+    return {"status": status, **place, **model.described()}

@@ -1,0 +1,111 @@
+"""From what a model says of itself, and summaries of what it classified, to what the report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catalogs.atomic import atomic_path
+from flows.evaluation import Evaluation
+from flows.report_data import (
+    BoundaryPicture,
+    CandidateRow,
+    ClassCount,
+    Classification,
+    FeatureQuality,
+    FlagShare,
+    LabelCount,
+    TrainReport,
+)
+
+__all__ = ["classification", "load_boundary", "save_boundary", "train_report"]
+
+ROW_KEYS = tuple(field.name for field in fields(CandidateRow) if field.name != "features")
+
+
+def train_report(
+    described: Mapping[str, Any],
+    *,
+    boundary: BoundaryPicture | None = None,
+    classifications: Sequence[Classification] = (),
+    remarks: Sequence[str] = (),
+    attribution: Sequence[str] = (),
+) -> TrainReport:
+    """Return the report of a model, of which `Model.described`, or what `train` returned, says enough."""
+    training, evaluation = described["training"], Evaluation.from_dict(described["metrics"])
+    counts = zip(described["classes"], training["training_counts"], training["held_out_counts"], strict=True)
+    shown = {f.name: getattr(evaluation, f.name) for f in fields(Evaluation) if f.name in REPORT_KEYS}
+    return TrainReport(
+        name=described["name"],
+        version=described["version"],
+        classes=tuple(described["classes"]),
+        labels=tuple(LabelCount(name=c, training=n, held_out=h) for c, n, h in counts),
+        features=tuple(FeatureQuality(**quality) for quality in training["features"]),
+        candidates=tuple(_candidate(row) for row in described["candidates"]),
+        selected=described["selected"],
+        boundary=boundary,
+        classifications=tuple(classifications),
+        catalogue=", ".join(source["name"] for source in training["inputs"]),
+        n_rows=training["n_read"],
+        remarks=tuple(remarks),
+        attribution=tuple(attribution),
+        provenance=_provenance(described),
+        **shown,
+    )
+
+
+REPORT_KEYS = frozenset(field.name for field in fields(TrainReport))
+
+
+def _candidate(row: Mapping[str, Any]) -> CandidateRow:
+    return CandidateRow(features=tuple(row["features"]), **{key: row[key] for key in ROW_KEYS})
+
+
+def _provenance(described: Mapping[str, Any]) -> dict[str, str]:
+    training = described["training"]
+    sources = {f"input {s['name']}": f"sha256 {s['sha256']}" for s in training["inputs"]}
+    return {
+        "model": described["model"],
+        "specification": f"sha256 {described['specification_hash']}",
+        "training rows": f"sha256 {training['content_hash']}",
+        "blr": described["code_version"],
+        "seed": str(described["seed"]),
+        **sources,
+    }
+
+
+def classification(name: str, summary: Mapping[str, Any]) -> Classification:
+    """Return what a report shows of a summary that `classify` made, of one file or of all."""
+    n = max(1, summary["n_rows"])
+    return Classification(
+        catalogue=name,
+        n_rows=summary["n_rows"],
+        counts=tuple(
+            ClassCount(name=c, assigned=found["assigned"], expected=found["expected"], error=found["error"])
+            for c, found in summary["classes"].items()
+        ),
+        flags=tuple(
+            FlagShare(bit=f["bit"], name=flag, meaning=f["meaning"], count=f["count"], share=f["count"] / n)
+            for flag, f in summary["flags"].items()
+        ),
+    )
+
+
+def save_boundary(picture: BoundaryPicture, path: Path) -> None:
+    """Write the arrays of a boundary picture: the training rows that it is drawn from are not kept."""
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **vars(picture))
+
+
+def load_boundary(path: Path) -> BoundaryPicture | None:
+    """Return the boundary picture in a file, None where there is none."""
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as stored:
+        values: dict[str, Any] = {name: stored[name] for name in stored.files}
+    values |= {name: str(values[name]) for name in ("x_name", "y_name")}
+    return BoundaryPicture(**values)
