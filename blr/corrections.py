@@ -33,12 +33,16 @@ _HELD = 2**22  # numbers of the tensor held at a time, by a thread
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The mean's shift δ (D,), its length in posterior sd, the evidence's second-order term in nats; rows it used."""
+    """The mean's shift δ (D,), its length in posterior sd, the evidence's second-order term in nats.
+
+    Of `n_rows` in all, `rows` were used for the tensor.
+    """
 
     shift: Vector
     shift_norm: float
     second_order: float
     rows: int
+    n_rows: int
 
 
 def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corrections:
@@ -53,7 +57,7 @@ def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corre
     triple = _triple(likelihood, gaussian)
     sunset, rows = triple.squared_length(data, float(squares), int(n))
     second_order = -float(fourth) / 8 + float(z @ z) / 8 + sunset / 12
-    return Corrections(-0.5 * (U.T @ z), 0.5 * float(np.sqrt(z @ z)), second_order, rows)
+    return Corrections(-0.5 * (U.T @ z), 0.5 * float(np.sqrt(z @ z)), second_order, rows, int(n))
 
 
 def _row_sums(likelihood: Likelihood, theta: Vector, U: Matrix) -> ChunkFunction:
