@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, ndtri
 from scipy.stats.qmc import Sobol
 
-from blr.nodes import error_nodes, normal_nodes
+from blr.missing import error_nodes, normal_nodes
 
 
 def moments(nodes, weight):

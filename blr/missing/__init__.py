@@ -1,0 +1,12 @@
+"""Features missing at random, and measurement errors: what to integrate them out with.
+
+Whatever depends on which features are missing is done once a pattern, for all of its rows.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FeatureMoments", "error_nodes", "missing_patterns", "normal_nodes", "present_values"]
+
+from blr.missing.moments import FeatureMoments
+from blr.missing.nodes import error_nodes, normal_nodes
+from blr.missing.patterns import missing_patterns, present_values

@@ -1,0 +1,151 @@
+"""Mean and covariance of incomplete rows, by the EM algorithm.
+
+Those of largest likelihood for a normal distribution, with features missing at random (Dempster, Laird & Rubin
+1977, doi:10.1111/j.2517-6161.1977.tb01600.x; Little & Rubin, Statistical Analysis with Missing Data, 11.2), reached
+by leaps: two steps tell the rate at which EM creeps, and so where it is going (SQUAREM, scheme S3 of Varadhan &
+Roland 2008, doi:10.1111/j.1467-9469.2007.00585.x).
+Shapes: N rows, F features, P patterns of missing features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["likeliest_moments"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.missing.patterns import Mask, missing_patterns
+
+_STEPS = 300
+_TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard deviations
+# The least eigenvalue of the correlations.  A combination of features that never varied is then held to vary by
+# 1e-4 of theirs: above the rounding of float32 catalogues, below anything that matters.
+_LEAST_VARIANCE = 1e-8
+_TOGETHER = 256  # patterns whose matrices stay in cache
+
+
+def likeliest_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Matrix, bool]:
+    """Return mean (F,), covariance (F, F), and whether EM came to rest, of X (N, F) where not missing (N, F).
+
+    Rows count `weight` (N,) times.  Constant or collinear features get the least variance that makes the
+    covariance positive definite, and a positive definite one gets nothing.
+    """
+    centre, scale = _seen_moments(X, missing, weight)
+    Z = np.where(missing, 0.0, (X - centre) / scale)
+    mean, correlation, converged = _maximise(_pattern_sums(Z, missing, weight))
+    return centre + scale * mean, correlation * np.outer(scale, scale), converged
+
+
+def _maximise(pieces: Sequence[_PatternSums]) -> tuple[Vector, Matrix, bool]:
+    """Return mean and covariance where EM rests, and whether it came to rest."""
+    F = pieces[0].present.shape[1]
+    # One array of F + 1 rows: the mean above the covariance.
+    now = np.vstack([np.zeros(F), np.eye(F)])
+    for _ in range(_STEPS):
+        one = _step(pieces, now)
+        two = _step(pieces, one)
+        if np.abs(two - one).max() < _TOLERANCE:
+            return two[0], two[1:], True
+        # A step of EM after each leap takes back what it overdid.
+        now = _step(pieces, _leap(now, one, two))
+    return now[0], now[1:], False
+
+
+def _leap(now: Matrix, one: Matrix, two: Matrix) -> Matrix:
+    """Return where two steps of EM point to, or as far on the way as there are covariances."""
+    r, v = one - now, two - 2 * one + now
+    stride = max(1.0, float(np.linalg.norm(r)) / max(float(np.linalg.norm(v)), 1e-300))
+    while stride > 1.1:
+        leap = now + 2 * stride * r + stride**2 * v
+        if np.linalg.eigvalsh(leap[1:])[0] > _LEAST_VARIANCE:
+            return leap
+        stride = (1 + stride) / 2
+    return two
+
+
+def _step(pieces: Sequence[_PatternSums], moments: Matrix) -> Matrix:
+    """Return the moments (F + 1, F) after one step of EM from `moments`."""
+    mean, covariance = moments[0], moments[1:]
+    sums = [piece.completed(mean, covariance) for piece in pieces]
+    total = sum(float(piece.weight.sum()) for piece in pieces)
+    shift = sum(first for first, _ in sums) / total
+    updated = sum(second for _, second in sums) / total - np.outer(shift, shift)
+    return np.vstack([mean + shift, _positive((updated + updated.T) / 2)])
+
+
+def _positive(covariance: Matrix) -> Matrix:
+    """Return a covariance of unit-size features with all eigenvalues at least 1e-8."""
+    least = np.linalg.eigvalsh(covariance)[0]
+    lift = max(0.0, _LEAST_VARIANCE - least)
+    return covariance + lift * np.eye(len(covariance))
+
+
+@dataclass(frozen=True, eq=False)
+class _PatternSums:
+    """All that EM needs of the data: sums over the rows of each pattern, 0 where a feature is missing."""
+
+    present: Matrix  # (P, F), 1 or 0
+    weight: Vector  # (P,)
+    first: Matrix  # (P, F), sum of z
+    second: Matrix  # (P, F, F), sum of z zᵀ
+
+    @classmethod
+    def of(cls, Z: Matrix, missing: Mask, weight: Vector) -> _PatternSums:
+        """Return the sums over rows Z (N, F) with their patterns (N, F) and weights (N,)."""
+        parts = [(p, Z[rows], weight[rows]) for p, rows in missing_patterns(missing)]
+        return cls(
+            np.array([~p for p, _, _ in parts], dtype=np.float64),
+            np.array([w.sum() for _, _, w in parts]),
+            np.array([w @ z for _, z, w in parts]),
+            np.array([(z * w[:, None]).T @ z for _, z, w in parts]),
+        )
+
+    def completed(self, mean: Vector, covariance: Matrix) -> tuple[Vector, Matrix]:
+        """Return the sums (F,) and (F, F) of z − mean and its square, expected given what is present."""
+        D, n = self.present, self.weight
+        # R (P, F, F) regresses all features on those present: Σ_·o Σ_oo⁻¹, with Σ_oo filled up by the identity.
+        block = D[:, :, None] * covariance * D[:, None, :] + np.eye(mean.size) * (1 - D)[:, None, :]
+        R = np.linalg.solve(block, D[:, :, None] * covariance).transpose(0, 2, 1)
+        centre = D * mean
+        about = self.first - n[:, None] * centre
+        cross = centre[:, :, None] * (self.first - n[:, None] * centre / 2)[:, None, :]
+        scatter = self.second - cross - cross.transpose(0, 2, 1)
+        square = R @ scatter @ R.transpose(0, 2, 1) + n[:, None, None] * (covariance - R @ covariance)
+        return np.einsum("pfg,pg->f", R, about), square.sum(axis=0)
+
+
+def _pattern_sums(Z: Matrix, missing: Mask, weight: Vector) -> list[_PatternSums]:
+    """Return the sums, in pieces; rows of which nothing is present say nothing."""
+    some = ~missing.all(axis=1)
+    whole = _PatternSums.of(Z[some], missing[some], weight[some])
+    edges = range(_TOGETHER, len(whole.weight), _TOGETHER)
+    pieces = [np.split(array, edges) for array in vars(whole).values()]
+    return [_PatternSums(*arrays) for arrays in zip(*pieces, strict=True)]
+
+
+def _seen_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Vector]:
+    """Return centre and scale, each (F,), of what is present: EM works in their units."""
+    if weight.shape != (len(X),) or np.any(weight < 0):
+        raise ValueError(
+            f"weight must be {len(X)} number(s) of 0 or more, one a row, got shape {weight.shape}"
+        )
+    W = np.where(missing, 0.0, weight[:, None])
+    total = W.sum(axis=0)
+    unseen = np.flatnonzero(total == 0)
+    if unseen.size:
+        raise ValueError(
+            f"feature(s) {unseen.tolist()} are missing in every row (of positive weight), so nothing says how to "
+            "integrate them out; leave them out of the model"
+        )
+    origin = X[np.argmax(W > 0, axis=0), np.arange(X.shape[1])]
+    centre = origin + np.sum(W * (X - origin), axis=0) / total
+    deviation = np.where(W > 0, X - centre, 0.0)
+    peak = np.abs(deviation).max(axis=0)
+    unit = np.where(peak > 0, peak, 1.0)
+    scale = unit * np.sqrt(np.sum(W * (deviation / unit) ** 2, axis=0) / total)
+    # A constant's own size is the only scale it has.
+    size = np.where(centre == 0, 1.0, np.abs(centre))
+    return centre, np.where(peak <= 16 * np.finfo(np.float64).eps * size, size, scale)

@@ -1,0 +1,153 @@
+"""The normal distribution that fills missing features in, and integrals over it.
+
+Shapes: N rows, F features; of a pattern, o features present and m missing; S nodes.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FeatureMoments"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+
+from blr.arrays import Matrix, Vector, as_vector, require_finite
+from blr.missing.em import likeliest_moments
+from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
+from blr.missing.patterns import Mask, missing_patterns, present_values
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMoments:
+    """Mean (F,) and covariance (F, F) of the features in the training set.
+
+    `converged` says whether EM came to rest.
+    """
+
+    mean: Vector
+    covariance: Matrix
+    converged: bool = True
+
+    def __post_init__(self) -> None:
+        mean, covariance = as_vector(self.mean, "mean").copy(), np.array(self.covariance, dtype=np.float64)
+        F = mean.size
+        if covariance.shape != (F, F) or not np.array_equal(covariance, covariance.T):
+            raise ValueError(
+                f"the moments of {F} feature(s) need a symmetric covariance {(F, F)}, got {covariance.shape}"
+            )
+        require_finite(covariance, "covariance")
+        _cholesky(covariance)
+        for name, array in (("mean", mean), ("covariance", covariance)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def estimate(cls, X: ArrayLike, missing: ArrayLike, weight: ArrayLike | None = None) -> FeatureMoments:
+        """Return the moments of largest likelihood of X, shape (N, F), where not `missing`, shape (N, F).
+
+        Rows count `weight` times, shape (N,).  Features that are constant, or combinations of others, get the
+        least variance that makes the covariance positive definite.
+        """
+        X, absent = present_values(X, missing)
+        w = np.ones(len(X)) if weight is None else as_vector(weight, "weight")
+        return cls(*likeliest_moments(X, absent, w))
+
+    @property
+    def n_features(self) -> int:
+        """F, the number of columns of X."""
+        return self.mean.size
+
+    def conditional(self, pattern: ArrayLike) -> tuple[Matrix, Matrix]:
+        """Return B (m, o) and L (m, m): the features missing in a pattern (F,), given those present.
+
+        They are normal, with mean mean_m + B (x_o − mean_o) and covariance L Lᵀ, L lower triangular.
+        """
+        missing = self._pattern(pattern)
+        # With what is present first, the last block of the Cholesky factor is that of the conditional.
+        order = np.argsort(missing, kind="stable")
+        o = int(np.count_nonzero(~missing))
+        L = _cholesky(self.covariance[np.ix_(order, order)])
+        B = solve_triangular(L[:o, :o], L[o:, :o].T, lower=True, trans="T").T if o else np.zeros((len(L), 0))
+        return B, L[o:, o:]
+
+    def impute(self, X: ArrayLike, missing: ArrayLike) -> Matrix:
+        """Return X, shape (N, F), with what is missing at its mean given what is present."""
+        X, absent = present_values(X, missing, n_features=self.n_features)
+        for pattern, rows in missing_patterns(absent):
+            if pattern.any():
+                B, _ = self.conditional(pattern)
+                seen = X[np.ix_(rows, ~pattern)] - self.mean[~pattern]
+                X[np.ix_(rows, pattern)] = self.mean[pattern] + seen @ B.T
+        return X
+
+    def nodes(
+        self, X_rows: ArrayLike, pattern: ArrayLike, n: int, *, errors: ArrayLike | None = None
+    ) -> tuple[Matrix, Vector]:
+        """Return nodes (S, N, F) and weights (S,) over what one pattern (F,) misses, given what is present.
+
+        `X_rows`, shape (N, F), are rows of that pattern; n is about the number of nodes wanted.  Each row's
+        nodes have exactly its conditional mean and covariance; `blr.missing.nodes` says how accurate integrals
+        are.  With the `errors` of the rows, (N, F) or (N, F, F), the present features vary too, jointly with
+        what they say about the missing ones.
+        """
+        missing = self._pattern(pattern)
+        X, _ = present_values(X_rows, np.broadcast_to(missing, np.shape(X_rows)), n_features=self.n_features)
+        seen = X[:, ~missing]
+        noise = np.zeros(seen.shape) if errors is None else _of_present(errors, missing, X.shape)
+        active = moving(noise, seen.shape)
+        m = int(np.count_nonzero(missing))
+        Z, weight = normal_nodes(m + int(active.sum()), n)
+        B, L = self.conditional(missing)
+        nodes = np.empty((len(Z), *X.shape))
+        nodes[:, :, ~missing] = displaced(seen, noise, active, Z[:, m:])
+        mean = self.mean[missing] + (nodes[:, :, ~missing] - self.mean[~missing]) @ B.T
+        nodes[:, :, missing] = mean + (Z[:, :m] @ L.T)[:, None, :]
+        return nodes, weight
+
+    @staticmethod
+    def error_nodes(X: ArrayLike, errors: ArrayLike, n: int) -> tuple[Matrix, Vector]:
+        """Return nodes (S, N, F) and weights (S,) over the measurement errors of complete rows (N, F).
+
+        It is `blr.missing.error_nodes`, here beside `nodes`.
+        """
+        return error_nodes(X, errors, n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` takes."""
+        return {"mean": self.mean, "covariance": self.covariance, "converged": self.converged}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> FeatureMoments:
+        """Return the moments of `to_dict`."""
+        return cls(stored["mean"], stored["covariance"], bool(stored["converged"]))
+
+    def _pattern(self, pattern: ArrayLike) -> Mask:
+        missing = np.asarray(pattern, dtype=np.bool_)
+        if missing.shape != self.mean.shape:
+            raise ValueError(
+                f"a pattern says which of {self.n_features} features are missing, got shape {missing.shape}"
+            )
+        return missing
+
+
+def _of_present(errors: ArrayLike, missing: Mask, shape: tuple[int, ...]) -> Matrix:
+    C = np.asarray(errors, dtype=np.float64)
+    if C.shape == shape:
+        return C[:, ~missing]
+    if C.shape == (*shape, shape[-1]):
+        return C[:, ~missing][:, :, ~missing]
+    raise ValueError(f"errors must have the shape {shape} or {(*shape, shape[-1])}, got {C.shape}")
+
+
+def _cholesky(covariance: Matrix) -> Matrix:
+    try:
+        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "the covariance of the features is not positive definite; take it from FeatureMoments.estimate"
+        ) from error
+    return root

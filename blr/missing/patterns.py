@@ -1,0 +1,47 @@
+"""Which features are missing, row by row: there are many rows and few patterns.
+
+Shapes: N rows, F features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Mask", "missing_patterns", "present_values"]
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blr.arrays import Matrix, require_finite
+
+Mask = NDArray[np.bool_]
+
+
+def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
+    """Return a copy of X, (N, F), with 0 where it is missing, and the mask; raise on NaN elsewhere."""
+    X, absent = np.asarray(X, dtype=np.float64), np.asarray(missing, dtype=np.bool_)
+    F = np.shape(X)[-1] if n_features is None and X.ndim == 2 else n_features
+    if X.ndim != 2 or absent.shape != X.shape or X.shape[1] != F:
+        raise ValueError(
+            f"X and missing must both have the shape (N, {F or 'F'}), got {X.shape} and {absent.shape}"
+        )
+    X = np.where(absent, 0.0, X)
+    require_finite(X, "X")
+    return X, absent
+
+
+def missing_patterns(missing: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
+    """Yield each pattern (F,) in `missing`, (N, F), with the indices of its rows; there are few of them."""
+    if len(missing) == 0:
+        return
+    code = np.zeros(len(missing), dtype=np.int64)
+    for column in missing.T:
+        # Renumbered as it grows, so that any number of features fits.
+        code = 2 * code + column
+        if code.max() > len(missing) + 65_536:
+            code = np.unique(code, return_inverse=True)[1].ravel()
+    # Small integers are sorted by radix, in time proportional to their number.
+    order = np.argsort(code.astype(np.uint16) if code.max() < 65_536 else code, kind="stable")
+    edges = np.flatnonzero(np.diff(code[order])) + 1
+    for rows in np.split(order, edges):
+        yield missing[rows[0]], rows
