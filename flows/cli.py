@@ -64,7 +64,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
-    from flows.cli_run import run_train
+    from flows.cli_training import run_train
 
     run_train(
         spec,
@@ -98,7 +98,7 @@ def classify(
     quiet: Quiet = False,
 ) -> None:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
-    from flows.cli_run import run_classify
+    from flows.cli_classification import run_classify
 
     chosen = {"model": model, "out": out, "store": store, "specification": spec, "verify": verify}
     run_classify(
@@ -120,7 +120,7 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Say what a file holds: a catalogue's columns and what is missing in them, or a model."""
-    from flows.cli_run import run_inspect
+    from flows.cli_store import run_inspect
 
     run_inspect(file, limit=limit, json=json)
 
@@ -128,7 +128,7 @@ def inspect(
 @models.command("list")
 def models_list(store: Store = Path("models"), json: Json = False) -> None:
     """List the models of a store, the champion of each name marked."""
-    from flows.cli_run import run_list
+    from flows.cli_store import run_list
 
     run_list(store, json=json)
 
@@ -142,7 +142,7 @@ def models_show(
     json: Json = False,
 ) -> None:
     """Show a model: its candidates, how good it is, where it came from."""
-    from flows.cli_run import run_show
+    from flows.cli_store import run_show
 
     run_show(reference, store, json=json)
 
@@ -156,7 +156,7 @@ def models_promote(
     json: Json = False,
 ) -> None:
     """Put a model in the champion's place."""
-    from flows.cli_run import run_promote
+    from flows.cli_store import run_promote
 
     run_promote(reference, store, why=why, dry_run=dry_run, json=json)
 

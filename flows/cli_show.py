@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json as json_text
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,9 +22,17 @@ from flows.tables import (
 )
 from flows.training_report import classification, train_report
 
-__all__ = ["show_classified", "show_inspected", "show_models", "show_promoted", "show_trained"]
+__all__ = ["show", "show_classified", "show_inspected", "show_models", "show_promoted", "show_trained"]
 
 Json = dict[str, Any]
+
+
+def show(told: Json, people: Callable[[Json], None], *, json: bool) -> None:
+    """Print a result on standard output: for `people`, or as one JSON document."""
+    if json:
+        sys.stdout.write(json_text.dumps(told, indent=1, allow_nan=False) + "\n")
+    else:
+        people(told)
 
 
 def show_trained(told: Json) -> None:

@@ -15,7 +15,6 @@ from catalogs.catalog import Catalog
 from catalogs.values import column_values
 from flows.model_file import is_model_file, read_model
 from flows.store import Store
-from flows.training import told
 from flows.trial import first_rows
 
 __all__ = ["inspect_file"]
@@ -25,7 +24,7 @@ def inspect_file(path: Path, *, limit: int | None = None) -> dict[str, Any]:
     """Return what a file holds; of a catalogue, what the first `limit` rows show, or all."""
     if is_model_file(path):
         model = read_model(path)
-        return {"kind": "model", **told(model, Store(path.parent.parent.parent), "stored")}
+        return {"kind": "model", **Store(path.parent.parent.parent).described(model, "stored")}
     catalog = catalogs.open(path)
     return {
         "kind": "catalogue",

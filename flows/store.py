@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from catalogs.atomic import atomic_write_text
 from catalogs.errors import nearest
@@ -130,6 +131,11 @@ class Store:
                 "written to; check its permissions, or choose another with --store"
             ) from error
         return folder
+
+    def described(self, model: Model, status: str) -> dict[str, Any]:
+        """Return what people are told of a model: what it is, where it lies, and which is the champion."""
+        place = {"path": str(self.folder(model.name, model.version)), "champion": self.champion(model.name)}
+        return {"status": status, **place, **model.described()}
 
     def champion(self, name: str) -> str | None:
         """Return the version in use."""

@@ -30,7 +30,7 @@ from flows.ingest import column_metadata, describe_rows
 from flows.inputs import resolve_paths
 from flows.interrupt import stop_points
 from flows.manifest import write_json
-from flows.model import Model, make_version
+from flows.model import make_version
 from flows.model_file import read_tree, write_tree
 from flows.progress import tell
 from flows.ranking import rank
@@ -40,7 +40,7 @@ from flows.store import Store
 from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
 from flows.version import code_version
 
-__all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "save", "told", "train"]
+__all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "save", "train"]
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
@@ -152,7 +152,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, store: str) -> Json:
     save_model(place, model, member, staged.data)
     if place.champion(model.name) is None:
         place.promote(model.label, why="the first of its name")
-    return told(model, place, "trained")
+    return place.described(model, "trained")
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _trained(
         return {"status": "planned", "model": label, "store": store, **found}
     if "folder" not in found:
         place = Store(Path(store))
-        return told(place.load(label), place, "exists")
+        return place.described(place.load(label), "exists")
     folder, n = found["folder"], len(specification.candidate)
     tell().start("fitting candidates", n, "candidates")
     rows = []
@@ -223,9 +223,3 @@ def _trained(
         result = steps.save(folder, rows, steps.choose(folder, rows), store)
     shutil.rmtree(folder)
     return result
-
-
-def told(model: Model, store: Store, status: str) -> Json:
-    """Return what the user is told."""
-    place = {"path": str(store.folder(model.name, model.version)), "champion": store.champion(model.name)}
-    return {"status": status, **place, **model.described()}

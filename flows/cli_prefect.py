@@ -1,0 +1,15 @@
+"""Prefect for one command: its settings first, then its server beside the import, for both are slow."""
+
+from __future__ import annotations
+
+from flows.progress import tell
+from flows.runtime import EmbeddedServer, prefect_environment, start_embedded_server
+
+__all__ = ["start_prefect"]
+
+
+def start_prefect() -> EmbeddedServer:
+    """Prepare the environment that Prefect reads as it is imported, and start a server where none is configured."""
+    # Prefect itself logs each failure with its traceback; the message is ours to show.
+    tell().note(prefect_environment(console_level="CRITICAL"))
+    return start_embedded_server()
