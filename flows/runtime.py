@@ -57,6 +57,9 @@ _PROCESS = {
 _PATIENCE = 240.0
 """Seconds that the embedded server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
 
+_LONGEST_LOG = 1_000_000
+"""Bytes after which the embedded server's log is begun anew."""
+
 
 def default_home() -> Path:
     """Return the folder of the embedded server: the one place written outside of output folders."""
@@ -142,7 +145,8 @@ def start_embedded_server() -> EmbeddedServer:
 
 def _start(home: Path) -> EmbeddedServer:
     log = home / "server.log"
-    with socket.create_server(("127.0.0.1", 0)) as listening, log.open("wb") as output:
+    mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
+    with socket.create_server(("127.0.0.1", 0)) as listening, log.open(mode) as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", "flows.server", str(listening.fileno())],
             pass_fds=[listening.fileno()],
