@@ -1,0 +1,277 @@
+"""Do probabilities mean what they say?  Proper scores, their parts, and reliability curves.
+
+Conventions.  p (N, K) with truth t as class indices (N,) or shares of each class (N, K); or p (N,), the probability of
+one class, with the outcome t (N,), 0 or 1 or in between.  Weights (N,) are relative.  Bins hold equal weight; rows of
+equal p are never parted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, ndtri
+
+from blr.arrays import Matrix, Vector, require_finite
+
+__all__ = [
+    "BrierParts",
+    "ReliabilityCurve",
+    "brier_parts",
+    "brier_score",
+    "calibration_error",
+    "calibration_error_interval",
+    "log_loss",
+    "reliability_curve",
+    "reliability_curves",
+]
+
+Bins = NDArray[np.intp]
+
+
+def log_loss(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> float:
+    """Return the mean of -Σ_k t_k ln p_k, nats.  As in scikit-learn, p is kept from 0 by the machine precision."""
+    P, T, w = _checked(p, t, weight)
+    eps = np.finfo(np.float64).eps
+    return float(-(w @ (T * np.log(np.clip(P, eps, 1 - eps))).sum(axis=1)))
+
+
+def brier_score(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> float:
+    """Return the mean of Σ_k (p_k - t_k)², between 0 and 2; of one probability (N,), the mean of (p - t)²."""
+    P, T, w = _checked(p, t, weight)
+    both = 2.0 if np.ndim(p) == 1 else 1.0
+    return float(w @ ((P - T) ** 2).sum(axis=1)) / both
+
+
+@dataclass(frozen=True)
+class BrierParts:
+    """The Brier score in parts, on bins; summed over the classes.
+
+    score = reliability - resolution + uncertainty + within_variance - within_covariance (Murphy 1973,
+    doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2; the terms within bins, which are left out where forecasts
+    take few values, after Stephenson et al. 2008, doi:10.1175/2007WAF2006116.1).
+
+    `reliability`: mean square of a bin's mean p less its share seen, 0 is best; `resolution`: variance of the bins'
+    shares, large is best; `uncertainty`: variance of the outcome.
+    """
+
+    score: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within_variance: float
+    within_covariance: float
+
+
+def brier_parts(p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None) -> BrierParts:
+    """Return the parts of `brier_score` on at most `bins` bins of equal weight a class."""
+    P, T, w = _checked(p, t, weight)
+    columns = [1] if np.ndim(p) == 1 else range(P.shape[1])
+    total = np.zeros(5)
+    for k in columns:
+        q, o = P[:, k], T[:, k]
+        place = _equal_mass(q, w, bins)
+        mass, said, seen = _bin_means(place, w, q, o)
+        within = w * (q - said[place])
+        share = float(w @ o)
+        total += [
+            mass @ (said - seen) ** 2,
+            mass @ (seen - share) ** 2,
+            w @ (o - share) ** 2,
+            within @ q,
+            2 * (within @ o),
+        ]
+    return BrierParts(brier_score(p, t, weight=weight), *(float(x) for x in total))
+
+
+def calibration_error(
+    p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None
+) -> float:
+    """Return the expected calibration error, Σ_b mass_b |mean p - share seen|, on bins of equal weight.
+
+    With p (N, K), the mean over the classes, each against the rest (of two classes both are the same).  Even perfect
+    probabilities score above 0, by about sqrt(bins / N) / 3: see the interval.
+    """
+    P, T, w = _checked(p, t, weight)
+    return _calibration_error(P, T, w, [_equal_mass(q, w, bins) for q in P.T])
+
+
+def calibration_error_interval(
+    p: ArrayLike,
+    t: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    bins: int = 15,
+    weight: ArrayLike | None = None,
+    level: float = 0.9,
+    n_bootstrap: int = 200,
+) -> tuple[float, float]:
+    """Return a bootstrap interval of `calibration_error` over the rows.
+
+    Absolute values grow under resampling, so the interval is reflected about the estimate, which takes most of that
+    bias out, and ends at 0 at the least.
+    """
+    P, T, w = _checked(p, t, weight)
+    _require_level(level)
+    places = [_equal_mass(q, w, bins) for q in P.T]
+    estimate = _calibration_error(P, T, w, places)
+    N = len(w)
+    replicas = np.empty(n_bootstrap)
+    for b in range(n_bootstrap):
+        drawn = w * np.bincount(rng.integers(N, size=N), minlength=N)
+        replicas[b] = _calibration_error(P, T, drawn / drawn.sum(), places)
+    low, high = 2 * estimate - np.quantile(replicas, [(1 + level) / 2, (1 - level) / 2])
+    return max(float(low), 0.0), max(float(high), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """What was said and what was seen, bin by bin, all (B,).
+
+    `predicted` the mean p, `observed` the share seen with its interval `low` to `high`, `mass` the share of the weight,
+    `count` the rows.
+    """
+
+    predicted: Vector
+    observed: Vector
+    low: Vector
+    high: Vector
+    mass: Vector
+    count: NDArray[np.intp]
+
+
+def reliability_curve(
+    p: ArrayLike,
+    t: ArrayLike,
+    *,
+    bins: int = 15,
+    weight: ArrayLike | None = None,
+    level: float = 0.9,
+    interval: str = "wilson",
+) -> ReliabilityCurve:
+    """Return the reliability curve of one probability p (N,) of an outcome t (N,) on bins of equal weight.
+
+    Parameters
+    ----------
+    interval
+        "wilson" (score interval) or "jeffreys" (quantiles of Beta(s + 1/2, f + 1/2)); Brown, Cai and DasGupta (2001),
+        doi:10.1214/ss/1009213286.  With weights the number of rows of a bin is the effective one, (Σw)² / Σw².
+    """
+    if np.ndim(p) != 1:
+        raise ValueError(
+            f"p has shape {np.shape(p)}; expected (N,), or use reliability_curves for all classes"
+        )
+    P, T, w = _checked(p, t, weight)
+    _require_level(level)
+    if interval not in _INTERVALS:
+        raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
+    place = _equal_mass(P[:, 1], w, bins)
+    mass, said, seen = _bin_means(place, w, P[:, 1], T[:, 1])
+    low, high = _INTERVALS[interval](seen, mass**2 / np.bincount(place, weights=w**2), level)
+    return ReliabilityCurve(said, seen, low, high, mass, np.bincount(place))
+
+
+def reliability_curves(
+    p: ArrayLike,
+    t: ArrayLike,
+    *,
+    bins: int = 15,
+    weight: ArrayLike | None = None,
+    level: float = 0.9,
+    interval: str = "wilson",
+) -> tuple[ReliabilityCurve, ...]:
+    """Return the reliability curve of each class against the rest, K of them, for p (N, K)."""
+    P, T, _ = _checked(p, t, weight)
+    return tuple(
+        reliability_curve(q, o, bins=bins, weight=weight, level=level, interval=interval)
+        for q, o in zip(P.T, T.T, strict=True)
+    )
+
+
+def _wilson(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
+    z2 = ndtri((1 + level) / 2) ** 2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n**2))) / (1 + z2 / n)
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+
+
+def _jeffreys(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:
+    a, b = share * n + 0.5, (1 - share) * n + 0.5
+    # At the ends the interval is made one-sided, as its authors advise.
+    low = np.where(share > 0, betaincinv(a, b, (1 - level) / 2), 0.0)
+    return low, np.where(share < 1, betaincinv(a, b, (1 + level) / 2), 1.0)
+
+
+_INTERVALS = {"wilson": _wilson, "jeffreys": _jeffreys}
+
+
+def _calibration_error(P: Matrix, T: Matrix, w: Vector, places: list[Bins]) -> float:
+    errors = []
+    for q, o, place in zip(P.T, T.T, places, strict=True):
+        gap = np.bincount(place, weights=w * (q - o))
+        errors.append(np.abs(gap).sum())
+    return float(np.mean(errors))
+
+
+def _equal_mass(q: Vector, w: Vector, bins: int) -> Bins:
+    """Return the bin of each row, (N,), at most `bins` of about equal weight; equal q fall into one bin."""
+    if bins < 1:
+        raise ValueError(f"bins is {bins}; give at least 1")
+    inverse = np.unique(q, return_inverse=True)[1]
+    mass = np.bincount(inverse, weights=w)
+    # A value belongs where the middle of its mass lies.
+    middle = np.cumsum(mass) - mass / 2
+    raw = np.minimum((middle * bins).astype(np.intp), bins - 1)
+    compact = np.unique(raw, return_inverse=True)[1]
+    return np.asarray(compact[inverse], dtype=np.intp)
+
+
+def _bin_means(place: Bins, w: Vector, q: Vector, o: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return the mass, the mean of q and the mean of o of each bin."""
+    mass = np.bincount(place, weights=w).astype(np.float64)
+    return mass, np.bincount(place, weights=w * q) / mass, np.bincount(place, weights=w * o) / mass
+
+
+def _checked(p: ArrayLike, t: ArrayLike, weight: ArrayLike | None) -> tuple[Matrix, Matrix, Vector]:
+    """Return p and t as (N, K) shares, and weights that add up to one."""
+    P = np.asarray(p, dtype=np.float64)
+    if P.ndim not in (1, 2) or P.size == 0:
+        raise ValueError(f"p has shape {P.shape}; expected (N,) or (N, K), N at least 1")
+    require_finite(P, "p")
+    if P.min() < 0 or P.max() > 1:
+        raise ValueError(f"p lies between {P.min()} and {P.max()}; expected probabilities between 0 and 1")
+    T = _shares(P, np.asarray(t))
+    if P.ndim == 1:
+        P = np.stack([1 - P, P], axis=1)
+    w = np.ones(len(P)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if w.shape != (len(P),) or not np.all(np.isfinite(w)) or w.min() < 0 or w.sum() == 0:
+        raise ValueError(
+            f"weight must be ({len(P)},), finite, not negative and not all zero; got shape {w.shape}"
+        )
+    keep = w > 0
+    return P[keep], T[keep], w[keep] / w.sum()
+
+
+def _shares(P: Matrix, t: NDArray[np.generic]) -> Matrix:
+    """Return the truth as (N, K) shares."""
+    if t.shape == P.shape:
+        T = t.astype(np.float64)
+        if not (T.min() >= 0 and T.max() <= 1):
+            raise ValueError(
+                f"t lies between {T.min()} and {T.max()}; expected outcomes or shares between 0 and 1"
+            )
+        return np.stack([1 - T, T], axis=1) if P.ndim == 1 else T
+    if P.ndim == 2 and t.shape == P.shape[:1]:
+        index = t.astype(np.intp)
+        if np.array_equal(index, t) and index.min() >= 0 and index.max() < P.shape[1]:
+            return np.asarray(np.eye(P.shape[1])[index])
+        raise ValueError(f"t holds {np.unique(t)[:5]} ...; expected class indices 0 to {P.shape[1] - 1}")
+    raise ValueError(
+        f"t has shape {t.shape} for p of {P.shape}; expected class indices (N,), or shares of the shape of p"
+    )
+
+
+def _require_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; give the interval's probability, between 0 and 1, such as 0.9")
