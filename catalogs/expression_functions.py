@@ -55,6 +55,8 @@ def number(value: Value) -> Array:
     if is_text(value):
         raise MisfitError("text where a number is expected")
     array = np.asanyarray(value)
+    if array.dtype.kind == "V":
+        return np.full(array.shape, np.nan)
     if array.dtype.kind not in "biuf":
         raise MisfitError(f"values of type {array.dtype} where a number is expected")
     if isinstance(array, np.ma.MaskedArray):
@@ -96,19 +98,27 @@ def missing(value: Value) -> Array | bool:
     """Return where a number is missing."""
     if isinstance(value, np.ma.MaskedArray):
         return np.ma.getmaskarray(value) | missing(np.asarray(value.data))
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return np.isnan(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fV":
+        return np.isnan(number(value))
     return False
 
 
 def compare(symbol: str, left: Value, right: Value) -> Array:
     """Compare two numbers or two texts; False where either number is missing."""
+    left, right = like(left, right), like(right, left)
     if is_text(left) != is_text(right):
         raise MisfitError("text compared with a number")
     if is_text(left):
         return np.asarray(COMPARISON[symbol](left, right), dtype=bool)
     result = COMPARISON[symbol](exact(left), exact(right))
     return np.asarray(result, dtype=bool) & ~np.asarray(missing(left) | missing(right))
+
+
+def like(value: Value, other: Value) -> Value:
+    """Return a column of nulls only as text where it is compared with text, else as numbers."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "V":
+        return value
+    return np.full(value.shape, "") if is_text(other) else number(value)
 
 
 def exact(value: Value) -> Any:

@@ -113,7 +113,8 @@ def plain(value: Value) -> Array:
     """Return a result without masks: integers under a mask would not survive as such."""
     if isinstance(value, np.ma.MaskedArray):
         return truth(value) if value.dtype.kind == "b" else number(value)
-    return np.asarray(value)
+    array = np.asarray(value)
+    return number(array) if array.dtype.kind == "V" else array
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Evaluation:
             values = np.strings.decode(np.ma.filled(values, b""), "utf-8", "replace")
         elif is_text(values):
             values = np.asarray(np.ma.filled(values, ""))
-        if values.dtype.kind not in "biufOUT":
+        if values.dtype.kind not in "biufOUTV":
             raise complaint(
                 self.text, node.at, f"got values of type {values.dtype}; expected numbers or text"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from catalogs.annotate import computed_batches
 from catalogs.annotations import NewColumn, Provenance
+from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
 from catalogs.folders import HiveValue, missing
@@ -128,28 +129,3 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
             raise CatalogError(f"{path} cannot be read: {error.strerror or error}; check the disk") from error
         read_footer(path)  # knows better what is wrong, where it is the footer
         raise damaged(path, str(error)) from error
-
-
-def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of `rows`, so that their boundaries do not depend on row groups."""
-    waiting: list[pa.RecordBatch] = []
-    n_waiting = 0
-    for given in batches:
-        batch = given
-        while batch.num_rows:
-            part = batch.slice(0, rows - n_waiting)
-            batch = batch.slice(part.num_rows)
-            waiting.append(part)
-            n_waiting += part.num_rows
-            if n_waiting == rows:
-                yield one(waiting)
-                waiting, n_waiting = [], 0
-    if waiting:
-        yield one(waiting)
-
-
-def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -21,6 +21,9 @@ __all__ = ["batch_values", "column_values"]
 
 Array = np.ndarray[Any, Any]
 
+NO_VALUES = np.dtype("V1")
+"""The type of a column of nulls only: missing numbers or missing text, as it is used."""
+
 EXACT_INTEGER = 2**53
 """float64 holds every integer up to this magnitude."""
 
@@ -62,7 +65,7 @@ def scalars(column: pa.Array, name: str) -> Array:
     if pt.is_decimal(datatype):
         column, datatype = column.cast(pa.float64()), pa.float64()
     if pt.is_null(datatype):
-        return np.full(len(column), np.nan)
+        return np.zeros(len(column), NO_VALUES)
     if pt.is_integer(datatype) and column.null_count:
         return nullable_integers(column)
     if pt.is_boolean(datatype) and column.null_count:

@@ -314,6 +314,17 @@ def test_nulls():
     np.testing.assert_array_equal(parse("b + 0").evaluate(columns), [1, NAN])
 
 
+def test_a_column_of_nulls_only_is_numbers_or_text_as_it_is_used():
+    """A file in which a column has no value at all does not say of which type it would be."""
+    columns = {"v": pa.nulls(2), "k": np.array([1, 2])}
+    for text in ("v + k", "-v", "v", "sqrt(v)", "v & 1"):
+        np.testing.assert_array_equal(parse(text).evaluate(columns), [NAN, NAN])
+    for text in ("v > 1", "v != 1", "v == 'E'", "v in ['E', 'S0']", "v and k", "isfinite(v)", "v != ''", "v != v"):
+        assert parse(text).evaluate(columns).tolist() == [False, False]
+    assert parse("v == ''").evaluate(columns).tolist() == [True, True]
+    assert parse("v != 'E'").evaluate(columns).tolist() == [True, True]
+
+
 def test_masked_arrays_and_bytes():
     """Astropy's masked columns and FITS's bytes are taken as they come."""
     masked = np.ma.MaskedArray([1, 2, 3], mask=[False, True, False])

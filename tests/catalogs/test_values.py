@@ -19,7 +19,6 @@ NUMBERS = {
     "float32 with nulls": (pa.array([0.5, None], pa.float32()), [0.5, NAN], "float32"),
     "half": (pa.array(np.array([0.5, 1.5], np.float16)), [0.5, 1.5], "float16"),
     "decimal": (pa.array([decimal.Decimal("1.25"), None]), [1.25, NAN], "float64"),
-    "null": (pa.nulls(2), [NAN, NAN], "float64"),
     "dictionary": (pa.array([3, 3]).dictionary_encode(), [3, 3], "int64"),
     "bool": (pa.array([True, False]), [True, False], "bool"),
     "sliced": (pa.array([9, 1, None, 9])[1:3], [1, NAN], "float64"),

@@ -1,0 +1,107 @@
+"""ECSV: text tables whose header says types, units and descriptions (astropy's APE 6)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.catalog import Column
+from catalogs.ecsv_header import EcsvHeaderError, Entry, add_entries, entry_line, read_entries
+from catalogs.errors import FormatError
+from catalogs.text_records import Dialect, fields, is_data
+
+__all__ = ["ECSV_MARK", "annotated_header", "ecsv_columns", "ecsv_dialect", "vectors"]
+
+ECSV_MARK = b"# %ECSV"
+
+SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
+
+
+def header_text(head: Sequence[bytes]) -> str:
+    """Return the header's YAML: what stands behind the number signs."""
+    lines = (r.decode("utf-8", "replace").rstrip("\r\n") for r in head)
+    return "\n".join(
+        line.removeprefix("#").removeprefix(" ") for line in lines if not line.startswith(ECSV_MARK.decode())
+    )
+
+
+def ecsv_dialect(head: Sequence[bytes], path: Path) -> tuple[Dialect, tuple[Entry, ...]]:
+    """Return how an ECSV file is written, and what its header says of the columns."""
+    names_at = next((i for i, r in enumerate(head) if is_data(r)), None)
+    if names_at is None:
+        raise FormatError(
+            f"{path} has no line of column names below its header; expected one: write it again"
+        )
+    text = header_text(head[:names_at])
+    try:
+        entries = read_entries(text)
+    except EcsvHeaderError as error:
+        raise FormatError(f"{path} has an ECSV header that cannot be read: {error}; write it again") from None
+    delimiter = "," if re.search(r"^delimiter: ['\"],['\"]\s*$", text, re.MULTILINE) else " "
+    names = tuple(fields(head[names_at].decode("utf-8", "replace"), delimiter))
+    if names != tuple(e.name for e in entries):
+        got = sorted(set(names) ^ {e.name for e in entries})
+        raise FormatError(
+            f"{path} has a header that does not fit its line of names: see {got}; write it again"
+        )
+    return Dialect(delimiter, names, names_at), entries
+
+
+def ecsv_columns(entries: Sequence[Entry]) -> tuple[Column, ...]:
+    """Return the columns as batches have them."""
+    return tuple(column(e) for e in entries)
+
+
+def column(entry: Entry) -> Column:
+    """Return a column; fixed vectors, which are written as JSON, have their shape."""
+    shape: tuple[int, ...] = ()
+    datatype = arrow_type(entry.datatype)
+    if match := SUBTYPE.fullmatch(entry.subtype or ""):
+        shape = tuple(int(n) for n in match[2].split(","))
+        datatype = arrow_type(match[1])
+        for size in reversed(shape):
+            datatype = pa.list_(datatype, size)
+    return Column(entry.name, datatype, entry.unit, entry.ucd, entry.description, shape=shape)
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Return the Arrow type of ECSV's name of a type; text for what it does not know."""
+    if name == "bool":
+        return pa.bool_()
+    if re.fullmatch(r"u?int(8|16|32|64)|float(16|32|64)", name):
+        return pa.from_numpy_dtype(np.dtype(name))
+    return pa.float64() if name == "float128" else pa.string()
+
+
+def vectors(texts: pa.ChunkedArray, datatype: pa.DataType) -> pa.Array:
+    """Return a column of vectors from their JSON."""
+    return pa.array([json.loads(t) if t else None for t in texts.to_pylist()], datatype)
+
+
+def annotated_header(
+    head: Sequence[bytes], columns: Sequence[NewColumn], provenance: Provenance
+) -> list[bytes]:
+    """Return the lines of a header with the new columns and the provenance in it."""
+    end = b"\r\n" if head[0].endswith(b"\r\n") else b"\n"
+    mark, *rest = head
+    text = add_entries(header_text(rest), [entry_line(c) for c in columns])
+    lines = with_meta(text.split("\n"), provenance.metadata())
+    return [mark, *(f"# {line}".rstrip().encode() + end for line in lines)]
+
+
+def with_meta(lines: list[str], entries: Mapping[str, str]) -> list[str]:
+    """Return the YAML with entries added to the table's metadata, where that is the usual ordered mapping."""
+    added = [f"- {{{json.dumps(key)}: {json.dumps(value)}}}" for key, value in entries.items()]
+    at = next((i for i, line in enumerate(lines) if line.startswith("meta:")), None)
+    if not added or (at is not None and lines[at].rstrip() != "meta: !!omap"):
+        return lines
+    if at is not None:
+        return [*lines[: at + 1], *added, *lines[at + 1 :]]
+    end = next((i for i, line in enumerate(lines) if line.startswith("schema:")), len(lines))
+    return [*lines[:end], "meta: !!omap", *added, *lines[end:]]

@@ -1,0 +1,200 @@
+"""Text tables, CSV and ECSV: streamed, with types inferred once (CSV) or taken from the header (ECSV).
+
+An annotated copy has the old records to the byte, each with its new values behind it.  CSV has no place
+for provenance; ECSV has it in its header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalogs.annotate import computed_batches
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.batching import exactly
+from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
+from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, reading
+from catalogs.ecsv import ECSV_MARK, annotated_header, ecsv_columns, ecsv_dialect, vectors
+from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.text_records import DELIMITERS, Dialect, common_width, find_dialect, is_data, record_blocks
+from catalogs.text_types import convert, infer_types
+from catalogs.text_writer import append_values, value_lines
+
+__all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "open", "sniff"]
+
+CSV, ECSV = "csv", "ecsv"
+SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c in COMPRESSED_SUFFIXES)
+
+HEAD_BYTES = 1 << 18
+"""Bytes within which header, comments and some rows are expected."""
+
+SNIFFED_ROWS = 5
+
+
+def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
+    """Say whether a file is ECSV, or lines of two or more fields each."""
+    if path.is_dir():
+        return False
+    text = first_bytes(path, HEAD_BYTES)
+    if text.startswith(ECSV_MARK):
+        return True
+    if b"\0" in text or text.lstrip()[:1] in {b"<", b"{", b""}:
+        return False
+    rows = [r.decode("latin-1") for r in head_lines(text) if is_data(r)][:SNIFFED_ROWS]
+    return bool(rows) and max(common_width(rows, d) for d in DELIMITERS) > 1
+
+
+def head_lines(head: bytes) -> list[bytes]:
+    """Return the lines of the first bytes, without one that may be cut."""
+    lines = head.splitlines(keepends=True)
+    return lines[:-1] if len(head) == HEAD_BYTES else lines
+
+
+@dataclass(frozen=True)
+class TextPartition:
+    """One text table."""
+
+    path: Path
+    key: str
+    n_rows: int
+    format: str
+    dialect: Dialect
+    columns: tuple[Column, ...]
+    encoding: str = "utf8"
+    missing: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """True: rows of a text table are their own."""
+        return True
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, exactly `rows` rows at a time (fewer in the last)."""
+        for name in columns:
+            if name not in self.dialect.names:
+                known = nearest(name, self.dialect.names)
+                raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {known}")
+        with explained(self.path):
+            yield from exactly(self.pieces(columns), rows)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, as many rows at a time as a block of the file holds."""
+        wanted = list(dict.fromkeys(columns)) or [self.dialect.names[0]]
+        known = {c.name: c for c in self.columns}
+        types = {n: pa.string() if known[n].shape else known[n].datatype for n in wanted}
+        convert_block = partial(
+            convert,
+            names=self.dialect.names,
+            delimiter=self.dialect.delimiter,
+            types=types,
+            wanted=wanted,
+            missing=self.missing,
+            encoding=self.encoding,
+        )
+        for data in data_blocks(self.path, self.dialect):
+            table = convert_block(data)
+            for i, name in enumerate(wanted):
+                if known[name].shape:
+                    table = table.set_column(i, name, vectors(table.column(i), known[name].datatype))
+            yield from table.select(list(columns)).combine_chunks().to_batches()
+
+    def write_annotated(
+        self,
+        out: Path,
+        columns: Sequence[NewColumn],
+        compute: Compute,
+        *,
+        read: Sequence[str],
+        provenance: Provenance,
+        rows: int = BATCH_ROWS,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic; old records keep their bytes."""
+        computed = computed_batches(self, read, compute, rows, threads)
+        nan = "nan" if self.format == ECSV else ""
+        values = value_lines(computed, columns, self.dialect.delimiter, nan=nan, progress=progress)
+        if self.format == CSV:
+            append_values(self.path, out, self.dialect, columns, values)
+            return
+        header = partial(annotated_header, columns=columns, provenance=provenance)
+        append_values(self.path, out, self.dialect, columns, values, header=header)
+
+
+def data_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
+    """Yield the rows of a table, some thousands at a time, without names, comments and empty lines."""
+    with reading(path) as stream:
+        above = dialect.header + 1
+        for block in record_blocks(stream, dialect, path):
+            data = [record for record in block[above:] if is_data(record)]
+            above = max(above - len(block), 0)
+            if data:
+                yield b"".join(data)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Say in our words that rows do not fit the names or the types."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise DamagedFileError(
+            f"{path} is damaged or no table: {error}; expected as many fields in every row as in the line of "
+            "names, and the same kind of values in a column throughout: correct that row, or fetch it again"
+        ) from None
+
+
+def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb
+    """Open a text table; the texts of `missing` stand for no value in columns of numbers, as does none."""
+    if table is not None:
+        raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
+    with reading(path) as stream:
+        head = head_lines(stream.read(HEAD_BYTES))
+    opened = open_ecsv if head and head[0].startswith(ECSV_MARK) else open_csv
+    with explained(path):
+        partition = opened(path, head, tuple(missing))
+    metadata = {"delimiter": partition.dialect.delimiter, "encoding": partition.encoding}
+    metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
+    return Catalog(partition.format, path, partition.columns, (partition,), metadata)
+
+
+def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
+    """Open a table whose header says what its columns are."""
+    dialect, entries = ecsv_dialect(head, path)
+    found = TextPartition(path, path.name, 0, ECSV, dialect, ecsv_columns(entries), missing=missing)
+    return replace(found, n_rows=sum(b.num_rows for b in found.pieces(dialect.names[:1])))
+
+
+def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
+    """Open a table of which nothing is known but its text: all of it is read once, for its types."""
+    dialect = find_dialect(head, path, "utf8")
+    utf8 = True
+
+    def watched() -> Iterator[bytes]:
+        nonlocal utf8
+        for data in data_blocks(path, dialect):
+            utf8 = utf8 and is_utf8(data)
+            yield data
+
+    types, n_rows = infer_types(watched(), dialect.names, dialect.delimiter, missing=missing)
+    if not (utf8 and is_utf8(b"".join(head))):
+        renamed = find_dialect(head, path, "latin1")
+        types = {new: types[old] for new, old in zip(renamed.names, dialect.names, strict=True)}
+        dialect, utf8 = renamed, False
+    columns = tuple(Column(name, datatype) for name, datatype in types.items())
+    encoding = "utf8" if utf8 else "latin1"
+    return TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Say whether bytes are UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

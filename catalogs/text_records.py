@@ -1,0 +1,172 @@
+"""Text tables as lines: where records begin and end, and how a file is written (its dialect).
+
+A record is a line, or several where a quoted field holds line ends.  Lines keep their ends, so that a copy
+is the same to the byte; LF, CR LF and CR alone all occur.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+from catalogs.errors import DamagedFileError, FormatError
+
+__all__ = [
+    "COMMENT",
+    "DELIMITERS",
+    "Dialect",
+    "fields",
+    "find_dialect",
+    "is_data",
+    "record_blocks",
+    "records",
+]
+
+COMMENT = b"#"
+DELIMITERS = ",;\t|"
+BLOCK_BYTES = 1 << 23
+LONGEST_RECORD = 1 << 24
+"""Bytes within which an opened quotation has to close."""
+
+HEAD_RECORDS = 50
+"""Records beyond the comments that tell the dialect."""
+
+BYTE_ORDER_MARK = "\ufeff"
+
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*|\s*[-+]?(nan|inf)\s*|\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text table is written; `header` is the number of the record that holds the names."""
+
+    delimiter: str
+    names: tuple[str, ...]
+    header: int
+
+    @cached_property
+    def opening(self) -> re.Pattern[bytes]:
+        """Matches a quotation mark that opens a field."""
+        return re.compile(rb"(?:\A|" + re.escape(self.delimiter.encode()) + rb')"')
+
+
+QUOTED = re.compile(rb'(?:[^"]|"")*+"')
+
+
+def lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream with their ends, some thousands at a time."""
+    rest = b""
+    while block := stream.read(BLOCK_BYTES):
+        # The last line may go on in the next block, were it only by the LF of a CR LF.
+        *whole, rest = (rest + block).splitlines(keepends=True)
+        if whole:
+            yield whole
+    if rest:
+        yield [rest]
+
+
+def record_blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[list[bytes]]:
+    """Yield the records of a stream, comments and empty lines included, some thousands at a time."""
+    pending = b""
+    for block in lines(stream):
+        if not pending and not any(b'"' in line for line in block):
+            yield block
+            continue
+        found = []
+        for line in block:
+            pending += line
+            if b'"' not in pending or not is_open(pending, dialect):
+                found.append(pending)
+                pending = b""
+            elif len(pending) > LONGEST_RECORD:
+                raise unclosed(path, pending)
+        yield found
+    if pending:
+        raise unclosed(path, pending)
+
+
+def records(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[bytes]:
+    """Yield the records of a stream one by one."""
+    for block in record_blocks(stream, dialect, path):
+        yield from block
+
+
+def is_open(record: bytes, dialect: Dialect) -> bool:
+    """Say whether a quotation is still open at the end of what should be a record."""
+    at = 0
+    while opened := dialect.opening.search(record, at):
+        closed = QUOTED.match(record, opened.end())
+        if closed is None:
+            return True
+        at = closed.end()
+    return False
+
+
+def unclosed(path: Path, record: bytes) -> DamagedFileError:
+    """Return the error for a quotation that never ends."""
+    shown = record[:60].decode("utf-8", "replace").strip()
+    return DamagedFileError(
+        f"{path}: a quotation in the record that begins '{shown}' is never closed; "
+        'expected a closing " before a delimiter or line end: correct that line, or fetch the file again'
+    )
+
+
+def is_data(record: bytes) -> bool:
+    """Say whether a record is neither a comment nor empty."""
+    return not record.startswith(COMMENT) and bool(record.strip(b"\r\n"))
+
+
+def fields(record: str, delimiter: str) -> list[str]:
+    """Return the fields of a record."""
+    return next(csv.reader([record.rstrip("\r\n")], delimiter=delimiter, strict=False), [])
+
+
+def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
+    """Return the dialect of the first records: delimiter, and where the names stand."""
+    texts = [r.decode(encoding, "replace") for r in head]
+    rows = [i for i, r in enumerate(texts) if is_data(head_bytes(r))][:HEAD_RECORDS]
+    if not rows:
+        raise FormatError(f"{path} holds no line of data; expected a line of column names, then rows")
+    delimiter = max(
+        DELIMITERS, key=lambda d: (common_width([texts[i] for i in rows], d), -DELIMITERS.index(d))
+    )
+    header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
+    if any(NUMBER.fullmatch(f) for f in first if f.strip()):
+        header, first = commented_header(texts[: header + 1], delimiter, path)
+    names = tuple(name.strip() for name in first)
+    if "" in names or len(set(names)) < len(names):
+        raise FormatError(
+            f"{path} has the column names {names}; expected each once and none empty: rename them"
+        )
+    return Dialect(delimiter, names, header)
+
+
+def head_bytes(text: str) -> bytes:
+    """Return a line's first characters as bytes, without a byte-order mark."""
+    return text.lstrip(BYTE_ORDER_MARK).encode("utf-8", "replace")
+
+
+def common_width(rows: list[str], delimiter: str) -> int:
+    """Return the number of fields that all rows have with a delimiter, 1 where they differ."""
+    widths = {len(fields(row, delimiter)) for row in rows}
+    return widths.pop() if len(widths) == 1 else 1
+
+
+def commented_header(lines: list[str], delimiter: str, path: Path) -> tuple[int, list[str]]:
+    """Return the last comment before the first row if it holds as many names, as in `# id, ra, dec`."""
+    *comments, row = lines
+    first = fields(row.lstrip(BYTE_ORDER_MARK), delimiter)
+    for i in reversed(range(len(comments))):
+        names = fields(comments[i].lstrip(BYTE_ORDER_MARK).lstrip("# "), delimiter)
+        if len(names) == len(first) and not any(NUMBER.fullmatch(n) for n in names):
+            return i, names
+    if all(NUMBER.fullmatch(f) for f in first):
+        raise FormatError(
+            f"{path} has no line of column names above its numbers; add one, of {len(first)} names"
+        )
+    return len(comments), first

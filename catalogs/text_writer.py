@@ -1,0 +1,94 @@
+"""Annotated copies of text tables: every record as it was, with its new values behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from catalogs.annotations import NewColumn
+from catalogs.atomic import atomic_path
+from catalogs.catalog import Progress
+from catalogs.compressed import reading, writing_like
+from catalogs.text_records import Dialect, is_data, record_blocks
+
+__all__ = ["Values", "append_values", "value_lines"]
+
+Values = Mapping[str, np.ndarray[Any, Any]]
+
+
+def append_values(
+    source: Path,
+    out: Path,
+    dialect: Dialect,
+    columns: Sequence[NewColumn],
+    values: Iterator[str],
+    *,
+    header: Callable[[list[bytes]], list[bytes]] = lambda lines: lines,
+) -> None:
+    """Write a copy of `source` to `out`: one of `values` behind each row, `header` for what stands above."""
+    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns)
+    above: list[bytes] = []
+    number = 0
+    with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
+        for block in record_blocks(old, dialect, source):
+            written = []
+            for record in block:
+                if number < dialect.header:
+                    above.append(record)
+                elif number == dialect.header:
+                    written += [*header(above), appended(record, names, dialect.delimiter)]
+                elif is_data(record):
+                    written.append(appended(record, next(values), dialect.delimiter))
+                else:
+                    written.append(record)
+                number += 1
+            new.write(b"".join(written))
+        if next(values, None) is not None:
+            raise ValueError(f"more rows were computed than {source} has")
+
+
+def appended(record: bytes, text: str, delimiter: str) -> bytes:
+    """Return a record with text behind it, its line end kept."""
+    body = record.rstrip(b"\r\n")
+    return body + (delimiter + text).encode() + record[len(body) :]
+
+
+def value_lines(
+    computed: Iterable[tuple[pa.RecordBatch, Values]],
+    columns: Sequence[NewColumn],
+    delimiter: str,
+    *,
+    nan: str,
+    progress: Progress | None,
+) -> Iterator[str]:
+    """Yield each row's new values, as they stand behind the old ones."""
+    for batch, values in computed:
+        texts = [written(values[c.name], c.datatype, delimiter, nan) for c in columns]
+        yield from pc.binary_join_element_wise(*texts, delimiter).to_pylist()
+        if progress is not None:
+            progress(batch.num_rows)
+
+
+def written(values: np.ndarray[Any, Any], datatype: pa.DataType, delimiter: str, nan: str) -> pa.Array:
+    """Return values as text: the shortest that reads back as the same number."""
+    if pt.is_string(datatype):
+        words = {word: quoted(word, delimiter) for word in set(values.tolist())}
+        return pa.array([words[word] for word in values.tolist()], pa.string())
+    if pt.is_boolean(datatype):
+        return pa.array(np.where(values, "True", "False"))
+    array = pa.array(values, datatype)
+    texts = pc.cast(array, pa.string())
+    return pc.if_else(pc.is_nan(array), nan, texts) if pt.is_floating(datatype) else texts
+
+
+def quoted(word: str, delimiter: str) -> str:
+    """Return a word in quotation marks where it needs them."""
+    special = {'"', "\r", "\n", "#", delimiter} & set(word)
+    needed = special or (delimiter == " " and not word)
+    return '"' + word.replace('"', '""') + '"' if needed else word

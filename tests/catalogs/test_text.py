@@ -1,0 +1,371 @@
+"""Text tables: dialects, types, records over several lines, annotated to the byte, damage."""
+
+import bz2
+import csv
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from astropy import units as u
+from astropy.coordinates import SkyCoord
+from astropy.table import MaskedColumn, QTable, Table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalogs import text, text_records
+from catalogs.annotate import annotate
+from catalogs.annotations import NewColumn
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def table_of(path: Path, **options: Any) -> pa.Table:
+    catalog = text.open(path, **options)
+    schema = pa.schema([(c.name, c.datatype) for c in catalog.columns])
+    return pa.Table.from_batches(catalog.batches(catalog.names), schema)
+
+
+DIALECTS = {
+    "comma": "row,x,s\n0,1.5,a\n1,,b c\n",
+    "semicolon": "row;x;s\n0;1.5;a\n1;;b c\n",
+    "tab": "row\tx\ts\n0\t1.5\ta\n1\t\tb c\n",
+    "bar": "row|x|s\n0|1.5|a\n1||b c\n",
+    "CR LF": "row,x,s\r\n0,1.5,a\r\n1,,b c\r\n",
+    "CR": "row,x,s\r0,1.5,a\r1,,b c\r",
+    "no last line end": "row,x,s\n0,1.5,a\n1,,b c",
+    "comments": "# a, comment\n\nrow,x,s\n# another\n0,1.5,a\n\n1,,b c\n",
+    "commented names": "# made by us\n# row, x, s\n0,1.5,0\n1,,1\n".replace("5,0", "5,a").replace(
+        ",1\n", ",b c\n"
+    ),
+    "byte-order mark": "\ufeffrow,x,s\n0,1.5,a\n1,,b c\n",
+    "quotes": '"row","x","s"\n"0","1.5","a"\n1,"","b c"\n',
+    "blanks": "row, x, s\n0, 1.5,a\n1,,b c\n",
+}
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_dialects(tmp_path, kind):
+    """The same two rows, however they are written."""
+    path = written(tmp_path / "a.csv", DIALECTS[kind])
+    assert text.sniff(path, b"")
+    table = table_of(path)
+    assert table.to_pydict() == {"row": [0, 1], "x": [1.5, None], "s": ["a", "b c"]}
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_annotated_copies_keep_every_record(tmp_path, kind):
+    """Cutting the new values off again gives the old file, to the byte."""
+    path = written(tmp_path / "a.csv", DIALECTS[kind])
+    catalog = text.open(path)
+    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
+    values = {
+        "p": np.array([0.1, np.nan], np.float32),
+        "class": np.array(["E", f"S{catalog.metadata['delimiter']}"]),
+    }
+    (out,) = annotate(catalog, tmp_path / "out", columns, lambda _: values, read=["row"])
+    delimiter = catalog.metadata["delimiter"]
+    new = out.read_bytes().decode()
+    for added in (
+        f"{delimiter}p{delimiter}class",
+        f"{delimiter}0.1{delimiter}E",
+        f'{delimiter}{delimiter}"S{delimiter}"',
+    ):
+        assert new.count(added) == 1
+        new = new.replace(added, "")
+    assert new.encode() == path.read_bytes()
+    assert table_of(out).to_pydict() == table_of(path).to_pydict() | {
+        "p": [0.1, None],
+        "class": values["class"].tolist(),
+    }
+
+
+TYPES = {
+    "int64": (["1", "-9223372036854775808"], "int64"),
+    "identifiers": (["1237648720693755918", ""], "int64"),
+    "uint64": (["18446744073709551615", "1"], "uint64"),
+    "too large for integers": (["18446744073709551615", "-1"], "string"),
+    "written as reals": (["1.23764870457714E+018", "2"], "double"),
+    "reals": (["1", "2.5"], "double"),
+    "not a number": (["nan", "1"], "double"),
+    "zero in front": (["007", "8"], "string"),
+    "zero": (["0", "-0"], "int64"),
+    "truth": (["true", "False"], "bool"),
+    "times": (["2026-01-02", "2026-01-03"], "string"),
+    "sexagesimal": (["00:08:27.05", "12:00:00"], "string"),
+    "mixed": (["1", "x"], "string"),
+    "truth and numbers": (["true", "2"], "string"),
+    "nothing": (["", ""], "null"),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("block", [1 << 23, 40])
+def test_types(tmp_path, monkeypatch, kind, block):
+    """Types are those that hold every row, whatever the blocks that the file is read in."""
+    monkeypatch.setattr(text_records, "BLOCK_BYTES", block)
+    values, expected = TYPES[kind]
+    rows = "".join(f"{i},{v}\n" for i, v in enumerate(values))
+    table = table_of(written(tmp_path / "a.csv", "row,v\n" + rows))
+    assert str(table.schema.field("v").type) == expected
+    if expected in {"int64", "uint64"}:
+        assert table["v"].to_pylist() == [int(v) if v else None for v in values]
+
+
+def test_types_hold_over_many_blocks(tmp_path, monkeypatch):
+    """A column that is whole for long and then is not, is not."""
+    monkeypatch.setattr(text_records, "BLOCK_BYTES", 100)
+    rows = [f"{i},{i}" for i in range(500)] + ["500,0.5"]
+    catalog = text.open(written(tmp_path / "a.csv", "row,v\n" + "\n".join(rows)))
+    assert (catalog.n_rows, str(catalog.column("v").datatype)) == (501, "double")
+    batches = list(catalog.batches(["v"], 64))
+    assert [b.num_rows for b in batches] == [64] * 7 + [53]
+
+
+def test_missing_is_what_the_specification_says(tmp_path):
+    """'-' and 'null' are text unless they are said to stand for no value; -9999 is a number."""
+    path = written(tmp_path / "a.csv", "row,v,s\n0,-,-\n1,-9999,null\n2,null,x\n")
+    assert table_of(path)["v"].to_pylist() == ["-", "-9999", "null"]
+    table = table_of(path, missing=["-", "null"])
+    assert table["v"].to_pylist() == [None, -9999, None]
+    assert table["s"].to_pylist() == ["-", "null", "x"]
+
+
+def test_records_over_several_lines(tmp_path):
+    """Line ends and delimiters in quotations, doubled quotes, and quotes that quote nothing."""
+    content = 'row,s\n0,"a\nb,\r\nc ""d"""\n1,12" wide\n2,"#x"\n'
+    path = written(tmp_path / "a.csv", content)
+    assert table_of(path)["s"].to_pylist() == ['a\nb,\r\nc "d"', '12" wide', "#x"]
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(3), read=["row"])
+    assert table_of(out)["s"].to_pylist() == table_of(path)["s"].to_pylist()
+    assert table_of(out)["blr_class"].to_pylist() == ["early", "late", ""]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.text(alphabet='ab",;\n\r# ', max_size=6), min_size=1, max_size=6),
+    st.sampled_from([1, 7, 1 << 20]),
+)
+def test_any_text_that_pandas_writes_is_read(tmp_path_factory, words, block):
+    """Fields of any characters come back, whatever the blocks."""
+    path = tmp_path_factory.mktemp("text") / "a.csv"
+    frame = pd.DataFrame({"row": range(len(words)), "s": words})
+    frame.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_records, "BLOCK_BYTES", block)
+        table = table_of(path)
+    got = ["" if v is None else str(v) for v in table["s"].to_pylist()]
+    assert got == words or table.schema.field("s").type != pa.string()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
+def test_compressed(tmp_path, suffix):
+    """Compressed in, compressed out; the same content gives the same bytes."""
+    squeeze = {".gz": gzip.compress, ".bz2": bz2.compress}[suffix]
+    content = DIALECTS["comma"].encode()
+    path = written(tmp_path / f"a.csv{suffix}", squeeze(content))
+    assert text.sniff(path, b"")
+    outs = [
+        annotate(text.open(path), tmp_path / n, COLUMNS, computing(2), read=["row"])[0] for n in ("b", "c")
+    ]
+    assert outs[0].name == path.name
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    assert table_of(outs[0])["blr_class"].to_pylist() == ["early", "late"]
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(DamagedFileError, match="is damaged"):
+        table_of(path)
+
+
+def test_latin1(tmp_path):
+    """Text that is no UTF-8 is Latin-1, names of columns too; a copy keeps its bytes."""
+    path = written(tmp_path / "a.csv", "row,é\n0,ü\n".encode("latin-1"))
+    assert table_of(path).to_pydict() == {"row": [0], "é": ["ü"]}
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(1), read=["row", "é"])
+    assert out.read_bytes().startswith("row,é,blr_class".encode("latin-1"))
+
+
+def test_pandas_reads_the_copy(tmp_path):
+    """All standard columns come back, each number the same to the last bit."""
+    n = 50
+    pd.DataFrame({"row": range(n), "x": np.linspace(0, 1, n)}).to_csv(tmp_path / "a.csv", index=False)
+    (out,) = annotate(
+        text.open(tmp_path / "a.csv"), tmp_path / "out", COLUMNS, computing(n), read=["row"], rows=7
+    )
+    read = pd.read_csv(
+        out, keep_default_na=False, na_values={c.name: [""] for c in COLUMNS if c.name != "blr_class"}
+    )
+    for column in COLUMNS:
+        expected = values_of(column, n)
+        got = read[column.name].to_numpy()
+        np.testing.assert_array_equal(
+            got.astype(expected.dtype) if expected.dtype.kind != "U" else got, expected
+        )
+
+
+FAULTS = {
+    "row,x\n0,1\n1\n": (DamagedFileError, "Expected 2 columns, got 1"),
+    "row,x\n0,1,2\n": (DamagedFileError, "Expected 2 columns, got 3"),
+    'row,x\n0,"1\n': (DamagedFileError, "never closed"),
+    "row,row\n0,1\n": (FormatError, "each once"),
+    "row,\n0,1\n": (FormatError, "none empty"),
+    "1,2\n3,4\n": (FormatError, "no line of column names"),
+    "": (FormatError, "no line of data"),
+    "# only\n": (FormatError, "no line of data"),
+    "# %ECSV 1.0\n# ---\n# [\na\n1\n": (FormatError, "cannot be read"),
+    "# %ECSV 1.0\n# ---\n# datatype:\n# - {name: a, datatype: int64}\nb\n1\n": (FormatError, "does not fit"),
+    "# %ECSV 1.0\n# ---\n# datatype:\n# - {name: a, datatype: int64}\na\nx\n": (
+        DamagedFileError,
+        "invalid value",
+    ),
+    "# %ECSV 1.0\n": (FormatError, "no line of column names"),
+}
+
+
+@pytest.mark.parametrize("content", FAULTS)
+def test_faults(tmp_path, content):
+    """What is wrong with a file is said, and no output is left."""
+    kind, message = FAULTS[content]
+    path = written(tmp_path / "a.csv", content)
+    with pytest.raises(kind, match=message):
+        table_of(path)
+
+
+def test_a_table_number_and_unknown_columns_are_refused(tmp_path):
+    path = written(tmp_path / "a.csv", DIALECTS["comma"])
+    with pytest.raises(FormatError, match="leave it out"):
+        text.open(path, 1)
+    with pytest.raises(ColumnNotFoundError, match="'rwo'; did you mean 'row'"):
+        next(text.open(path).partitions[0].batches(["rwo"]))
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\1", b"<VOTABLE>\n<a,b>", b"one\ntwo\n", b'{"a": 1,\n"b": 2}'])
+def test_what_is_no_table_is_not_sniffed(tmp_path, content):
+    assert not text.sniff(written(tmp_path / "a", content), content)
+    assert not text.sniff(tmp_path, b"")
+
+
+def ecsv_table():
+    table = QTable(
+        {
+            "row": [0, 1, 2],
+            "masked": MaskedColumn([1, 2, 2**60 + 1], mask=[0, 1, 0]),
+            "x": [1.5, np.nan, -1e300] * u.Jy,
+            "s": MaskedColumn(["a b", "", 'c"d'], mask=[0, 1, 0]),
+            "v": np.arange(6).reshape(3, 2),
+            "b": [True, False, True],
+            "f": np.array([1.5, 2.5, 3.5], np.float32),
+            "c": SkyCoord([1, 2, 3] * u.deg, [3, 4, 5] * u.deg),
+        },
+        meta={"survey": "x", "comments": ["one"]},
+    )
+    table["row"].info.description = "number: 'of' the row"
+    return table
+
+
+@pytest.mark.parametrize("delimiter", [" ", ","])
+def test_ecsv(tmp_path, delimiter):
+    """Types, units, nulls, vectors and descriptions as astropy wrote them."""
+    ecsv_table().write(tmp_path / "a.ecsv", delimiter=delimiter)
+    catalog = text.open(tmp_path / "a.ecsv")
+    assert (catalog.format, catalog.n_rows) == ("ecsv", 3)
+    assert catalog.column("x").unit == "Jy"
+    assert catalog.column("row").description == "number: 'of' the row"
+    assert catalog.column("v").shape == (2,)
+    table = table_of(tmp_path / "a.ecsv")
+    assert str(table.schema.field("f").type) == "float"
+    assert table["masked"].to_pylist() == [1, None, 2**60 + 1]
+    assert table["v"].to_pylist() == [[0, 1], [2, 3], [4, 5]]
+    assert table["s"].to_pylist() == ["a b", "", 'c"d']
+    assert table["b"].to_pylist() == [True, False, True]
+    assert table["c.ra"].to_pylist() == [1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(table["x"], [1.5, np.nan, -1e300])
+
+
+@pytest.mark.parametrize("delimiter", [" ", ","])
+@pytest.mark.parametrize("meta", [True, False])
+def test_astropy_reads_the_annotated_ecsv(tmp_path, delimiter, meta):
+    """Old columns, mixins and metadata as before; new columns with type, UCD and description; provenance."""
+    old = ecsv_table() if meta else Table({"row": [0, 1, 2]})
+    old.write(tmp_path / "a.ecsv", delimiter=delimiter, format="ascii.ecsv")
+    (out,) = annotate(
+        text.open(tmp_path / "a.ecsv"),
+        tmp_path / "out",
+        COLUMNS,
+        computing(3),
+        read=["row"],
+        provenance=PROVENANCE,
+    )
+    new = QTable.read(out)
+    for name in old.colnames:
+        if name == "c":
+            assert isinstance(new["c"], SkyCoord)
+        else:
+            assert repr(new[name]) == repr(QTable.read(tmp_path / "a.ecsv")[name])
+    for column in COLUMNS:
+        got = new[column.name]
+        np.testing.assert_array_equal(
+            np.ma.filled(got, "" if got.dtype.kind == "U" else None), values_of(column, 3)
+        )
+        assert got.info.description == column.description
+        assert got.info.meta["ucd"] == column.ucd
+    assert new["blr_p_max"].dtype == np.float32
+    assert new.meta["blr.model"] == "morphology@3f2a"
+    assert {k: v for k, v in new.meta.items() if not k.startswith("blr.")} == old.meta
+    assert text.open(out).column("blr_p_max").ucd == "stat.probability"
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["openngc/NGC.csv", "sdss_dr14_10k/Skyserver_SQL2_27_2018.csv"])
+def test_real_catalogues(name):
+    """The same numbers and names as pandas finds."""
+    delimiter = ";" if "NGC" in name else ","
+    frame = pd.read_csv(DATA / name, sep=delimiter, low_memory=False)
+    table = table_of(DATA / name)
+    assert table.column_names == list(frame.columns)
+    assert table.num_rows == len(frame)
+    for column in frame.columns:
+        if frame[column].dtype.kind in "if" and table.schema.field(column).type in {pa.int64(), pa.float64()}:
+            np.testing.assert_allclose(table[column].to_pandas(), frame[column], rtol=1e-15)
+
+
+@needs_data
+def test_openngc_annotated(tmp_path):
+    """All 13,969 records keep their bytes."""
+    catalog = text.open(DATA / "openngc" / "NGC.csv")
+    columns = (NewColumn("p", pa.float32()),)
+    (out,) = annotate(
+        catalog,
+        tmp_path,
+        columns,
+        lambda b: {"p": np.full(b.num_rows, 0.5, np.float32)},
+        read=["B-Mag"],
+        rows=999,
+    )
+    lines = out.read_bytes().splitlines()
+    old = catalog.path.read_bytes().splitlines()
+    assert lines == [old[0] + b";p", *(line + b";0.5" for line in old[1:])]
+
+
+def test_any_damage_is_ours(tmp_path):
+    """A file cut or overwritten anywhere gives an error of ours, or a table."""
+    ecsv_table().write(tmp_path / "a.ecsv")
+    whole = (tmp_path / "a.ecsv").read_bytes()
+    rng = np.random.default_rng(3)
+    for _ in range(150):
+        place = rng.integers(len(whole))
+        data = whole[:place] if rng.random() < 0.3 else whole[:place] + rng.bytes(1) + whole[place + 1 :]
+        try:
+            table_of(written(tmp_path / "bad.ecsv", data))
+        except CatalogError:
+            continue
