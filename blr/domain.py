@@ -1,6 +1,6 @@
 """How unlike the training set a row is, whichever of its features are missing.
 
-The squared Mahalanobis distance of the k features present is χ² with k degrees of freedom for normal features; the
+The squared Mahalanobis distance of k features present is χ² with k degrees of freedom for normal features; the
 cube root of Wilson & Hilferty (1931), doi:10.1073/pnas.17.12.684, makes it a standard normal z, comparable between
 patterns.  Real features are not normal, so the limit is the training set's own 99.9th percentile, not a table's.
 Shapes: N rows, F features.
@@ -22,6 +22,9 @@ from blr.arrays import Matrix, Vector
 from blr.missing import FeatureMoments, missing_patterns, present_values
 
 _QUANTILE = 0.999
+# Below this an eigenvalue of the correlations is the ridge of the moments, not a spread: three colours of three bands
+# are two numbers.
+_NO_SPREAD = 1e-7
 _FAR = 1e100  # standard deviations: its square is finite
 
 
@@ -52,7 +55,7 @@ class Domain:
         for pattern, rows in missing_patterns(absent):
             present = np.flatnonzero(~pattern)
             if present.size:
-                z[rows] = wilson_hilferty(self._squared(X[np.ix_(rows, present)], present), present.size)
+                z[rows] = wilson_hilferty(*self._squared(X[np.ix_(rows, present)], present))
         return z
 
     def outside(self, X: ArrayLike, missing: ArrayLike) -> NDArray[np.bool_]:
@@ -68,17 +71,21 @@ class Domain:
         """Return the domain of `to_dict`."""
         return cls(FeatureMoments.from_dict(stored), float(stored["limit"]))
 
-    def _squared(self, X: Matrix, present: NDArray[np.intp]) -> Vector:
-        """Return the squared Mahalanobis distances (N,) of X (N, k), columns `present`, under their marginal."""
+    def _squared(self, X: Matrix, present: NDArray[np.intp]) -> tuple[Vector, int]:
+        """Return the squared Mahalanobis distances (N,) of columns `present`, X (N, k), and their freedom.
+
+        They are under the marginal of those columns; their degrees of freedom are its rank.
+        """
         covariance = self.moments.covariance[np.ix_(present, present)]
         sd = np.sqrt(np.diag(covariance))
         # The inverse of a small triangle once, then one product for all rows: faster than a solve of them.
-        L = np.linalg.cholesky(covariance / np.outer(sd, sd))
+        correlation = covariance / np.outer(sd, sd)
+        L = np.linalg.cholesky(correlation)
         whiten = solve_triangular(L, np.eye(len(sd)), lower=True)
         with np.errstate(over="ignore"):
             U = (X - self.moments.mean[present]) / sd
         U = np.clip(U, -_FAR, _FAR) @ whiten.T
-        return np.einsum("nk,nk->n", U, U)
+        return np.einsum("nk,nk->n", U, U), int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
 
 
 def wilson_hilferty(chi2: Vector, k: int) -> Vector:

@@ -94,6 +94,16 @@ def test_finds_what_breaks_a_correlation():
     assert domain.outside(np.tile(x, (3, 1)), missing).tolist() == [True, False, False]
 
 
+def test_a_feature_that_follows_from_others_does_not_count():
+    """Two colours and their sum are as far out as the two colours, and a wrong sum is far."""
+    two = galaxies()[:, :2]
+    X = np.column_stack([two, two.sum(axis=1)])
+    domain = trained(X, none(X))
+    z = domain.distance(X, none(X))
+    np.testing.assert_allclose(z, trained(two, none(two)).distance(two, none(two)), atol=1e-3)
+    assert np.all(domain.outside(X + np.array([0, 0, 0.1]), none(X)))
+
+
 def test_one_training_row_in_a_thousand_is_outside():
     X, missing = galaxies(), holes()
     X = np.exp(X / np.sqrt(np.diag(COVARIANCE)) - MEAN / np.sqrt(np.diag(COVARIANCE)))  # far from normal
