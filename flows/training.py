@@ -19,6 +19,7 @@ import numpy as np
 import catalogs
 from blr.classifier import Member
 from blr.missing import FeatureMoments
+from blr.threads import single_threaded_blas
 from catalogs.catalog import Catalog
 from flows.candidates import CandidateData, fit_candidate
 from flows.config import Specification
@@ -61,10 +62,11 @@ def ingest(request: Row) -> Json:
     folder = store.make_folder(specification.name, version, staging=True)
     write_rows(rows, folder)
     training, weight = rows.training, rows.weight
-    moments = FeatureMoments.estimate(
-        rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
-    )
-    write_array(moments.impute(rows.X, rows.missing), folder / "filled.npy")
+    with single_threaded_blas():
+        moments = FeatureMoments.estimate(
+            rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
+        )
+        write_array(moments.impute(rows.X, rows.missing), folder / "filled.npy")
     described = {
         "specification": specification.model_dump(mode="json"),
         "version": version,
@@ -116,7 +118,8 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
     if not done.is_file():
         staged = _Staged.read(Path(folder))
         try:
-            fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
+            with single_threaded_blas():
+                fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
         except ValueError as error:
             raise TrainingError(
                 f"candidate.{index}: got no fit ({error}), expected one; change its basis or features, or drop it"
@@ -138,18 +141,19 @@ def save(folder: str, rows: Sequence[Row], choice: Row, store: str) -> Json:
     """Make the model of the chosen candidate, save it, and let it be the champion if there is none."""
     staged, selected = _Staged.read(Path(folder)), choice["selected"]
     member = Member.from_dict(read_tree(Path(folder) / f"candidate-{selected:03d}.asdf"))
-    model = make_model(
-        staged.specification,
-        member,
-        staged.data,
-        version=staged.described["version"],
-        candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
-        selected=selected,
-        described=staged.described,
-        code_version=code_version(),
-    )
     place = Store(Path(store))
-    save_model(place, model, member, staged.data)
+    with single_threaded_blas():
+        model = make_model(
+            staged.specification,
+            member,
+            staged.data,
+            version=staged.described["version"],
+            candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
+            selected=selected,
+            described=staged.described,
+            code_version=code_version(),
+        )
+        save_model(place, model, member, staged.data)
     if place.champion(model.name) is None:
         place.promote(model.label, why="the first of its name")
     return place.described(model, "trained")
