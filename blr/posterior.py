@@ -2,12 +2,12 @@
 
     ln p(D) ≈ ln p(D|w_MAP) + ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A        (PRML 4.137)
 
-Shapes: N rows, M basis functions, K classes, D = M or K M
-weights in order k M + m.
+Shapes: N rows, M basis functions, K classes, D = M or K M weights in order k M + m, S draws.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector, as_matrix
-from blr.contrasts import class_mean, class_precision
+from blr.arrays import Matrix, Vector
+from blr.contrasts import class_precision
+from blr.ensemble import averaged
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli
 from blr.mixture import Prediction, predicted
 from blr.predictive import binary_exact, binary_probit
 from blr.prior import GaussianPrior
 from blr.problem import Problem, make_problem
-from blr.softmax_predictive import softmax_exact, softmax_pairwise, softmax_plugin
+from blr.softmax_predictive import softmax_exact, softmax_pairwise
 from blr.sums import output_covariances
+from blr.trust import Trust, assess
 
 __all__ = ["Posterior"]
 
@@ -35,8 +37,13 @@ _BLOCK = 4096  # rows a block in prediction: fixed, so that a row's result depen
 class Posterior:
     """A Gaussian posterior of the weights and what was found on the way.
 
-    Attributes in the words of PRML: `mean` (D,) is the mode w_MAP (of a refined posterior, the variational mean),
-    `precision` (D, D) is A, `cholesky` its lower factor; D = M, or K M in order k M + m.
+    Attributes in the words of PRML: `mean` (D,) is the mode w_MAP (of a refined posterior, the variational mean, of a
+    sampled one that of its draws), `precision` (D, D) is A, `cholesky` its lower factor; D = M, or K M in order
+    k M + m.
+
+    `kind` is "laplace", "shifted", "refined" or "sampled"; all but the first keep the Laplace fit that they improve on
+    in `laplace`, and evidence, BIC, effective parameters and trust are its.  `elbo`: of a refined one, nats.  `draws`
+    (S, C M): of a sampled one, in the solver's coordinates.  `verdict`: of the fit, where it was stored or is its own.
     """
 
     problem: Problem
@@ -46,7 +53,10 @@ class Posterior:
     n_iter: int
     status: str = "converged"
     kind: str = "laplace"
-    map_weights: Vector | None = None  # the mode in solver coordinates, where the mean is not it
+    laplace: Posterior | None = None
+    elbo: float | None = None
+    draws: Matrix | None = None
+    verdict: Trust | None = None
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -71,18 +81,12 @@ class Posterior:
     @property
     def mode(self) -> Vector:
         """The mode in the solver's coordinates, (C M,)."""
-        return self.gaussian.mean if self.map_weights is None else self.map_weights
+        return self.gaussian.mean if self.laplace is None else self.laplace.mode
 
     @cached_property
     def mean(self) -> Vector:
         """Weights (D,)."""
-        return self._expand(self.gaussian.mean)
-
-    def _expand(self, theta: Vector) -> Vector:
-        T = self.problem.transform
-        if T.shape[0] == T.shape[1]:
-            return theta
-        return class_mean(theta, T, self.problem.prior_mean)
+        return self.problem.class_weights(self.gaussian.mean)
 
     @cached_property
     def precision(self) -> Matrix:
@@ -100,6 +104,8 @@ class Posterior:
     @cached_property
     def log_occam_factor(self) -> float:
         """(4.137) less the likelihood: ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A; NaN without a prior."""
+        if self.laplace is not None:
+            return self.laplace.log_occam_factor
         if self.prior is None:
             return float("nan")
         prior = self.problem.solver_prior
@@ -119,6 +125,8 @@ class Posterior:
     @cached_property
     def effective_parameters(self) -> float:
         """tr(H A⁻¹) (PRML 3.91): how many parameters the data determine."""
+        if self.laplace is not None:
+            return self.laplace.effective_parameters
         prior = self.problem.solver_prior.precision
         return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
 
@@ -127,21 +135,24 @@ class Posterior:
 
         Softmax: (N, K) and (N, K, K), the common shift of all activations projected out.
         """
-        return self._class_moments(*self._output_moments(self._design(Phi)))
+        return self.problem.class_moments(*self._output_moments(self.problem.design(Phi)))
 
-    def _design(self, Phi: ArrayLike) -> Matrix:
-        # A batch without rows (an empty partition) is no error: it gets no predictions.
-        matrix = (
-            np.asarray(Phi, dtype=np.float64)
-            if np.size(Phi) == 0 and np.ndim(Phi) == 2
-            else as_matrix(Phi, "Phi")
-        )
-        if matrix.shape[1] != self.problem.n_functions:
-            raise ValueError(
-                f"design matrix has {matrix.shape[1]} columns but the posterior has {self.problem.n_functions} "
-                "a class; build both with the same basis"
-            )
-        return matrix
+    @cached_property
+    def trust(self) -> Trust:
+        """Whether the Laplace approximation serves; of a sampled posterior, whether its chains mixed.
+
+        Computed on first use, from the data, or loaded where it had been computed before saving.
+        """
+        if self.verdict is not None:
+            return self.verdict
+        if self.laplace is not None:
+            return self.laplace.trust
+        return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
+
+    @property
+    def second_order(self) -> float:
+        """What is to be added to the log evidence to second order, nats: good to 0.015 where trust is green."""
+        return self.trust.numbers["second_order"]
 
     def _output_moments(self, Phi: Matrix) -> tuple[Matrix, Matrix]:
         C = self.problem.likelihood.n_outputs
@@ -176,94 +187,83 @@ class Posterior:
             raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
         if return_error and method != "monte_carlo":
             raise ValueError(f"method '{method}' has no sampling error; return_error goes with 'monte_carlo'")
-        if method == "monte_carlo":
-            probability, error = self._monte_carlo(self._design(Phi), n_samples, rng)
-            return (probability, error) if return_error else probability
+        matrix = self.problem.design(Phi)
         if method == "plugin":
-            return self.response(self._activations(self._design(Phi), self.gaussian.mean))
-        return self._moderated(*self.logit_moments(Phi), method)
+            return self.problem.response(self.problem.activations(matrix, self.gaussian.mean))
+        if method == "probit" or (method == "exact" and self.draws is None):
+            return self._moderated(*self.logit_moments(matrix), method)
+        rng = np.random.default_rng(0) if rng is None else rng
+        draws = self.draws if method == "exact" and self.draws is not None else self._drawn(n_samples, rng)
+        found, error = averaged(self.problem, matrix, draws)
+        p, e = (x[:, 1] if self.problem.binary else x for x in (found.probability, error))
+        return (p, e) if return_error else p
 
     def _moderated(self, mean: Matrix, covariance: Matrix, method: str) -> Matrix:
         if self.problem.binary:
-            if method == "exact":
-                return binary_exact(mean, covariance, link=self.likelihood)
-            return binary_probit(mean, covariance)
+            exact = method == "exact"
+            return (
+                binary_exact(mean, covariance, link=self._link) if exact else binary_probit(mean, covariance)
+            )
         return softmax_exact(mean, covariance)[0] if method == "exact" else softmax_pairwise(mean, covariance)
 
-    def _activations(self, Phi: Matrix, theta: Vector) -> Matrix:
-        """Return class activations, (N,) or (N, K), at solver weights theta."""
-        outputs = Phi @ theta.reshape(self.problem.likelihood.n_outputs, -1).T
-        return outputs[:, 0] if self.problem.binary else outputs @ self.problem.transform.T
-
-    def response(self, a: Matrix) -> Matrix:
-        """Return the probabilities at activations a, (N,) or (N, K), weights taken as certain."""
-        likelihood = self.problem.likelihood
-        if isinstance(likelihood, Bernoulli):
-            return np.exp(likelihood.link.log_cdf(a))
-        return softmax_plugin(a)
-
-    def _monte_carlo(self, Phi: Matrix, n: int, rng: np.random.Generator | None) -> tuple[Matrix, Matrix]:
-        total: Any = 0.0
-        squares: Any = 0.0
-        for theta in self.gaussian.sample(n, np.random.default_rng(0) if rng is None else rng):
-            p = self.response(self._activations(Phi, theta))
-            total, squares = total + p, squares + p * p
-        mean = total / n
-        return mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0) / max(n - 1, 1))
+    def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
+        if self.draws is None:
+            return self.gaussian.sample(n, rng)
+        return self.draws[rng.choice(len(self.draws), n, replace=n > len(self.draws))]
 
     def prediction(self, Phi: ArrayLike, *, shift: Vector | None = None) -> Prediction:
         """Return probabilities by the predictive integral, expected entropy and activation moments of each row.
 
         `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.
         """
+        if self.draws is not None:
+            return averaged(self.problem, self.problem.design(Phi), self.draws, shift)[0]
         return predicted(*self.logit_moments(Phi), link=self._link, shift=shift)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
         """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""
-        return predicted(*self._class_moments(mean, covariance), link=self._link).probability
+        return predicted(*self.problem.class_moments(mean, covariance), link=self._link).probability
 
     @property
     def _link(self) -> str:
         return self.likelihood if self.problem.binary else "logistic"
 
-    def _class_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
-        if self.problem.binary:
-            return mean[:, 0], covariance[:, 0, 0]
-        T = self.problem.transform - self.problem.transform.mean(axis=0)
-        return mean @ T.T, np.einsum("kc,ncd,ld->nkl", T, covariance, T, optimize=True)
-
     def plugin(self, Phi: ArrayLike) -> Matrix:
         """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
-        p = self.response(self._activations(self._design(Phi), self.mode))
+        p = self.problem.response(self.problem.activations(self.problem.design(Phi), self.mode))
         return np.stack([1 - p, p], axis=1) if self.problem.binary else p
 
     def count_gradient(self, Phi: Matrix) -> Matrix:
         """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode."""
         y, T = self.plugin(Phi), self.problem.transform
         if isinstance(self.problem.likelihood, Bernoulli):
-            a = self._activations(Phi, self.mode)
+            a = self.problem.activations(Phi, self.mode)
             slope = y[:, 1] * self.problem.likelihood.link.log_cdf_derivatives(a)[0]  # f' = f (ln f)'
             return np.outer([-1.0, 1.0], slope @ Phi)
         return np.stack([((y[:, [k]] * (T[k] - y @ T)).T @ Phi).ravel() for k in range(len(T))])
 
     def deviations(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws of the solver's weights about their mean, (n, C M)."""
-        return self.gaussian.sample(n, rng) - self.gaussian.mean
+        return self._drawn(n, rng) - self.gaussian.mean
 
     def sample(self, n: int, rng: np.random.Generator) -> Matrix:
         """Return n draws of the weights, (n, D)."""
-        theta = self.gaussian.sample(n, rng)
+        theta = self._drawn(n, rng)
         T, shared = self.problem.transform, self.problem.shared_precision
         if T.shape[0] == T.shape[1]:
             return theta
-        draws = np.stack([self._expand(row) for row in theta])
+        draws = np.stack([self.problem.class_weights(row) for row in theta])
         if shared is not None:  # the data say nothing of the sum direction: it keeps the prior's spread
             common = Gaussian(np.zeros(len(shared)), shared).sample(n, rng)
             draws += np.tile(common, self.problem.n_classes) / np.sqrt(self.problem.n_classes)
         return draws
 
     def to_dict(self) -> dict[str, Any]:
-        """Return scalars, strings, lists and arrays that `from_dict` makes the posterior of, without its data."""
+        """Return scalars, strings, lists and arrays that `from_dict` makes the posterior of, without its data.
+
+        The verdict is stored if it has been computed: it needs the data.
+        """
+        verdict = self.__dict__.get("trust", self.verdict)
         return {
             "kind": self.kind,
             "likelihood": self.likelihood,
@@ -273,23 +273,33 @@ class Posterior:
             "prior": None if self.prior is None else self.prior.to_dict(),
             "solver_mean": self.gaussian.mean,
             "solver_precision": self.gaussian.precision,
-            "map_weights": self.map_weights,
             "log_likelihood": float(self.log_likelihood),
             "converged": bool(self.converged),
             "n_iter": int(self.n_iter),
             "status": self.status,
+            "laplace": None if self.laplace is None else self.laplace.to_dict(),
+            "elbo": self.elbo,
+            "draws": self.draws,
+            "trust": None if verdict is None else verdict.to_dict(),
         }
 
     @classmethod
-    def from_dict(cls, d: dict[str, Any]) -> Posterior:
+    def from_dict(cls, d: Mapping[str, Any]) -> Posterior:
         """Return the posterior of `to_dict`."""
         prior = None if d["prior"] is None else GaussianPrior(d["prior"]["mean"], d["prior"]["covariance"])
-        problem = make_problem(
-            d["likelihood"], prior, tuple(d["classes"]), d["n_functions"], d["n_effective"], None
-        )
-        gaussian = Gaussian(np.asarray(d["solver_mean"]), np.asarray(d["solver_precision"]))
+        classes = tuple(d["classes"])
         return cls(
-            problem, gaussian, d["log_likelihood"], d["converged"], d["n_iter"], d["status"], d["kind"]
+            problem=make_problem(d["likelihood"], prior, classes, d["n_functions"], d["n_effective"], None),
+            gaussian=Gaussian(np.asarray(d["solver_mean"]), np.asarray(d["solver_precision"])),
+            log_likelihood=d["log_likelihood"],
+            converged=d["converged"],
+            n_iter=d["n_iter"],
+            status=d["status"],
+            kind=d["kind"],
+            laplace=None if d["laplace"] is None else cls.from_dict(d["laplace"]),
+            elbo=d["elbo"],
+            draws=None if d["draws"] is None else np.asarray(d["draws"]),
+            verdict=None if d["trust"] is None else Trust.from_dict(d["trust"]),
         )
 
 

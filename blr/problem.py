@@ -16,10 +16,11 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_matrix
-from blr.contrasts import exchangeable
+from blr.contrasts import class_mean, exchangeable
 from blr.likelihood import Bernoulli, Categorical, Likelihood, make_likelihood
 from blr.newton import SolverPrior
 from blr.prior import GaussianPrior
+from blr.softmax_predictive import softmax_plugin
 from blr.sums import Data, Rows, Stream, likelihood_terms
 from blr.targets import resolve_targets
 from blr.threads import default_threads
@@ -100,6 +101,43 @@ class Problem:
         assert self.shared_precision is not None  # noqa: S101  contrasts are taken only then
         blocks = scipy.linalg.block_diag(*[self.shared_precision] * T.shape[1])
         return SolverPrior(mean, blocks)
+
+    def design(self, Phi: ArrayLike) -> Matrix:
+        """Return Phi (N, M), checked against the model; a batch without rows is no error."""
+        empty = np.size(Phi) == 0 and np.ndim(Phi) == 2
+        matrix = np.asarray(Phi, dtype=np.float64) if empty else as_matrix(Phi, "Phi")
+        if matrix.shape[1] != self.n_functions:
+            raise ValueError(
+                f"design matrix has {matrix.shape[1]} columns but the posterior has {self.n_functions} "
+                "a class; build both with the same basis"
+            )
+        return matrix
+
+    def activations(self, Phi: Matrix, theta: Vector) -> Matrix:
+        """Return the activations of the classes, (N,) or (N, K), at the solver's weights theta (C M,)."""
+        outputs = Phi @ theta.reshape(self.likelihood.n_outputs, -1).T
+        return outputs[:, 0] if self.binary else outputs @ self.transform.T
+
+    def response(self, a: Matrix) -> Matrix:
+        """Return the probabilities at activations a, (N,) or (N, K), weights taken as certain."""
+        if isinstance(self.likelihood, Bernoulli):
+            return np.exp(self.likelihood.link.log_cdf(a))
+        return softmax_plugin(a)
+
+    def class_weights(self, theta: Vector) -> Vector:
+        """Return the weights of all classes (D,) from the solver's (C M,)."""
+        T = self.transform
+        return theta if T.shape[0] == T.shape[1] else class_mean(theta, T, self.prior_mean)
+
+    def class_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
+        """Return moments of the activations, (N,) each or (N, K) and (N, K, K) less their common shift.
+
+        From those of the outputs, (N, C) and (N, C, C).
+        """
+        if self.binary:
+            return mean[:, 0], covariance[:, 0, 0]
+        T = self.transform - self.transform.mean(axis=0)
+        return mean @ T.T, np.einsum("kc,ncd,ld->nkl", T, covariance, T, optimize=True)
 
     def evaluate(self, theta: Vector) -> tuple[Any, ...]:
         """Return value, gradient and Hessian of the likelihood at theta: one pass over the data."""
