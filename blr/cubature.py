@@ -93,7 +93,7 @@ def product_rule(mean: Matrix, axes: Matrix, rules: tuple[int, ...]) -> tuple[Ma
 
 
 def _product_block(mean: Matrix, axes: Matrix, chosen: list[tuple[Vector, Vector]]) -> tuple[Matrix, Vector]:
-    a = np.ascontiguousarray(mean.T)
+    a = np.array(mean.T, order="C")  # a copy, whatever the order of mean
     a -= a.max(axis=0)
     loads = np.ascontiguousarray(axes.transpose(2, 1, 0))
     K, n = a.shape

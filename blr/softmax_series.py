@@ -56,7 +56,7 @@ def softmax_series(mean: Matrix, covariance: Matrix) -> Series:
 
 
 def _expand(mean: Matrix, covariance: Matrix) -> tuple[Matrix, Vector, Vector, Vector]:
-    a = np.ascontiguousarray(mean.T)
+    a = np.array(mean.T, order="C")  # a copy, whatever the order of mean
     a -= a.max(axis=0)
     p = np.exp(a)
     total = p.sum(axis=0)
@@ -93,7 +93,7 @@ def _expand(mean: Matrix, covariance: Matrix) -> tuple[Matrix, Vector, Vector, V
 
 def _half_contrast_variances(covariance: Matrix) -> Matrix:
     """Return D, (K, K, n), contiguous along the rows: the arithmetic is the same for all of them."""
-    D = np.ascontiguousarray(np.moveaxis(covariance, 0, -1))
+    D = np.array(np.moveaxis(covariance, 0, -1), order="C")  # a copy, whatever the order
     half = 0.5 * np.einsum("kkn->kn", D)
     np.subtract(half, D, out=D)
     D += half[:, None]
