@@ -54,14 +54,19 @@ def fit_candidate(
     columns = tuple(list(specification.features).index(name) for name in names)
     training = data.rows.training
     X = data.filled[training][:, columns]
+    weight = None if data.rows.weight is None else data.rows.weight[training]
     basis = fit_basis(
-        candidate.basis.kind, X, rng=_generator(specification, candidate), **basis_options(candidate.basis)
+        candidate.basis.kind,
+        X,
+        weight=weight,
+        rng=_generator(specification, candidate),
+        **basis_options(candidate.basis),
     )
     q = fit_evidence(
         basis(X),
         data.rows.target[training],
         likelihood=candidate.likelihood if len(data.classes) == 2 else "softmax",
-        sample_weight=None if data.rows.weight is None else data.rows.weight[training],
+        sample_weight=weight,
         classes=range(len(data.classes)),
         threads=threads,
     )

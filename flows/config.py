@@ -220,6 +220,11 @@ class Specification(SpecificationTable):
                 "split.by: got 'id' without a catalog.id, expected the column that names an object; "
                 'add id = "..." under [catalog], or split by a column'
             )
+        if self.split.by == "healpix" and None in (self.catalog.ra, self.catalog.dec):
+            raise ValueError(
+                "split.by: got 'healpix' without catalog.ra and catalog.dec, expected the columns of the position; "
+                "add them under [catalog], or split by 'id'"
+            )
         return self
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "BASIS_KINDS",
     "Basis",
     "BsplineBasis",
     "FourierBasis",
@@ -85,6 +86,8 @@ Basis = Annotated[
     LinearBasis | PolynomialBasis | RbfBasis | SigmoidBasis | BsplineBasis | FourierBasis,
     Field(discriminator="kind"),
 ]
+
+BASIS_KINDS = ("linear", "polynomial", "rbf", "sigmoid", "bspline", "fourier")
 
 
 def basis_options(basis: Basis) -> dict[str, Any]:

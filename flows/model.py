@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from blr.classifier import Classifier
 
+from blr.classifier import Classifier
 from flows.config import NAME_PATTERN, Specification, canonical_json, specification_hash
 from flows.config_file import parse_specification, specification_toml
 from flows.errors import ModelError

@@ -24,9 +24,9 @@ from catalogs.values import batch_values
 from flows.config import Specification
 from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
+from flows.holdout import check_positions, held_out, split_columns
 from flows.labels import LabelReader, check_classes, label_texts
 from flows.progress import tell
-from flows.holdout import held_out, split_columns
 
 __all__ = ["Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
 
@@ -91,6 +91,9 @@ def gather(
     seen: Counter[str] = Counter()
     content = {name: hashlib.sha256() for name in reader.names}
     parts, n_read, n_selected = [], 0, 0
+    for catalog in catalogs:
+        reader.check(catalog)
+        check_positions(specification, catalog)
     for batch in _batches(catalogs, reader, limit):
         tell().advance(batch.num_rows)
         n_read += batch.num_rows
@@ -115,7 +118,6 @@ def _batches(
 ) -> Iterable[pa.RecordBatch]:
     left = limit
     for catalog in catalogs:
-        reader.check(catalog)
         for batch in catalog.batches(reader.read, min(BATCH_ROWS, left or BATCH_ROWS)):
             yield batch if left is None else batch.slice(0, left)
             if left is not None:
@@ -137,7 +139,7 @@ def _part(specification: Specification, reader: FeatureReader, batch: pa.RecordB
             "or more in each; leave such rows out with catalog.where"
         )
     texts = label_texts(values[specification.label.column or ""])
-    return _Part(found.X, found.missing, texts, held_out(specification, values, batch.num_rows), weight)
+    return _Part(found.X, found.missing, texts, held_out(specification, values), weight)
 
 
 def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:

@@ -1,0 +1,87 @@
+"""A small survey: labelled galaxies in two colours, some with one colour missing, as Parquet and as FITS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits
+
+SPECIFICATION = """
+name = "morphology"
+
+[catalog]
+paths = ["survey.parquet"]
+id = "name"
+where = "type == 'G'"
+sentinels = { jmag = [-9999, 99.0] }
+
+[label]
+column = "hubble"
+classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }
+
+[features]
+b_j = "bmag - jmag"
+j_k = "jmag - kmag"
+
+[[candidate]]
+basis = { kind = "linear" }
+[[candidate]]
+features = ["b_j"]
+basis = { kind = "polynomial", degree = 2 }
+"""
+
+
+def survey(n: int = 400, *, seed: int = 1) -> dict[str, np.ndarray]:
+    """Return the columns: early types are red in b - j; a tenth has no j."""
+    rng = np.random.default_rng(seed)
+    hubble = rng.choice(["E", "S0", "Sb", "Sc", "S?", ""], size=n, p=[0.2, 0.2, 0.25, 0.25, 0.05, 0.05])
+    red = np.isin(hubble, ["E", "S0"])
+    kmag = rng.normal(11, 1, n)
+    jmag = kmag + rng.normal(1, 0.2, n)
+    bmag = jmag + rng.normal(np.where(red, 3.5, 2.5), 0.7, n)
+    jmag[rng.random(n) < 0.1] = -9999
+    return {
+        "name": np.array([f"G{i:05d}" for i in range(n)]),
+        "type": rng.choice(["G", "*"], size=n, p=[0.95, 0.05]),
+        "hubble": hubble,
+        "bmag": bmag,
+        "jmag": jmag.astype(np.float32),
+        "kmag": kmag,
+    }
+
+
+def write_parquet(path: Path, columns: dict[str, np.ndarray]) -> Path:
+    pq.write_table(pa.table(columns), path, row_group_size=100)
+    return path
+
+
+def write_fits(path: Path, columns: dict[str, np.ndarray]) -> Path:
+    codes = {"U": lambda a: f"{a.dtype.itemsize // 4}A", "f": lambda a: "E" if a.dtype.itemsize == 4 else "D"}
+    made = [fits.Column(name, codes[a.dtype.kind](a), array=a) for name, a in columns.items()]
+    fits.BinTableHDU.from_columns(made).writeto(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with `survey.parquet` and `spec.toml`."""
+    write_parquet(tmp_path / "survey.parquet", survey())
+    (tmp_path / "spec.toml").write_text(SPECIFICATION)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the survey and a store in which it has been trained; not to be written to."""
+    from flows.training import train
+
+    folder = tmp_path_factory.mktemp("trained")
+    write_parquet(folder / "survey.parquet", survey())
+    write_fits(folder / "survey.fits", survey())
+    (folder / "spec.toml").write_text(SPECIFICATION)
+    train(folder / "spec.toml", folder / "models")
+    return folder
