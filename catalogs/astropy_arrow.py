@@ -1,0 +1,49 @@
+"""From the arrays of astropy's tables to Arrow: masks become nulls, vectors lists of one length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["arrow_array", "arrow_type"]
+
+Array = np.ndarray[Any, Any]
+
+
+def arrow_array(values: Array) -> pa.Array:
+    """Return an array as Arrow: (n,) as values, (n, k) as lists of k, objects as text or lists."""
+    if values.dtype.kind == "c":
+        parts = np.stack([np.ma.getdata(values).real, np.ma.getdata(values).imag], axis=-1)
+        mask = np.stack([np.ma.getmaskarray(values)] * 2, axis=-1)
+        return arrow_array(np.ma.MaskedArray(parts, mask))
+    if values.ndim > 1:
+        inner = arrow_array(values.reshape(-1, *values.shape[2:]))
+        return pa.FixedSizeListArray.from_arrays(inner, values.shape[1])
+    mask = np.ma.getmaskarray(values)
+    data = np.ma.getdata(values)
+    if data.dtype.kind == "O":
+        return objects(data, mask)
+    if data.dtype.kind == "S":
+        data = np.strings.decode(data, "utf-8", "replace")
+    if data.dtype.kind in "UT":
+        return pa.array(data.astype(object), pa.string(), mask=mask)
+    native = data.astype(data.dtype.newbyteorder("="), copy=False)
+    return pa.array(native, mask=mask if mask.any() else None)
+
+
+def objects(data: Array, mask: Array) -> pa.Array:
+    """Return text, or arrays of their own lengths."""
+    plain = [None if gone or v is None else v for v, gone in zip(data.tolist(), mask.tolist(), strict=True)]
+    if any(isinstance(v, str | bytes) for v in plain) or all(v is None for v in plain):
+        return pa.array(
+            [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in plain], pa.string()
+        )
+    lists = [None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain]
+    return pa.array(lists)
+
+
+def arrow_type(values: Array) -> pa.DataType:
+    """Return the Arrow type that an array becomes."""
+    return arrow_array(values).type
