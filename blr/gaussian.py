@@ -33,11 +33,12 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
         If A is not positive definite within 1e-6 of its diagonal.
     """
     diagonal = np.diag(A)
-    if not np.all(np.isfinite(diagonal)) or not np.all(diagonal > 0):
+    if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0):
         raise np.linalg.LinAlgError(
             f"precision has diagonal {diagonal}; every entry must be positive and finite"
         )
-    scale = np.sqrt(diagonal)
+    # A column of zeros without a prior says nothing of its weight: the jitter stands in for a scale.
+    scale = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
     C = A / scale[:, None] / scale
     jitter = 0.0
     while jitter < 1e-6:

@@ -21,6 +21,7 @@ __all__ = ["Importance", "laplace_ratios", "smooth"]
 
 _WORK = 5e6  # activations to evaluate; more draws where rows are few
 _ROWS = 2500  # from which rows are drawn, see `laplace_ratios`
+_BEYOND_SMOOTHING = 10.0  # a shape at which one draw has all the weight
 _FEWEST, _MOST = 400, 2000  # draws
 
 
@@ -45,7 +46,7 @@ def smooth(log_ratio: Vector) -> Importance:
     k = 0.0
     if exceedance[-1] > 1e-12:  # else the ratios are equal: the approximation is the posterior
         k, scale = fit_pareto(exceedance)
-        if np.isfinite(k):
+        if k < _BEYOND_SMOOTHING:
             middle = (np.arange(n_tail) + 0.5) / n_tail
             smoothed = np.exp(cutoff) + _pareto_quantile(middle, k, scale)
             log_w[tail] = np.minimum(np.log(smoothed), 0.0)
@@ -59,6 +60,7 @@ def fit_pareto(x: Vector) -> tuple[float, float]:
 
     Zhang and Stephens' posterior mean over a grid, with the weak prior of Vehtari et al. (appendix C) at k = 0.5.
     """
+    x = np.maximum(x, 1e-300 * x[-1])  # what underflowed is small, not nothing
     n = len(x)
     m = 30 + int(np.sqrt(n))
     j = np.arange(1, m + 1)

@@ -17,20 +17,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.optimize import linprog
 
 from blr.arrays import Matrix, Vector
+from blr.gaussian import cholesky_of_precision
 from blr.likelihood import Bernoulli, Categorical, Likelihood
-from blr.newton import SolverPrior, maximise, newton_step
-from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, likelihood_terms
+from blr.newton import SolverPrior, maximise
+from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, likelihood_terms, output_covariances
 
 __all__ = ["Separation", "find_separation"]
 
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
-_NEWTON_PASSES = 8
+_NEWTON_PASSES = 20
 _ROUNDS = 20
 _LARGEST_PROGRAM = 2_000_000  # entries of its matrix
 _INSIDE = 1e-6  # how far within the simplex y has to be
+_SLACK = 1e-6  # of a mode that was searched for, in posterior sd
+_ROUNDING = 1e-15
+_MENDING = 0.1  # of the distance to the simplex's border
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,16 @@ class Separation:
     kind: str
     pairs: tuple[tuple[int, int], ...] = ()
     columns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Largest:
+    """A maximum that adds up."""
+
+    value: Any
+
+    def __add__(self, other: _Largest) -> _Largest:
+        return _Largest(np.maximum(self.value, other.value))
 
 
 def find_separation(
@@ -61,37 +76,44 @@ def find_separation(
     def evaluate(theta: Vector) -> Terms:
         return data.accumulate(likelihood_terms(likelihood, theta))
 
-    theta, terms = (np.zeros(D), evaluate(np.zeros(D))) if start is None else start
-    if _overlaps(data, likelihood, theta, terms):
+    if start is not None and _overlaps(data, likelihood, *start, slack=_SLACK):
         return Separation("none")
+    theta, terms = (np.zeros(D), None) if start is None else start
     mode = maximise(evaluate, flat, theta, evaluated=terms, max_iter=_NEWTON_PASSES)
     if _overlaps(data, likelihood, mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)):
         return Separation("none")
     return _by_program(data, likelihood, mode.theta, n_classes, n_functions)
 
 
-def _overlaps(data: Data, likelihood: Likelihood, theta: Vector, terms: Terms) -> bool:
-    """Whether the Newton step gives y inside the simplex with Σ (t - y) φ = 0, which no separable data allow."""
-    step, _ = newton_step(terms[1], terms[2])
-    residual = np.abs(terms[1] - terms[2] @ step) / np.sqrt(np.diag(terms[2]).clip(min=1e-300))
-    if not np.all(residual < 1e-8):
-        return False
-    (outside,) = data.accumulate(_outside(likelihood, theta, step))
-    return int(outside) == 0
+def _overlaps(data: Data, likelihood: Likelihood, theta: Vector, terms: Terms, *, slack: float = 0.0) -> bool:
+    """Whether the Newton step gives y inside the simplex with Σ (t - y) φ = 0, which no separable data allow.
+
+    What the sum may lack, by rounding and by `slack` posterior sd, must be mended by steps that keep y inside.
+    """
+    _, gradient, hessian = terms
+    L, _ = cholesky_of_precision(hessian)
+    U = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+    step = U.T @ (U @ gradient)
+    outside, widest, size = data.accumulate(_outside(likelihood, theta, step, U))
+    lacking = np.abs(gradient - hessian @ step) + _ROUNDING * np.tile(size, likelihood.n_outputs)
+    mending = np.sqrt(2 * widest.value) * (float(np.linalg.norm(np.abs(U) @ lacking)) + slack)
+    return int(outside) == 0 and bool(mending < _MENDING)
 
 
-def _outside(likelihood: Likelihood, theta: Vector, step: Vector) -> ChunkFunction:
+def _outside(likelihood: Likelihood, theta: Vector, step: Vector, U: Matrix) -> ChunkFunction:
+    """Return how many rows leave the simplex, the largest variance of an activation, and Σ |φ| (M,)."""
     C = likelihood.n_outputs
 
     def terms(Phi: Matrix, _t: Matrix, weight: Vector | None) -> Terms:
-        y = _probabilities(likelihood, activations(Phi, theta, C))
-        d = class_activations(likelihood, activations(Phi, step, C))
-        # y + R d, as a multiple of y.
-        relative = 1 + d - np.einsum("nk,nk->n", y, d)[:, None]
-        counted = _counted(weight)
-        return (int(np.count_nonzero(relative[counted] < _INSIDE)),)
+        X = Phi[_counted(weight)]
+        y = _probabilities(likelihood, activations(X, theta, C))
+        d = class_activations(likelihood, activations(X, step, C))
+        relative = 1 + d - np.einsum("nk,nk->n", y, d)[:, None]  # y + R d, as a multiple of y
+        variance = np.einsum("ncc->n", output_covariances(X, U, C))
+        widest = _Largest(variance.max(initial=0.0))
+        return int(np.count_nonzero(relative < _INSIDE)), widest, np.abs(X).sum(axis=0)
 
-    return blockwise(terms, 4 * (C + 2))
+    return blockwise(terms, C * len(theta) + 4 * (C + 2))
 
 
 def _counted(weight: Vector | None) -> Any:
@@ -172,16 +194,6 @@ def _described(data: Data, W: Matrix, scale: Vector) -> Separation:
     spread = np.abs(W - W.mean(axis=0)).max(axis=0)
     columns = tuple(int(m) for m in np.argsort(-spread, kind="stable")[:5] if spread[m] > 0.1 * spread.max())
     return Separation("complete" if complete else "quasi", tuple(pairs), columns)
-
-
-@dataclass(frozen=True, eq=False)
-class _Largest:
-    """A maximum that adds up."""
-
-    value: Vector
-
-    def __add__(self, other: _Largest) -> _Largest:
-        return _Largest(np.maximum(self.value, other.value))
 
 
 Program = Callable[[Matrix], Vector | None]

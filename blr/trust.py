@@ -103,6 +103,7 @@ def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Terms] | None:
 
 def _condition(gaussian: Gaussian) -> float:
     d = np.sqrt(np.diag(gaussian.precision))
+    d[d == 0] = 1.0
     values = np.linalg.eigvalsh(gaussian.precision / d[:, None] / d)
     return float(values[-1] / max(values[0], np.finfo(float).eps))
 

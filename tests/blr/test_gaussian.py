@@ -69,4 +69,11 @@ def test_refuses_what_is_no_precision():
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite; its quadratic form is negative"):
         cholesky_of_precision(np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="every entry must be positive and finite"):
-        cholesky_of_precision(np.diag([1.0, 0.0]))
+        cholesky_of_precision(np.diag([1.0, -1.0]))
+
+
+def test_a_flat_weight_takes_a_jitter():
+    L, jitter = cholesky_of_precision(np.diag([4.0, 0.0]))
+    assert 0 < jitter < 1e-12
+    assert L[0, 0] == pytest.approx(2.0)
+    assert L[1, 1] > 0

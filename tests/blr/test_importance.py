@@ -81,3 +81,10 @@ def test_some_rows_tell_the_ratios_of_all(dense, monkeypatch):
     monkeypatch.setattr(blr.importance, "_ROWS", 10**6)
     monkeypatch.setattr(blr.importance, "_FEWEST", len(part))
     assert part == pytest.approx(laplace_ratios(data, likelihood, gaussian, 8000)[: len(part)], abs=0.02)
+
+
+def test_ratios_of_any_range_are_finite():
+    found = smooth(np.linspace(0.0, 1e5, 500))
+    assert np.isfinite(found.k_hat)
+    assert found.k_hat > 5
+    assert found.effective == pytest.approx(1 / 500, rel=0.01)
