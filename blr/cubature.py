@@ -58,9 +58,9 @@ _SOBOL: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = (
 )
 
 _PRODUCT_ELEMENTS = 2**15  # float64, so that a node's arrays stay in a core's cache
-_SOBOL_ELEMENTS = 2**17  # float32
+_SOBOL_ELEMENTS = 2**17
 _SOBOL_NODES = 4096
-_UNCHECKED = 12.0  # contrast sd up to which e^a cannot overflow float32
+_NARROW = 12.0  # contrast sd up to which e^a cannot overflow float32
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +125,7 @@ def _product_block(mean: Matrix, axes: Matrix, chosen: list[tuple[Vector, Vector
 
 
 def _weighted_log(S: Matrix, weight: Vector) -> Matrix:
-    """Return Σ_i weight_i ln S_i over the middle axis of S, (nodes, n): ±z weigh the same, one logarithm serves both."""
+    """Return Σ_i weight_i ln S_i over the middle axis of S, (nodes, n): as ±z weigh the same, one log serves both."""
     half = len(weight) // 2
     total: Matrix = np.tensordot(np.log(S[:, :half] * S[:, :half:-1]), weight[:half], axes=(1, 0))
     return total + weight[half] * np.log(S[:, half])
@@ -138,14 +138,15 @@ def sobol_size(spread: Vector, d: int) -> NDArray[np.intp]:
     return np.array([size for size, _ in steps], dtype=np.intp)[np.searchsorted(reach, spread)]
 
 
-def sobol_rule(mean: Matrix, axes: Matrix, size: int, spread: float) -> tuple[Matrix, Vector]:
+def sobol_rule(mean: Matrix, axes: Matrix, size: int, *, spread: float) -> tuple[Matrix, Vector]:
     """Return E[p] (n, K) and E[H] (n,) for mean (n, K) and axes (n, K, d) at `size` Sobol points shared by all rows.
 
-    `spread` is the largest contrast sd among the rows.  Activations are float32: their rounding of 1e-6 is far below
-    the error of the points, and the exponentials are several times faster.
+    `spread` is the largest contrast sd among the rows.  Up to 12 the activations are float32: their rounding of 1e-6 is
+    far below the error of the points, the exponentials are several times faster, and none can overflow.
     """
     n, K, d = axes.shape
-    nodes = np.ones((size, d + 1), dtype=np.float32)
+    narrow = spread <= _NARROW
+    nodes = np.ones((size, d + 1), dtype=np.float32 if narrow else np.float64)
     nodes[:, :d] = normal_nodes(size, d)
     a = mean - mean.max(axis=1, keepdims=True)
     loads = np.concatenate([axes, a[:, :, None]], axis=2)
@@ -156,7 +157,7 @@ def sobol_rule(mean: Matrix, axes: Matrix, size: int, spread: float) -> tuple[Ma
         rows = max(1, _SOBOL_ELEMENTS // (K * len(Z)))
         for start in range(0, n, rows):
             block = slice(start, start + rows)
-            moments, log_sum = _sobol_block(loads[block], Z, columns, checked=spread > _UNCHECKED)
+            moments, log_sum = _sobol_block(loads[block], Z, columns, checked=not narrow)
             gathered[block] += moments
             log_normaliser[block] += log_sum
     gathered /= size
@@ -165,18 +166,18 @@ def sobol_rule(mean: Matrix, axes: Matrix, size: int, spread: float) -> tuple[Ma
 
 
 def _sobol_block(
-    loads: Matrix, Z: NDArray[np.float32], columns: NDArray[np.float32], *, checked: bool
+    loads: Matrix, Z: NDArray[np.floating], columns: NDArray[np.floating], *, checked: bool
 ) -> tuple[Matrix, Vector]:
-    """Return Σ_s p_k (z_j, 1) at the nodes, (rows, K, d + 1), and Σ_s ln Σ_k e^a, (rows,)."""
+    """Return Σ_s p_k (z_j, 1) at the nodes, (rows, K, d + 1), and Σ_s ln Σ_k e^a, (rows,), in the type of Z."""
     rows, K, width = loads.shape
-    E = (loads.reshape(rows * K, width).astype(np.float32) @ columns).reshape(rows, K, len(Z))
+    E = (loads.reshape(rows * K, width).astype(Z.dtype) @ columns).reshape(rows, K, len(Z))
     log_sum = np.zeros(rows)
-    if checked:
+    if checked:  # e^a might overflow
         top = E.max(axis=1)
         E -= top[:, None]
         log_sum += top.sum(axis=1, dtype=np.float64)
     np.exp(E, out=E)
     S = E.sum(axis=1)
-    E *= (1 / S)[:, None]
     log_sum += np.log(S).sum(axis=1, dtype=np.float64)
+    E *= (1 / S)[:, None]
     return (E.reshape(rows * K, len(Z)) @ Z).reshape(rows, K, width).astype(np.float64), log_sum

@@ -104,8 +104,7 @@ def _integrated(m: Matrix, V: Matrix, spread: Vector) -> tuple[Matrix, Vector]:
     for code in np.unique(plan):
         rows = np.flatnonzero(plan == code)
         if code < 0:
-            widest = float(spread[rows].max())
-            found = sobol_rule(m[rows], axes[rows], -int(code), widest)
+            found = sobol_rule(m[rows], axes[rows], -int(code), spread=float(spread[rows].max()))
         else:
             # The most nodes go on the innermost axis.
             found = product_rule(m[rows], axes[rows][:, :, ::-1], tuple(digits[rows[0], ::-1].tolist()))

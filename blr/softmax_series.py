@@ -20,10 +20,10 @@ from blr.arrays import Matrix, Vector
 
 __all__ = ["Series", "softmax_series"]
 
-# R is at most _WORST s⁶, s the largest contrast sd, and _TAIL u² s⁶ where the expected probability of all but the first
-# class is at most u: the largest found over means and covariances, two classes being the worst case
-# (tests/blr/test_softmax_series.py).
-_WORST, _TAIL = 0.0095, 0.5
+# R is at most _WORST s⁶, s the largest contrast sd, and _TAIL u² s⁶ where the expected probability of all but the
+# first class is at most u; the entropy errs by at most four times that.  Found by maximisation over means and
+# covariances, two classes being the worst case (tests/blr/test_softmax_series.py).
+_WORST, _TAIL = 0.0095, 2.0
 _WIDEST = 2.0  # contrast sd beyond which nothing is promised
 _BLOCK_ELEMENTS = 2**15
 
@@ -32,8 +32,8 @@ _BLOCK_ELEMENTS = 2**15
 class Series:
     """Expected softmax of n rows and how far off it may be.
 
-    `probability` (n, K); `expected_entropy` (n,), nats; `error` (n,), a bound on the probabilities' error, infinite
-    where nothing is promised; `spread` (n,), the largest sd of a contrast a_j - a_k.
+    `probability` (n, K); `expected_entropy` (n,), nats; `error` (n,), a bound on the probabilities' error and a quarter
+    of the entropy's, infinite where nothing is promised; `spread` (n,), the largest sd of a contrast a_j - a_k.
     """
 
     probability: Matrix

@@ -1,7 +1,7 @@
 """Derive the table RULES of blr/cubature.py: for each number of nodes, the best step and how wide an axis it serves.
 
-The worst case along an axis is that of two classes: E[σ(m + r z)] over all m, r the axis's range.  A rule's reach is the
-largest r whose error in the probability stays below the tolerance and in the entropy below four times that.  Run:
+The worst case along an axis is that of two classes: E[σ(m + r z)] over all m, r the axis's range.  A rule's reach is
+the largest r whose error in the probability stays below the tolerance and in the entropy below four times that.  Run:
 
     python tests/reference/cubature_rules.py
 """
