@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -85,3 +86,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "spec.toml").write_text(SPECIFICATION)
     train(folder / "spec.toml", folder / "models")
     return folder
+
+
+@pytest.fixture(scope="session")
+def make() -> SimpleNamespace:
+    """Return what makes surveys, for tests that need others."""
+    return SimpleNamespace(survey=survey, parquet=write_parquet, fits=write_fits, specification=SPECIFICATION)

@@ -22,7 +22,7 @@ def reader(**expressions: str) -> FeatureReader:
     return FeatureReader({name: parse(text) for name, text in expressions.items()})
 
 
-def batch(**columns) -> pa.RecordBatch:
+def batch(**columns: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -72,7 +72,9 @@ def test_identifiers_do_not_pass_through_float():
 def test_a_condition_is_a_feature_and_text_is_none():
     table = batch(hubble=["E", "Sc"], bmag=[1.0, 2.0])
     assert reader(early="hubble == 'E'").evaluate(table).X[:, 0].tolist() == [1.0, 0.0]
-    with pytest.raises(ExpressionError, match="feature 'x' = .hubble. gives text, expected numbers; compare"):
+    with pytest.raises(
+        ExpressionError, match=r"feature 'x' = .hubble. gives text, expected numbers; compare"
+    ):
         reader(x="hubble").evaluate(table)
 
 
@@ -83,12 +85,12 @@ def test_errors_of_some_features():
 
 
 def test_an_absent_column_is_told_with_its_key_and_the_nearest():
-    with pytest.raises(ColumnNotFoundError, match="no column 'jmga', expected by features.b_j.*mean 'jmag'"):
+    with pytest.raises(ColumnNotFoundError, match=r"no column 'jmga', expected by features.b_j.*mean 'jmag'"):
         reader(b_j="bmag - jmga").check(catalog("bmag", "jmag"))
     mapped = FeatureReader({"b": parse("bmag")}, columns={"bmag": "MAG_BB"})
-    with pytest.raises(ColumnNotFoundError, match="no column 'MAG_BB'.*did you mean 'MAG_B'"):
+    with pytest.raises(ColumnNotFoundError, match=r"no column 'MAG_BB'.*did you mean 'MAG_B'"):
         mapped.check(catalog("MAG_B"))
-    with pytest.raises(ColumnNotFoundError, match="no column 'x', expected by where"):
+    with pytest.raises(ColumnNotFoundError, match=r"no column 'x', expected by where"):
         FeatureReader({"b": parse("bmag")}, where=parse("x > 1")).check(catalog("bmag"))
 
 
@@ -111,7 +113,7 @@ def test_without_classes_each_value_is_one():
     read = LabelReader.of(Label(column="kind"), Counter({"STAR": 3, "GALAXY": 2, "": 9}))
     assert read.classes == ("GALAXY", "STAR")
     assert read.read(np.array(["STAR", "", "GALAXY"], dtype=object)).tolist() == [1, -1, 0]
-    with pytest.raises(TrainingError, match="'kind' with 101 different values.*list the spellings"):
+    with pytest.raises(TrainingError, match=r"'kind' with 101 different values.*list the spellings"):
         LabelReader.of(Label(column="kind"), Counter(str(i) for i in range(101)))
 
 

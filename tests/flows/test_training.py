@@ -1,0 +1,221 @@
+"""Training end to end on a small survey, without Prefect."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalogs.errors import ColumnNotFoundError
+from flows.errors import Interrupted, TrainingError
+from flows.model_file import read_model
+from flows.store import Store
+from flows.training import DIRECT, train
+
+
+def text_of(folder: Path, old: str = "", new: str = "") -> None:
+    """Change the specification."""
+    path = folder / "spec.toml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_what_is_told_is_what_is_stored(folder):
+    told = train(folder / "spec.toml", folder / "models")
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["status"] == "trained"
+    assert told["champion"] == told["version"]
+    model = Store(folder / "models").load("morphology")
+    assert model.label == told["model"]
+    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+    assert [row["basis"] for row in told["candidates"]] == ["linear", "polynomial, degree 2"]
+    assert sum(row["weight"] for row in told["candidates"]) == pytest.approx(1)
+
+
+def test_rows_are_counted(folder, make):
+    told = train(folder / "spec.toml", folder / "models")["training"]
+    columns = make.survey()
+    inside = columns["type"] == "G"
+    labelled = inside & np.isin(columns["hubble"], ["E", "S0", "Sb", "Sc"])
+    assert told["n_read"] == 400
+    assert told["n_selected"] == inside.sum()
+    assert sum(told["training_counts"]) + sum(told["held_out_counts"]) == labelled.sum()
+    assert told["unknown_labels"] == {"S?": int(np.sum(columns["hubble"][inside] == "S?"))}
+    assert told["unlabelled"] == np.sum(columns["hubble"][inside] == "")
+    missing = {f["name"]: f["missing"] for f in told["features"]}
+    assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
+
+
+def test_the_same_again_does_nothing(folder):
+    first = train(folder / "spec.toml", folder / "models")
+    before = (Path(first["path"]) / "model.asdf").stat().st_mtime_ns
+    second = train(folder / "spec.toml", folder / "models")
+    assert second["status"] == "exists"
+    assert second["candidates"] == first["candidates"]
+    assert (Path(first["path"]) / "model.asdf").stat().st_mtime_ns == before
+    third = train(folder / "spec.toml", folder / "models", overwrite=True)
+    assert third["status"] == "trained"
+    assert third["version"] == first["version"]
+
+
+def test_same_bytes_whatever_the_threads_and_the_format(folder, make):
+    one = train(folder / "spec.toml", folder / "one", threads=1)
+    two = train(folder / "spec.toml", folder / "two", threads=2)
+    assert (Path(one["path"]) / "model.asdf").read_bytes() == (Path(two["path"]) / "model.asdf").read_bytes()
+    (folder / "survey.parquet").unlink()
+    make.fits(folder / "survey.parquet", make.survey())  # a file is known by what it holds
+    three = train(folder / "spec.toml", folder / "three")
+    assert three["version"] == one["version"]
+    assert three["candidates"] == one["candidates"]
+
+
+def test_a_candidate_more_leaves_the_others_as_they_were(folder):
+    rbf = '[[candidate]]\nbasis = { kind = "rbf", centres = 5 }\n'
+    text_of(folder, "[[candidate]]\nfeatures", rbf + "[[candidate]]\nfeatures")
+    with_rbf = train(folder / "spec.toml", folder / "models")
+    text_of(folder, '[[candidate]]\nbasis = { kind = "linear" }\n', "")
+    without = train(folder / "spec.toml", folder / "models")
+    for i in (0, 1):
+        assert {**without["candidates"][i], "weight": 0} == {**with_rbf["candidates"][i + 1], "weight": 0}
+    assert without["version"] != with_rbf["version"]
+    assert without["champion"] == with_rbf["version"]
+
+
+def test_a_killed_run_goes_on_where_it_was(folder):
+    expected = train(folder / "spec.toml", folder / "whole")
+    fitted = []
+
+    def fit(place: str, index: int, threads: int | None) -> dict:
+        if index == 1 and not fitted:
+            fitted.append(index)
+            raise KeyboardInterrupt
+        return DIRECT.fit(place, index, threads)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, fit=fit))
+    assert not list((folder / "models").rglob("model.asdf"))
+    staging = next((folder / "models" / "morphology").glob(".training-*"))
+    row = staging / "candidate-000.json"
+    before = row.stat().st_mtime_ns
+    assert Store(folder / "models").names() == []
+    times = []
+
+    def choose(place: str, rows: list) -> dict:
+        times.append(row.stat().st_mtime_ns)
+        return DIRECT.choose(place, rows)
+
+    told = train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, choose=choose))
+    assert times == [before]
+    assert not staging.exists()
+    assert told["candidates"] == expected["candidates"]
+
+
+def test_ctrl_c_finishes_the_candidate_in_hand(folder):
+    def fit(place: str, index: int, threads: int | None) -> dict:
+        os.kill(os.getpid(), signal.SIGINT)
+        return DIRECT.fit(place, index, threads)
+
+    with pytest.raises(Interrupted, match="run the same command again to go on from there") as caught:
+        train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, fit=fit))
+    assert caught.value.exit_status == 130
+    staging = next((folder / "models" / "morphology").glob(".training-*"))
+    assert (staging / "candidate-000.json").exists()
+
+
+def test_a_trial_keeps_nothing(folder):
+    told = train(folder / "spec.toml", folder / "models", limit=200)
+    assert told["status"] == "trial"
+    assert told["training"]["n_read"] == 200
+    assert not (folder / "models").exists()
+
+
+def test_a_dry_run_says_what_would_be(folder):
+    told = train(folder / "spec.toml", folder / "models", dry_run=True)
+    assert not (folder / "models").exists()
+    assert told["model"] == train(folder / "spec.toml", folder / "models")["model"]
+
+
+def test_weights_count_as_rows(folder, make):
+    columns = make.survey()
+    make.parquet(folder / "survey.parquet", columns | {"w": np.full(400, 2.0)})
+    text_of(folder, 'id = "name"', 'id = "name"\nweight = "w"')
+    weighted = train(folder / "spec.toml", folder / "models")
+    make.parquet(folder / "survey.parquet", {n: np.repeat(c, 2) for n, c in columns.items()})
+    text_of(folder, '\nweight = "w"', "")
+    doubled = train(folder / "spec.toml", folder / "models")
+    for a, b in zip(weighted["candidates"], doubled["candidates"], strict=True):
+        assert a["log_evidence"] == pytest.approx(b["log_evidence"], rel=1e-9)
+
+
+def test_a_label_column_alone(folder):
+    text_of(folder, 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }', "")
+    assert train(folder / "spec.toml", folder / "models")["classes"] == ["E", "S0", "S?", "Sb", "Sc"]
+
+
+def test_two_catalogues_are_one(folder, make):
+    columns = make.survey()
+    make.parquet(folder / "a.parquet", {n: c[:150] for n, c in columns.items()})
+    make.parquet(folder / "b.parquet", {n: c[150:] for n, c in columns.items()})
+    whole = train(folder / "spec.toml", folder / "models")
+    text_of(folder, '"survey.parquet"', '"[ab].parquet"')
+    halves = train(folder / "spec.toml", folder / "models")
+    assert halves["training"]["content_hash"] == whole["training"]["content_hash"]
+    assert halves["candidates"] == whole["candidates"]
+
+
+BAD = {
+    "absent column": ('kmag"', 'kmga"', ColumnNotFoundError, "features.j_k.*did you mean 'kmag'"),
+    "absent label": ('"hubble"', '"hubbel"', ColumnNotFoundError, "label.column.*did you mean 'hubble'"),
+    "one class": (
+        'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }',
+        "",
+        TrainingError,
+        "at least two",
+    ),
+    "class without rows": (
+        '["Sb", "Sc"]',
+        '["SBb"]',
+        TrainingError,
+        "label.classes.late: got no training row",
+    ),
+    "feature missing everywhere": (
+        "jmag - kmag",
+        "log(jmag - jmag)",
+        TrainingError,
+        "features.j_k: got no value",
+    ),
+    "everything held out": (
+        "[features]",
+        "[split]\nheld_out = 0.001\n[features]",
+        TrainingError,
+        "held-out rows",
+    ),
+    "negative weight": (
+        'id = "name"',
+        'id = "name"\nweight = "-kmag"',
+        TrainingError,
+        "catalog.weight.*negative",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "error", "message"), BAD.values(), ids=BAD.keys())
+def test_rows_that_carry_no_fit(folder, old, new, error, message):
+    text_of(folder, old, new)
+    if not new:  # without classes, every value is one
+        text_of(folder, "type == 'G'", "type == 'G' and hubble == 'E'")
+    with pytest.raises(error, match=message):
+        train(folder / "spec.toml", folder / "models")
+    assert not (folder / "models").exists()
+
+
+def test_the_model_does_not_know_the_survey_any_more(folder):
+    told = train(folder / "spec.toml", folder / "models")
+    shutil.move(folder / "survey.parquet", folder / "gone.parquet")
+    assert read_model(Path(told["path"]) / "model.asdf").label == told["model"]
