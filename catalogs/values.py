@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 
-__all__ = ["batch_values", "column_values"]
+__all__ = ["batch_values", "column_values", "with_missing"]
 
 Array = np.ndarray[Any, Any]
 
@@ -79,13 +79,18 @@ def scalars(column: pa.Array, name: str) -> Array:
 
 
 def nullable_integers(column: pa.Array) -> Array:
-    """Return integers with nulls: float64 with NaN, or masked where float64 would not be exact."""
+    """Return integers with nulls."""
     gone = column.is_null().to_numpy(zero_copy_only=False)
-    data = column.fill_null(0).to_numpy(zero_copy_only=False)
-    low, high = int(data.min()), int(data.max())
-    if max(abs(low), abs(high)) > EXACT_INTEGER:
+    return with_missing(column.fill_null(0).to_numpy(zero_copy_only=False), gone)
+
+
+def with_missing(values: Array, gone: Array) -> Array:
+    """Return numbers with some missing: as NaN, or masked where they are integers that float64 would round."""
+    data, gone = np.ma.getdata(values), gone | np.ma.getmaskarray(values)
+    whole = data.dtype.kind in "iu" and data.size > 0
+    if whole and max(abs(int(data.min())), abs(int(data.max()))) > EXACT_INTEGER:
         return np.ma.MaskedArray(data, mask=gone)
-    return np.where(gone, np.nan, data.astype(np.float64))
+    return np.where(gone, np.nan, data if data.dtype.kind == "f" else data.astype(np.float64))
 
 
 def texts(column: pa.Array) -> Array:
