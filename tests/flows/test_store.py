@@ -124,7 +124,7 @@ def test_a_newer_schema(store):
     path = store.find("morphology").path
     changed(path, schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(
-        ModelError, match=f"schema {SCHEMA_VERSION + 1}, expected at most {SCHEMA_VERSION}.*upgrade"
+        ModelError, match=rf"schema {SCHEMA_VERSION + 1}, expected at most {SCHEMA_VERSION}.*upgrade"
     ):
         store.load("morphology")
 
@@ -168,7 +168,7 @@ def test_a_changed_number_in_the_text_is_found(store):
 
 def test_a_pickle_is_refused_unread(store):
     class Bomb:
-        def __reduce__(self):
+        def __reduce__(self) -> tuple:
             return (Path(store.root / "exploded").touch, ())
 
     path = store.find("morphology").path
