@@ -70,9 +70,10 @@ def test_many_classes_against_stored_brute_force(K, spread):
         name = f"{K}_{spread:g}"
         mean, B = stored[f"{name}_mean"], stored[f"{name}_factor"]
         truth, error = stored[f"{name}_probability"], stored[f"{name}_error"]
-    assert error.max() < 1e-4
+    tolerance = 1e-3 if spread <= 4 else 5e-3
+    assert error.max() < tolerance / 10
     p, _ = softmax_exact(mean, B @ B.transpose(0, 2, 1))
-    assert np.abs(p - truth).max() < (1e-3 if spread <= 4 else 5e-3)
+    assert np.abs(p - truth).max() < tolerance
 
 
 @pytest.mark.parametrize("K", [3, 4, 5, 9])
