@@ -51,6 +51,7 @@ from catalogs.expression_tree import (
     complaint,
     walk,
 )
+from catalogs.expression_units import unit_of
 from catalogs.values import batch_values, column_values
 
 __all__ = ["Expression", "parse"]
@@ -74,6 +75,10 @@ class Expression:
     def names(self) -> frozenset[str]:
         """The columns that it needs."""
         return frozenset(n.name for n in walk(self.tree) if isinstance(n, Name | Element))
+
+    def unit(self, units: Mapping[str, str | None]) -> str | None:
+        """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
+        return unit_of(self.tree, units)
 
     def check_names(self, known: Iterable[str]) -> None:
         """Raise `ColumnNotFoundError` where a column is not among the `known`."""

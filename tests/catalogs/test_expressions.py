@@ -319,7 +319,16 @@ def test_a_column_of_nulls_only_is_numbers_or_text_as_it_is_used():
     columns = {"v": pa.nulls(2), "k": np.array([1, 2])}
     for text in ("v + k", "-v", "v", "sqrt(v)", "v & 1"):
         np.testing.assert_array_equal(parse(text).evaluate(columns), [NAN, NAN])
-    for text in ("v > 1", "v != 1", "v == 'E'", "v in ['E', 'S0']", "v and k", "isfinite(v)", "v != ''", "v != v"):
+    for text in (
+        "v > 1",
+        "v != 1",
+        "v == 'E'",
+        "v in ['E', 'S0']",
+        "v and k",
+        "isfinite(v)",
+        "v != ''",
+        "v != v",
+    ):
         assert parse(text).evaluate(columns).tolist() == [False, False]
     assert parse("v == ''").evaluate(columns).tolist() == [True, True]
     assert parse("v != 'E'").evaluate(columns).tolist() == [True, True]
@@ -368,3 +377,44 @@ def test_a_column_is_not_changed():
     np.testing.assert_array_equal(parse("-x + 1").evaluate({"x": x}), [NAN, 0])
     assert parse("isfinite(x)").evaluate({"x": x}).tolist() == [False, True]
     assert x[0] == np.inf
+
+
+UNITS = {
+    "b": "mag",
+    "j": "mag",
+    "f": "Jy",
+    "g": "Jy",
+    "odd": "nanomaggies^2",
+    "u": None,
+    "d": "arcsec",
+    "n": "",
+}
+UNITS_BY_HAND = {
+    "b - j": "mag",
+    "b - 0.1": "mag",
+    "-2.5 * b": "mag",
+    "f / g": "",
+    "f * g": "Jy2",
+    "sqrt(d ** 2 + d * d)": "arcsec",
+    "d ** -1": "1 / arcsec",
+    "hypot(f, g)": "Jy",
+    "clip(f, 0, 10)": "Jy",
+    "where(f > 0, f, -1)": "Jy",
+    "log10(f)": "",
+    "f > g": "",
+    "b - f": None,
+    "b - u": None,
+    "u * f": None,
+    "f ** n": None,
+    "2 ** n": "",
+    "v[0]": None,
+    "odd": "nanomaggies^2",
+    "1 + 1": "",
+    "n & 1": "",
+}
+
+
+@pytest.mark.parametrize("text", UNITS_BY_HAND)
+def test_units(text):
+    """Units as far as they can be told, strange ones passed on, None where columns or units do not agree."""
+    assert parse(text).unit(UNITS) == UNITS_BY_HAND[text]
