@@ -1,0 +1,203 @@
+"""The formats that can be read: one row each.  A new one is a module with the same verbs, and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from catalogs import fits, parquet, text, votable
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress, Selectable
+from catalogs.errors import FormatError
+from catalogs.folders import expand, is_pattern
+from catalogs.folders import missing as not_there
+from catalogs.tables import open_table
+
+__all__ = ["FORMATS", "Format", "format_of", "open_catalog"]
+
+HEAD_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be said of a catalogue besides its path; a format takes what it has a use for."""
+
+    table: str | int | None = None
+    columns: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: its files' suffixes, how its content is told, how it is opened."""
+
+    suffixes: tuple[str, ...]
+    sniff: Callable[[Path, bytes], bool]
+    open: Callable[[Path, Options], Catalog]
+    folders: bool = False  # whether one catalogue may be a folder
+
+
+FORMATS = MappingProxyType(
+    {
+        "parquet": Format(
+            parquet.SUFFIXES, parquet.sniff, lambda path, o: parquet.open(path, o.table), folders=True
+        ),
+        "fits": Format(
+            fits.SUFFIXES, fits.sniff, lambda path, o: fits.open(path, o.table, columns=o.columns)
+        ),
+        "votable": Format(
+            votable.SUFFIXES, votable.sniff, lambda path, o: votable.open(path, o.table, columns=o.columns)
+        ),
+        # Text is last: nearly anything could be text.
+        "text": Format(
+            text.SUFFIXES, text.sniff, lambda path, o: text.open(path, o.table, missing=o.missing)
+        ),
+    }
+)
+"""In the order in which content is compared with them."""
+
+
+def open_catalog(
+    source: Any,
+    table: str | int | None = None,
+    *,
+    columns: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> Catalog:
+    """Open a catalogue: a file, a folder, a pattern such as `release/*.fits`, or a table in memory.
+
+    `table` chooses one of several tables in a file by name or number; without it the only one that has the
+    `columns` is meant.  `missing` are texts that stand for no value where a text file has numbers.
+    """
+    if not isinstance(source, str | Path):
+        return open_table(source)
+    path, options = Path(source), Options(table, tuple(columns), tuple(missing))
+    if path.is_file():
+        return format_of(path).open(path, options)
+    if path.is_dir() or is_pattern(path):
+        return open_several(path, options)
+    raise not_there(path)
+
+
+def format_of(path: Path) -> Format:
+    """Return the format of a file or folder: by what it holds, else by its name."""
+    head = b""
+    if path.is_file():
+        with path.open("rb") as stream:
+            head = stream.read(HEAD_BYTES)
+    for candidate in FORMATS.values():
+        if candidate.sniff(path, head):
+            return candidate
+    for candidate in FORMATS.values():
+        if path.is_file() and path.name.lower().endswith(candidate.suffixes):
+            return candidate
+    readable = "; ".join(f"{name}: {' '.join(f.suffixes)}" for name, f in FORMATS.items())
+    raise FormatError(f"{path} is of no known format; expected one of {readable}")
+
+
+def open_several(path: Path, options: Options) -> Catalog:
+    """Open a folder or a pattern: as one catalogue where its format knows folders, else file by file."""
+    if path.is_dir():
+        whole = next((f for f in FORMATS.values() if f.folders and f.sniff(path, b"")), None)
+        if whole is not None:
+            return whole.open(path, options)
+    root, files = expand(path, is_named_as_table)
+    if not files:
+        raise FormatError(f"{path} holds no catalogue; expected files ending in {', '.join(all_suffixes())}")
+    if all(format_of(f) is FORMATS["parquet"] for f in files):
+        return parquet.open_files(root, files)
+    return joined(root, files, [format_of(f).open(f, options) for f in files])
+
+
+def all_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all formats."""
+    return tuple(s for f in FORMATS.values() for s in f.suffixes)
+
+
+def is_named_as_table(path: Path) -> bool:
+    """Say whether a file's name has a suffix of some format."""
+    return path.name.lower().endswith(all_suffixes())
+
+
+def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Catalog:
+    """Return catalogues of the same columns as one; what is known of columns is the first one's."""
+    first = catalogs[0]
+    for catalog in catalogs[1:]:
+        odd = sorted(set(first.names) ^ set(catalog.names))
+        if catalog.format != first.format or odd:
+            what = f"only one of them has {odd}" if odd else f"{first.format} and {catalog.format}"
+            raise FormatError(
+                f"{first.path} and {catalog.path} do not make one catalogue: {what}; "
+                "open them one by one, or narrow the pattern"
+            )
+    partitions = tuple(
+        PlacedPartition(partition, file.relative_to(root).as_posix())
+        for file, catalog in zip(files, catalogs, strict=True)
+        for partition in catalog.partitions
+    )
+    return replace(first, path=root, partitions=partitions)
+
+
+@dataclass(frozen=True)
+class PlacedPartition:
+    """A partition of a catalogue of several files: it has its place below their root for its key."""
+
+    file: Partition
+    key: str
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.file.path
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in the file."""
+        return self.file.n_rows
+
+    @property
+    def counted(self) -> bool:
+        """False where the rows repeat others."""
+        return self.file.counted
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time."""
+        return self.file.batches(columns, rows)
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
+        """Return the partition with copies of only those old columns, where its format can make such."""
+        if not isinstance(self.file, Selectable):
+            raise FormatError(
+                f"{self.path}: copies without some of the old columns cannot be made of its format; "
+                "convert the catalogue to Parquet or FITS first"
+            )
+        return replace(self, file=self.file.keeping(columns, slim=slim))
+
+    def write_annotated(
+        self,
+        out: Path,
+        columns: Sequence[NewColumn],
+        compute: Compute,
+        *,
+        read: Sequence[str],
+        provenance: Provenance,
+        rows: int = BATCH_ROWS,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a copy with the new columns to `out`."""
+        self.file.write_annotated(
+            out,
+            columns,
+            compute,
+            read=read,
+            provenance=provenance,
+            rows=rows,
+            threads=threads,
+            progress=progress,
+        )
