@@ -73,7 +73,7 @@ def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Sco
 def _output(job: Mapping[str, Any], annotated: Path, scorer: Scorer) -> Output:
     """Return the record of a file that has been annotated."""
     counted = {
-        "tally": asdict(scorer.tally()),
+        "tally": scorer.tally().to_dict(),
         "low_confidence": scorer.classifier.low_confidence,
     }
     return Output(

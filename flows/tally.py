@@ -54,9 +54,14 @@ class Tally:
             missing=tuple(missing.sum(axis=0).tolist()),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON gives it back: lists and mappings."""
+        lists = {key: list(value) for key, value in vars(self).items() if isinstance(value, tuple)}
+        return {**vars(self), **lists, "draws": [list(row) for row in self.draws], "flags": dict(self.flags)}
+
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Tally:
-        """Return the tally that `vars` of one, through JSON, describes."""
+        """Return the tally of `to_dict`."""
         return cls(
             n_rows=tree["n_rows"],
             n_classified=tree["n_classified"],
