@@ -12,18 +12,20 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from catalogs.annotations import NewColumn, Provenance, check_names
 from catalogs.atomic import StorageError, check_free_space, sweep
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress
+from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress, Selectable
 from catalogs.errors import CatalogError, OutputExistsError
+from catalogs.own_columns import check_columns, replaced_columns, with_user_bits
 
-__all__ = ["CheckedCompute", "Computed", "NewValues", "annotate", "computed_batches"]
+__all__ = ["CheckedCompute", "Computed", "Mode", "NewValues", "annotate", "computed_batches"]
 
+Mode = Literal["annotated", "slim"]
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 Computed = tuple[pa.RecordBatch, NewValues]
 
@@ -67,32 +69,70 @@ def annotate(
     threads: int | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
+    mode: Mode = "annotated",
+    keep: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Copy every partition, margins too, to the folder `out` with new columns; return the files written.
 
-    A file keeps its name, or its path below the catalogue's root.  Everything that can be wrong before
-    any work starts is checked before any work starts.
+    A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
+    replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
+    and position.  Everything that can be wrong before any work starts is checked before any work starts.
     """
     finals = [out / partition.key for partition in cat.partitions]
-    check_names(cat.names, columns)
+    replaced = _checked_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
+    partitions = [_selected(p, cat, replaced, mode, keep) for p in cat.partitions]
     _check_places(cat.partitions, finals, overwrite=overwrite)
     check_free_space(out, _needed_bytes(cat.partitions, columns))
+    read, compute = with_user_bits(read, compute, replaced, columns)
     checked = CheckedCompute(tuple(columns), compute)
-    for partition, final in zip(cat.partitions, finals, strict=True):
+    for partition, final in zip(partitions, finals, strict=True):
         _make_folder(final.parent)
         partition.write_annotated(
             final,
             columns,
             checked,
             read=read,
-            provenance=provenance or Provenance(),
+            provenance=(provenance or Provenance()).covering(columns),
             rows=rows,
             threads=threads or _usable_cpus(),
             progress=progress,
         )
     return tuple(finals)
+
+
+def _checked_columns(
+    cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the old columns that the new ones replace, all names checked."""
+    if mode == "annotated":
+        return check_columns(cat, columns)
+    if not keep:
+        raise CatalogError(
+            "a slim copy was asked for, but none of the old columns to keep; name the id and the position, "
+            "as in keep=('id', 'ra', 'dec'): without them no row can be joined to its old columns"
+        )
+    for name in keep:
+        cat.column(name)
+    check_names(keep, columns)
+    return replaced_columns(cat.names, cat.metadata, columns)
+
+
+def _selected(
+    partition: Partition, cat: Catalog, replaced: Sequence[str], mode: Mode, keep: Sequence[str]
+) -> Partition:
+    """Return the partition of which copies have the columns that stay; itself, if all do."""
+    if mode == "annotated" and not replaced:
+        return partition
+    if not isinstance(partition, Selectable):
+        what = "a slim copy" if mode == "slim" else f"a copy without its old {', '.join(replaced)}"
+        raise CatalogError(
+            f"{cat.path}: {what} cannot be made of {cat.format}; convert the catalogue to Parquet or FITS first"
+        )
+    if mode == "slim":
+        return partition.keeping(keep, slim=True)
+    return partition.keeping([name for name in cat.names if name not in replaced])
 
 
 def computed_batches(

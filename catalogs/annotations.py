@@ -8,17 +8,21 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement
+from typing import Literal
 
 import pyarrow as pa
 
 from catalogs.errors import CatalogError, NameClashError
 
-__all__ = ["NewColumn", "Provenance", "check_names", "safe_name", "standard_columns"]
+__all__ = ["CREDIBLE", "NewColumn", "Provenance", "check_names", "safe_name", "standard_columns"]
 
 PROBABILITY = "stat.probability"
 CLASS_PROBABILITY = "stat.probability;src.class"
 BINARY = 2
+CREDIBLE = 0.95
+"""Share of the posterior that the interval `low` to `high` of a probability holds, as much outside on each side."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class Provenance:
     entries: Mapping[str, str] = field(default_factory=dict)  # model id, specification hash, version, ...
     flags: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # bit -> (name, meaning)
 
+    def covering(self, columns: Sequence[NewColumn]) -> Provenance:
+        """Return the provenance with the columns' names in it: by these a file's own columns are known again."""
+        return replace(self, entries={**self.entries, "columns": ", ".join(c.name for c in columns)})
+
     def metadata(self, prefix: str = "blr.") -> dict[str, str]:
         """Return keys and values for formats that store such: `blr.<entry>`, `blr.flag.<bit>`."""
         flags = {f"{prefix}flag.{bit}": f"{name}: {meaning}" for bit, (name, meaning) in self._bits()}
@@ -54,8 +62,13 @@ class Provenance:
         return sorted(self.flags.items())
 
 
-def standard_columns(classes: Sequence[str], prefix: str = "blr_") -> tuple[NewColumn, ...]:
-    """Return the columns of a standard annotation, in order; K = 2 classes have a `logit_mean` too."""
+def standard_columns(
+    classes: Sequence[str], prefix: str = "blr_", *, columns: Literal["standard", "full"] = "standard"
+) -> tuple[NewColumn, ...]:
+    """Return the columns of an annotation, in order; K = 2 classes have a `logit_mean` too.
+
+    The full ones begin with the standard ones.
+    """
     if len(classes) < BINARY:
         raise CatalogError(f"got the classes {list(classes)}; a classification needs two or more")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
@@ -70,7 +83,12 @@ def standard_columns(classes: Sequence[str], prefix: str = "blr_") -> tuple[NewC
     ]
     scores = _score_columns(prefix, binary=len(classes) == BINARY)
     _check_class_names(classes, names, scores)
-    return (_class_column(classes, prefix), *probabilities, *scores)
+    standard = (_class_column(classes, prefix), *probabilities, *scores)
+    if columns == "standard":
+        return standard
+    full = (*standard, *_full_columns(classes, prefix))
+    check_names((), full)
+    return full
 
 
 def safe_name(text: str) -> str:
@@ -120,6 +138,45 @@ def _score_columns(prefix: str, *, binary: bool) -> tuple[NewColumn, ...]:
         for name, datatype, ucd, meaning in rows
         if binary or name != "logit_mean"
     )
+
+
+def _full_columns(classes: Sequence[str], prefix: str) -> Iterable[NewColumn]:
+    """Yield what experts ask for beyond the standard columns: class by class, then of all classes together."""
+
+    def column(name: str, ucd: str, meaning: str) -> NewColumn:
+        return NewColumn(prefix + name, pa.float32(), ucd, description=meaning)
+
+    percent = f"{100 * CREDIBLE:g} %"
+    for c in classes:
+        name = safe_name(c)
+        yield column(f"plugin_{name}", CLASS_PROBABILITY, f"unmoderated probability of class {c}")
+        yield column(
+            f"low_{name}",
+            "stat.probability;stat.min",
+            f"lower end of the {percent} interval of p of class {c}",
+        )
+        yield column(
+            f"high_{name}",
+            "stat.probability;stat.max",
+            f"upper end of the {percent} interval of p of class {c}",
+        )
+    yield column("entropy", "stat.value", "entropy of the moderated probabilities, in nats")
+    if len(classes) == BINARY:
+        return
+    for c in classes:
+        yield column(
+            f"logit_mean_{safe_name(c)}",
+            "stat.value",
+            f"posterior mean of the logit of class {c}, less that of all",
+        )
+    # No name that `safe_name` makes has two underscores inside, so the pair can be told.
+    for a, b in combinations_with_replacement(classes, 2):
+        of = f"covariance of the logits of {a} and {b}" if a != b else f"variance of the logit of {a}"
+        yield column(
+            f"logit_cov_{safe_name(a)}__{safe_name(b)}",
+            "stat.covariance",
+            f"posterior {of}, less that of all",
+        )
 
 
 def _check_class_names(classes: Sequence[str], names: Sequence[str], scores: Sequence[NewColumn]) -> None:

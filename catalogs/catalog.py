@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.errors import ColumnNotFoundError, nearest
 
-__all__ = ["BATCH_ROWS", "Catalog", "Column", "Compute", "Partition", "Progress"]
+__all__ = ["BATCH_ROWS", "Catalog", "Column", "Compute", "Partition", "Progress", "Selectable"]
 
 BATCH_ROWS = 262_144
 """Rows a batch: 32 MB of memory serve any catalogue, and reading is as fast as with more."""
@@ -83,6 +83,15 @@ class Partition(Protocol):
         progress: Progress | None = None,
     ) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic."""
+        ...
+
+
+@runtime_checkable
+class Selectable(Protocol):
+    """A partition of which annotated copies can leave old columns out."""
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
+        """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
         ...
 
 

@@ -8,7 +8,7 @@ https://github.com/astropy/astropy-APEs/blob/main/APE6.rst
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,15 @@ import yaml  # type: ignore[import-untyped]  # astropy brings it; it has no type
 from catalogs.annotations import NewColumn
 from catalogs.catalog import Column
 
-__all__ = ["EcsvHeaderError", "Entry", "add_entries", "ecsv_type", "entry_line", "read_entries"]
+__all__ = [
+    "EcsvHeaderError",
+    "Entry",
+    "add_entries",
+    "ecsv_type",
+    "entry_line",
+    "read_entries",
+    "remove_entries",
+]
 
 
 class EcsvHeaderError(ValueError):
@@ -82,6 +90,25 @@ def add_entries(text: str, new: Sequence[str]) -> str:
     while end < len(lines) and lines[end].startswith(("-", " ")):
         end += 1
     return "\n".join([*lines[:end], *new, *lines[end:]])
+
+
+def remove_entries(text: str, names: Collection[str]) -> str:
+    """Return the header without the columns of those names."""
+    lines = text.split("\n")
+    if "datatype:" not in lines:
+        raise EcsvHeaderError("no 'datatype:' in the header")
+    first = lines.index("datatype:") + 1
+    kept, going = lines[:first], False
+    for i, line in enumerate(lines[first:], first):
+        if line.startswith("- "):
+            end = next((j for j in range(i + 1, len(lines)) if not lines[j].startswith(" ")), len(lines))
+            (item,) = read_entries("datatype:\n" + "\n".join(lines[i:end]))
+            going = item.name in names
+        elif not line.startswith(" "):
+            return "\n".join([*kept, *lines[i:]])
+        if not going:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def entry_line(column: Column | NewColumn) -> str:

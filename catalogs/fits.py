@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,8 @@ from catalogs.fits_columns import MAX_FIELDS, FitsColumn, Table, table_of
 from catalogs.fits_decode import cells, field_type
 from catalogs.fits_header import Hdu, read_hdus
 from catalogs.fits_heap import heap_cells
+from catalogs.fits_history import provenance_metadata
+from catalogs.fits_selection import Selection
 from catalogs.fits_source import GZIP_MAGIC, Source, Stamp, stamp
 
 __all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
@@ -63,17 +65,23 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
             hdu = read_hdus(source)[ascii_hdu]
     partition = FitsPartition(path, table_of(hdu), seen, ascii_hdu)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
+    metadata |= provenance_metadata(hdu.header.cards)
     return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
 
 
 @dataclass(frozen=True)
 class FitsPartition:
-    """One table of a FITS file; `ascii_hdu` is its number where it is one of characters."""
+    """One table of a FITS file; `ascii_hdu` is its number where it is one of characters.
+
+    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` copy keeps nothing else.
+    """
 
     path: Path
     table: Table
     stamp: Stamp
     ascii_hdu: int | None = None
+    kept: frozenset[str] | None = None
+    slim: bool = False
 
     @property
     def key(self) -> str:
@@ -99,6 +107,10 @@ class FitsPartition:
             for start in range(0, self.n_rows, rows):
                 yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
 
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""
+        return replace(self, kept=frozenset(columns), slim=slim)
+
     def write_annotated(
         self,
         out: Path,
@@ -111,8 +123,9 @@ class FitsPartition:
         threads: int = 1,
         progress: Progress | None = None,
     ) -> None:
-        """Write a copy with the new columns, everything else as it is, byte for byte."""
-        what = Annotation(self.table, self._source, columns, compute, read, provenance)
+        """Write a copy with the new columns, everything else that is kept as it is, byte for byte."""
+        selection = Selection(self.table, self.kept, self.slim)
+        what = Annotation(selection, self._source, columns, compute, read, provenance)
         write_annotated(self, what, out, rows=rows, threads=threads, progress=progress)
 
     def _source(self) -> AbstractContextManager[Source]:

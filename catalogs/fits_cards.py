@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from catalogs.fits_header import CARD, padding
 
-__all__ = ["header_bytes", "history_cards", "integer_card", "text_cards"]
+__all__ = ["empty_primary", "header_bytes", "history_cards", "integer_card", "text_cards"]
 
 PIECE = 67
 """Characters of a long text on a card: between the quotes are 68, and one is the ampersand."""
@@ -43,6 +43,12 @@ def header_bytes(cards: Sequence[bytes]) -> bytes:
     """Return the cards with END, padded with blanks to whole blocks."""
     text = b"".join(cards) + b"END".ljust(CARD)
     return text.ljust(len(text) + padding(len(text)))
+
+
+def empty_primary() -> bytes:
+    """Return the header of a primary HDU without data, before which nothing and behind which tables may stand."""
+    simple, extend = (_card(f"{keyword:<8}= {'T':>20}") for keyword in ("SIMPLE", "EXTEND"))
+    return header_bytes([simple, integer_card("BITPIX", 8), integer_card("NAXIS", 0), extend])
 
 
 def _card(content: str, comment: str = "") -> bytes:

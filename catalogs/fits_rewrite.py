@@ -1,14 +1,14 @@
 """The header of a FITS table with more columns: every old card stays in its place and as it is.
 
 Changed are NAXIS1, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
-column, provenance at the end.
+column, provenance at the end.  Columns that go take their cards and their provenance with them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from catalogs.errors import CatalogError
 from catalogs.fits_cards import header_bytes, history_cards, integer_card, text_cards
 from catalogs.fits_checksum import BLANK, OnesSum, encoded
 from catalogs.fits_columns import MAX_FIELDS, MAX_ROW, Table
+from catalogs.fits_history import provenance_metadata, with_block
+from catalogs.fits_selection import Selection
+from catalogs.own_columns import with_replaced_models
 
 __all__ = ["NewField", "annotated_cards", "with_checksums"]
 
@@ -114,23 +117,62 @@ def _first(text: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> str:
     return str(text[int(np.argmax(bad.any(axis=1)))])
 
 
-def annotated_cards(table: Table, fields: Sequence[NewField], provenance: Provenance) -> list[bytes]:
+def annotated_cards(selection: Selection, fields: Sequence[NewField], provenance: Provenance) -> list[bytes]:
     """Return the cards of the new header, the checksums still blank."""
-    n_old, n_new = len(table.columns), len(table.columns) + len(fields)
-    width = table.row_bytes + sum(f.stored.itemsize for f in fields)
-    _check_limits(table, n_new, width)
-    changed = {b"NAXIS1": width, b"TFIELDS": n_new}
-    if "THEAP" in table.hdu.header:
-        changed[b"THEAP"] = table.n_rows * width + table.heap_gap
-    groups = [_changed(group, table, changed) for group in _groups(table.hdu.header.cards)]
-    stale = [g for g in groups if n_old < _column_number(g) <= n_new]
-    groups = [g for g in groups if not n_old < _column_number(g) <= n_new]
-    place = _after_columns(groups, n_old)
-    new = [card for i, field in enumerate(fields) for card in field.cards(n_old + i + 1)]
+    table, n_kept = selection.table, len(selection.columns)
+    width = selection.row_bytes + sum(f.stored.itemsize for f in fields)
+    _check_limits(table, n_kept + len(fields), width)
+    told = _told_anew(selection, provenance)
+    groups, stray = _staying(_groups(told), selection, n_kept + len(fields))
+    groups = [_changed(group, table, _new_values(selection, width, len(fields))) for group in groups]
+    place = _after_columns(groups, n_kept)
+    new = [card for i, field in enumerate(fields) for card in field.cards(n_kept + i + 1)]
     cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
-    cards += history_cards(provenance.history())
-    cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stale)
+    cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray)
     return _blank_checksums(cards)
+
+
+def _told_anew(selection: Selection, provenance: Provenance) -> list[bytes]:
+    """Return the old cards with the new provenance, and without the place of a heap that goes."""
+    old = selection.table.hdu.header.cards
+    entries = with_replaced_models(provenance_metadata(old), provenance.entries, selection.dropped)
+    history = history_cards(replace(provenance, entries=entries).history())
+    cards = with_block(old, history, selection.dropped)
+    return cards if selection.keeps_heap else [c for c in cards if not c.startswith(b"THEAP   =")]
+
+
+def _new_values(selection: Selection, width: int, n_fields: int) -> dict[bytes, int]:
+    """Return the keywords that describe the whole table, and their new values."""
+    table = selection.table
+    values = {b"NAXIS1": width, b"TFIELDS": len(selection.columns) + n_fields}
+    if not selection.keeps_heap:
+        values[b"PCOUNT"] = 0
+    elif "THEAP" in table.hdu.header:
+        values[b"THEAP"] = table.n_rows * width + table.heap_gap
+    return values
+
+
+def _staying(
+    groups: Iterable[list[bytes]], selection: Selection, n_new: int
+) -> tuple[list[list[bytes]], list[list[bytes]]]:
+    """Return the groups that stay, with their columns' new numbers, and the stray ones that new columns would get."""
+    n_old, staying, stray = len(selection.table.columns), [], []
+    for group in groups:
+        number = _column_number(group)
+        if not number or number > max(n_old, n_new):
+            staying.append(group)
+        elif number > n_old:
+            stray.append(group)
+        elif number in selection.numbers:
+            staying.append(_renumbered(group, number, selection.numbers[number]))
+    return staying, stray
+
+
+def _renumbered(group: list[bytes], old: int, new: int) -> list[bytes]:
+    if old == new:
+        return group
+    keyword = group[0][:8].rstrip().removesuffix(str(old).encode()) + str(new).encode()
+    return [keyword.ljust(8) + group[0][8:], *group[1:]]
 
 
 def with_checksums(cards: Sequence[bytes], data: OnesSum) -> bytes:
@@ -176,9 +218,9 @@ def _column_number(group: list[bytes]) -> int:
     return int(match[1]) if match else 0
 
 
-def _after_columns(groups: list[list[bytes]], n_old: int) -> int:
-    """Return the place after the last card of any old column; of a table without any, after TFIELDS."""
-    places = [i for i, g in enumerate(groups) if 0 < _column_number(g) <= n_old]
+def _after_columns(groups: list[list[bytes]], n_kept: int) -> int:
+    """Return the place after the last card of any column that stays; of a table without any, after TFIELDS."""
+    places = [i for i, g in enumerate(groups) if 0 < _column_number(g) <= n_kept]
     places += [i for i, g in enumerate(groups) if g[0].startswith(b"TFIELDS")]
     return max(places) + 1
 

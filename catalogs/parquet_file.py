@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, near
 from catalogs.folders import HiveValue, missing
 from catalogs.parquet_footer import damaged, read_footer
 from catalogs.parquet_metadata import ARROW, columns_of
-from catalogs.parquet_writer import append_columns
+from catalogs.parquet_writer import Kept, append_columns
 
 __all__ = ["FORMAT", "ParquetPartition", "describe", "open_file"]
 
@@ -43,6 +43,7 @@ class ParquetPartition:
     counted: bool = True
     constants: Mapping[str, HiveValue] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    kept: Kept | None = None
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
@@ -72,6 +73,10 @@ class ParquetPartition:
             array = array.dictionary_decode()
         return array.cast(self.types[name]) if name in self.types else array
 
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> ParquetPartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, no words of others."""
+        return replace(self, kept=Kept(frozenset(columns), slim))
+
     def write_annotated(
         self,
         out: Path,
@@ -87,7 +92,16 @@ class ParquetPartition:
         """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
         old = open_file(self.path).columns
         computed = computed_batches(self, read, compute, rows, threads)
-        append_columns(self.path, out, columns, computed, old=old, provenance=provenance, progress=progress)
+        append_columns(
+            self.path,
+            out,
+            columns,
+            computed,
+            old=old,
+            provenance=provenance,
+            kept=self.kept,
+            progress=progress,
+        )
 
 
 def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:

@@ -135,12 +135,12 @@ def single_chunk(metadata: Struct, shift: int) -> Struct:
 
 
 def merge(
-    old: Footer, schema: Struct, chunks: Sequence[Sequence[Struct]], changed: Mapping[str, str]
+    old: Footer, schema: Struct, chunks: Sequence[Sequence[Struct]], changed: Mapping[str, str | None]
 ) -> bytes:
     """Return the end of a file, from its footer on: the old columns, then the new.
 
     `schema` is the metadata of a file of the new columns only, `chunks` theirs in each row group.  Keys of
-    `changed` replace old ones in their place or are added; all others stay as they are.
+    `changed` replace old ones in their place or are added, those of None go; all others stay as they are.
     """
     groups = zip(old.metadata.list(ROW_GROUPS), chunks, strict=True)
     metadata = old.metadata.replace(SCHEMA, LIST, joined_schema(old.metadata, schema))
@@ -172,11 +172,14 @@ def joined_group(old: Struct, chunks: Sequence[Struct]) -> Struct:
     return group
 
 
-def replaced(pairs: Sequence[Any], changed: Mapping[str, str]) -> list[Struct]:
+def replaced(pairs: Sequence[Any], changed: Mapping[str, str | None]) -> list[Struct]:
     """Return the key-value pairs with the changed ones in place and the new ones at the end."""
-    left = {key.encode(): value.encode() for key, value in changed.items()}
+    left = {key.encode(): value for key, value in changed.items()}
     result = []
     for pair in pairs:
-        value = left.pop(pair.get(1), None)
-        result.append(pair if value is None else pair.replace(2, BINARY, value))
-    return result + [Struct({1: (BINARY, key), 2: (BINARY, value)}) for key, value in left.items()]
+        if pair.get(1) not in left:
+            result.append(pair)
+        elif (value := left.pop(pair.get(1))) is not None:
+            result.append(pair.replace(2, BINARY, value.encode()))
+    new = ((key, value) for key, value in left.items() if value is not None)
+    return result + [Struct({1: (BINARY, key), 2: (BINARY, value.encode())}) for key, value in new]

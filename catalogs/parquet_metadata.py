@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +18,30 @@ import pyarrow.types as pt
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import Column
-from catalogs.ecsv_header import EcsvHeaderError, add_entries, entry_line, read_entries
-from catalogs.votable_fields import Field, VOTableError, add_fields, field_type, new_votable, read_fields
+from catalogs.ecsv_header import EcsvHeaderError, add_entries, entry_line, read_entries, remove_entries
+from catalogs.own_columns import provenance_entries
+from catalogs.votable_fields import (
+    Field,
+    VOTableError,
+    add_fields,
+    field_type,
+    new_votable,
+    read_fields,
+    remove_fields,
+)
 
-__all__ = ["annotated_key_values", "columns_of", "new_fields"]
+__all__ = ["DESCRIPTIONS", "annotated_key_values", "columns_of", "new_fields"]
 
 VOTABLE = "IVOA.VOTable-Parquet.content"
 VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"
 ASTROPY = "table_meta_yaml"
 ASTROPY_LENGTH = "table::len::"
 ARROW = "ARROW:schema"
+PANDAS = "pandas"
 PREFIX = "blr."
+
+DESCRIPTIONS = (VOTABLE, ASTROPY)
+"""Keys under which whole tables are described, with references from one column to others."""
 
 ARROW_KEYS = {
     "unit": ("unit", "units", "ivoa.unit", "ivoa:unit"),
@@ -134,30 +148,40 @@ def new_fields(columns: Sequence[NewColumn]) -> pa.Schema:
 
 
 def annotated_key_values(
-    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], provenance: Provenance
-) -> dict[str, str]:
-    """Return the key-value metadata that an annotated copy changes or adds; all other stays."""
-    changed = {VOTABLE_VERSION: old.get(VOTABLE_VERSION, "1.0"), VOTABLE: with_votable(old, columns, new)}
-    changed[ASTROPY] = with_astropy(old, columns, new)
+    old: Mapping[str, str],
+    columns: Sequence[Column],
+    new: Sequence[NewColumn],
+    provenance: Provenance,
+    *,
+    dropped: Collection[str] = (),
+) -> dict[str, str | None]:
+    """Return the key-value metadata that an annotated copy changes, adds, or (None) leaves out; all other stays.
+
+    `columns` are the old ones that stay, `dropped` the names of those that do not.
+    """
+    changed: dict[str, str | None] = {key: None for key in old if key.startswith(PREFIX)}
+    changed |= {ASTROPY_LENGTH + name: None for name in dropped if ASTROPY_LENGTH + name in old}
+    changed[VOTABLE_VERSION] = old.get(VOTABLE_VERSION, "1.0")
+    changed[VOTABLE] = with_votable(old, columns, new, dropped)
+    changed[ASTROPY] = with_astropy(old, columns, new, dropped)
     changed |= {ASTROPY_LENGTH + c.name: str(c.width) for c in new if pt.is_string(c.datatype) and c.width}
-    entries = provenance.metadata(PREFIX)
-    # Whoever annotated the file before is not forgotten.
-    changed |= {
-        f"{PREFIX}previous.{key.removeprefix(PREFIX)}": value
-        for key, value in old.items()
-        if key.startswith(PREFIX) and entries.get(key, value) != value
-    }
-    changed |= entries
-    if ARROW in old and (schema := with_arrow(old, new, changed)):
+    flags = {k.removeprefix(PREFIX): v for k, v in provenance.metadata(PREFIX).items()}
+    changed |= provenance_entries(old, flags, dropped)
+    if PANDAS in old and dropped:
+        changed[PANDAS] = without_pandas_columns(old[PANDAS], dropped)
+    if ARROW in old and (schema := with_arrow(old, new, changed, dropped)):
         changed[ARROW] = schema
     return changed
 
 
-def with_votable(old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn]) -> str:
+def with_votable(
+    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
+) -> str:
     """Return the VOTable with the new fields: in the old one, or in one made for all columns."""
     added = [vo_field(c, str(c.width or "")) for c in new]
     try:
-        return add_fields(old[VOTABLE], added)
+        kept = remove_fields(old[VOTABLE], dropped) if dropped else old[VOTABLE]
+        return add_fields(kept, added)
     except (KeyError, VOTableError):
         known = [vo_field(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
         return new_votable([*known, *added])
@@ -178,24 +202,44 @@ def vo_field(column: Column | NewColumn, width: str) -> Field:
     )
 
 
-def with_astropy(old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn]) -> str:
+def with_astropy(
+    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
+) -> str:
     """Return astropy's YAML with the new columns: in the old one, or in one made for all columns."""
     added = [entry_line(c) for c in new]
     try:
-        return add_entries(old[ASTROPY], added)
+        kept = remove_entries(old[ASTROPY], dropped) if dropped else old[ASTROPY]
+        return add_entries(kept, added)
     except (KeyError, EcsvHeaderError):
         return "\n".join(["datatype:", *(entry_line(c) for c in columns), *added])
 
 
-def with_arrow(old: Mapping[str, str], new: Sequence[NewColumn], changed: Mapping[str, str]) -> str | None:
+def without_pandas_columns(text: str, dropped: Collection[str]) -> str:
+    """Return pandas' description of a table without some columns; as it is where it cannot be read."""
+    try:
+        tree = json.loads(text)
+        tree["columns"] = [c for c in tree["columns"] if c.get("field_name", c.get("name")) not in dropped]
+        # A RangeIndex is described by a mapping, any other by its column's name.
+        tree["index_columns"] = [i for i in tree["index_columns"] if isinstance(i, dict) or i not in dropped]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return text
+    return json.dumps(tree)
+
+
+def with_arrow(
+    old: Mapping[str, str],
+    new: Sequence[NewColumn],
+    changed: Mapping[str, str | None],
+    dropped: Collection[str] = (),
+) -> str | None:
     """Return the Arrow schema with the new fields; None where the old one cannot be read."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(old[ARROW])))
     except (pa.ArrowException, OSError, binascii.Error):
         return None
-    for field in new_fields(new):
-        schema = schema.append(field)
+    fields = [field for field in schema if field.name not in dropped]
     # Arrow's readers prefer the metadata in here to the file's own, so it has to say the same.
     known = schema.metadata or {k.encode(): v.encode() for k, v in old.items() if k != ARROW}
-    schema = schema.with_metadata(known | {k.encode(): v.encode() for k, v in changed.items()})
-    return base64.b64encode(schema.serialize()).decode()
+    pairs = known | {k.encode(): None if v is None else v.encode() for k, v in changed.items()}
+    left = {k: v for k, v in pairs.items() if v is not None}
+    return base64.b64encode(pa.schema([*fields, *new_fields(new)], left).serialize()).decode()

@@ -6,7 +6,6 @@ by pyarrow as a file of its own, of which the footer is taken off again.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,11 +21,12 @@ import pyarrow.types as pt
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Column, Progress
-from catalogs.parquet_footer import key_values, merge, parse_footer, read_footer, single_chunk
-from catalogs.parquet_metadata import annotated_key_values, new_fields
+from catalogs.parquet_footer import Footer, key_values, merge, parse_footer, read_footer, single_chunk
+from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
+from catalogs.parquet_selection import copy_columns
 from catalogs.thrift import Struct
 
-__all__ = ["append_columns"]
+__all__ = ["Kept", "append_columns"]
 
 CODECS = {"SNAPPY", "GZIP", "BROTLI", "LZ4", "ZSTD"}
 FALLBACK_CODEC = "NONE"
@@ -45,20 +45,48 @@ def append_columns(
     *,
     old: Sequence[Column],
     provenance: Provenance,
+    kept: Kept | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Write a copy of `source` with the computed columns to `out`: whole, or not at all."""
+    """Write a copy of `source` with the computed columns to `out`: whole, or not at all.
+
+    `kept` are the old columns that stay, all where it is None.
+    """
     footer, metadata = read_footer(source), pq.read_metadata(source)
     schema = new_fields(columns)
-    changed = annotated_key_values(key_values(footer), old, columns, provenance)
-    with atomic_path(out) as temporary:
-        shutil.copyfile(source, temporary)
-        with temporary.open("r+b") as stream:
-            stream.truncate(footer.start)
-            chunks = Chunks(stream, out, schema, codec(metadata))
-            parts = exactly(tables(computed, schema, progress), footer.row_groups)
-            written = [chunks.row_group(size, group) for size, group in parts]
-            stream.write(merge(footer, chunks.schema_metadata(), written, changed))
+    kept = kept or Kept(frozenset(c.name for c in old))
+    changed = kept.key_values(key_values(footer), old, columns, provenance)
+    with atomic_path(out) as temporary, temporary.open("r+b") as stream:
+        footer = kept.copy(source, stream, footer)
+        chunks = Chunks(stream, out, schema, codec(metadata))
+        parts = exactly(tables(computed, schema, progress), footer.row_groups)
+        written = [chunks.row_group(size, group) for size, group in parts]
+        stream.write(merge(footer, chunks.schema_metadata(), written, changed))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The old columns that a copy keeps; a `slim` one is described anew, for the old words tell of all columns."""
+
+    names: frozenset[str]
+    slim: bool = False
+
+    def key_values(
+        self,
+        pairs: Mapping[str, str],
+        old: Sequence[Column],
+        columns: Sequence[NewColumn],
+        provenance: Provenance,
+    ) -> dict[str, str | None]:
+        """Return the changes to the key-value metadata."""
+        known = {k: v for k, v in pairs.items() if not (self.slim and k in DESCRIPTIONS)}
+        dropped = {c.name for c in old} - self.names
+        staying = [c for c in old if c.name in self.names]
+        return annotated_key_values(known, staying, columns, provenance, dropped=dropped)
+
+    def copy(self, source: Path, stream: IO[bytes], footer: Footer) -> Footer:
+        """Write what stays of the old file; return the footer that belongs behind it."""
+        return copy_columns(source, stream, footer, self.names)
 
 
 def codec(metadata: pq.FileMetaData) -> str:

@@ -6,7 +6,7 @@ https://www.ivoa.net/documents/VOTable/20250116/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 from xml.parsers import expat
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 import pyarrow as pa
 import pyarrow.types as pt
 
-__all__ = ["Field", "VOTableError", "add_fields", "field_type", "new_votable", "read_fields"]
+__all__ = ["Field", "VOTableError", "add_fields", "field_type", "new_votable", "read_fields", "remove_fields"]
 
 NAMESPACE = "http://www.ivoa.net/xml/VOTable/v1.3"
 
@@ -65,6 +65,16 @@ def add_fields(xml: str, new: Iterable[Field]) -> str:
     return (data[: reader.end] + added.encode() + data[reader.end :]).decode()
 
 
+def remove_fields(xml: str, names: Collection[str]) -> str:
+    """Return the text without the fields of those names in its first table."""
+    reader = Reader(xml)
+    data = xml.encode()
+    for field, (start, end) in zip(reversed(reader.fields), reversed(reader.places), strict=True):
+        if field.name in names:
+            data = data[:start].rstrip() + data[end:]
+    return data.decode()
+
+
 def new_votable(fields: Iterable[Field]) -> str:
     """Return a VOTable of one table without data."""
     body = "\n".join(field.xml() for field in fields)
@@ -79,7 +89,8 @@ class Reader:
 
     def __init__(self, xml: str) -> None:
         self.fields: list[Field] = []
-        self.end: int | None = None
+        self.places: list[tuple[int, int]] = []
+        self.began = 0
         self.prefix = ""
         self.path: list[str] = []
         self.tables = 0
@@ -96,6 +107,11 @@ class Reader:
             raise VOTableError(f"no well-formed XML: {error}") from None
 
     @property
+    def end(self) -> int | None:
+        """Where the last field ends."""
+        return self.places[-1][1] if self.places else None
+
+    @property
     def inside(self) -> bool:
         """Whether the place is in a FIELD of the first table."""
         return self.tables == 1 and "FIELD" in self.path
@@ -103,7 +119,7 @@ class Reader:
     def note_end(self) -> None:
         """Take the place as the end of a FIELD, if it is the first behind one."""
         if self.closing:
-            self.end = self.parser.CurrentByteIndex
+            self.places.append((self.began, self.parser.CurrentByteIndex))
             self.closing = False
 
     def start(self, tag: str, attributes: dict[str, Any]) -> None:
@@ -114,6 +130,7 @@ class Reader:
         self.tables += local == "TABLE"
         if self.tables == 1 and self.path[-2:] == ["TABLE", "FIELD"]:
             self.prefix = f"{prefix}:" if prefix else ""
+            self.began = self.parser.CurrentByteIndex
             known = {k: v for k, v in attributes.items() if k in Field.__dataclass_fields__}
             self.fields.append(Field(**{"name": attributes.get("ID", ""), **known}))
         elif self.inside and local == "VALUES" and "null" in attributes:

@@ -51,7 +51,7 @@ class Rows:
         progress: Progress | None = None,
     ) -> None:
         for batch, new in computed_batches(self, read, compute, rows, threads):
-            assert provenance == Provenance()
+            assert provenance == Provenance({"columns": "blr_p"})
             assert list(new) == [c.name for c in columns]
             if progress:
                 progress(batch.num_rows)

@@ -1,0 +1,79 @@
+"""Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.
+
+Read back as the same keys and values that other formats store, and removed when its columns are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from catalogs.own_columns import own_names
+
+__all__ = ["provenance_metadata", "with_block"]
+
+ENTRY = re.compile(r"blr ([a-z_0-9]+) = (.*)", re.DOTALL)
+FLAG = re.compile(r"blr flag bit (\d+) \(\d+\) (.*)", re.DOTALL)
+CONTINUED = "    "
+
+
+@dataclass
+class Block:
+    """The provenance of one annotation, and which cards hold it."""
+
+    entries: dict[str, str] = field(default_factory=dict)
+    cards: list[int] = field(default_factory=list)
+
+
+def provenance_metadata(cards: Sequence[bytes]) -> dict[str, str]:
+    """Return the provenance as metadata: `blr.<key>` of the latest annotation, `blr.previous.<key>` of others."""
+    return {
+        f"blr.{'previous.' * depth}{key}": value
+        for depth, block in enumerate(reversed(blocks(cards)))
+        for key, value in block.entries.items()
+    }
+
+
+def with_block(cards: Sequence[bytes], block: Sequence[bytes], replaced: Collection[str]) -> list[bytes]:
+    """Return the cards with those of a new block, behind the last one that there is, or else at the end.
+
+    Blocks of annotations that made any of the columns `replaced` go.
+    """
+    names, old = {name.casefold() for name in replaced}, blocks(cards)
+    stale = {i for b in old if own_names(b.entries) & names for i in b.cards}
+    place = max((i + 1 for b in old for i in b.cards), default=len(cards))
+    before = [card for i, card in enumerate(cards[:place]) if i not in stale]
+    return [*before, *block, *cards[place:]]
+
+
+def blocks(cards: Sequence[bytes]) -> list[Block]:
+    """Return the annotations that the cards tell of, in order; a key said again begins the next one."""
+    found: list[Block] = []
+    for numbers, text in lines(cards):
+        if flag := FLAG.fullmatch(text):
+            key, value = f"flag.{flag[1]}", flag[2]
+        elif entry := ENTRY.fullmatch(text):
+            key, value = entry[1], entry[2]
+        else:
+            continue
+        if not found or key in found[-1].entries:
+            found.append(Block())
+        found[-1].entries[key] = value
+        found[-1].cards += numbers
+    return found
+
+
+def lines(cards: Sequence[bytes]) -> list[tuple[list[int], str]]:
+    """Return the lines of HISTORY, wrapped ones joined, each with the numbers of its cards."""
+    found: list[tuple[list[int], str]] = []
+    for i, card in enumerate(cards):
+        if not card.startswith(b"HISTORY "):
+            continue
+        text = card[8:].decode("latin-1").rstrip()
+        if text.startswith(CONTINUED) and found and found[-1][0][-1] == i - 1:
+            numbers, before = found[-1]
+            found[-1] = [*numbers, i], f"{before} {text.strip()}"
+        else:
+            found.append(([i], text))
+    return found

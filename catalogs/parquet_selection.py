@@ -1,0 +1,218 @@
+"""Some columns of a Parquet file, copied without decoding them: pages, indexes and Bloom filters as they are.
+
+Where the columns that go lie behind all that stay, as those of an earlier annotation do, the copy ends before
+them; else the chunks that stay are put together, and every place that the metadata name is moved with them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from catalogs.errors import DamagedFileError
+from catalogs.parquet_footer import (
+    CHILDREN,
+    COLUMN_ORDERS,
+    COLUMNS,
+    COMPRESSED,
+    DATA_PAGE,
+    DICTIONARY_PAGE,
+    MAGIC,
+    METADATA,
+    ROW_GROUPS,
+    SCHEMA,
+    TOTAL_BYTES,
+    TOTAL_COMPRESSED,
+    UNCOMPRESSED,
+    Footer,
+)
+from catalogs.thrift import I32, I64, LIST, STRUCT, Items, Struct, decode, encode
+
+__all__ = ["copy_columns"]
+
+# SchemaElement
+NAME = 4
+# RowGroup
+SORTING, GROUP_OFFSET = 4, 5
+# SortingColumn
+COLUMN_INDEX = 1
+# ColumnChunk
+CHUNK_OFFSET, OFFSET_INDEX, COLUMN_INDEX_PLACE = 2, (4, 5), (6, 7)
+# ColumnMetaData
+INDEX_PAGE, BLOOM = 10, (14, 15)
+PAGES = (DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE)
+# OffsetIndex, PageLocation
+LOCATIONS, PLACE = 1, 1
+
+PIECE = 1 << 20
+NOWHERE = 1 << 62
+
+
+def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collection[str]) -> Footer:
+    """Write the columns of those names to an empty stream; return the footer that belongs behind them."""
+    leaves = kept_leaves(footer.metadata.list(SCHEMA), names)
+    groups = footer.metadata.list(ROW_GROUPS)
+    with source.open("rb") as old:
+        cut = end_of_kept(groups, leaves)
+        if cut is None or cut > footer.start:
+            mover = Mover(old, stream)
+            mover.copy(0, len(MAGIC))
+            groups = [mover.group(group, leaves) for group in groups]
+        else:
+            Mover(old, stream).copy(0, cut)
+            groups = [
+                with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
+            ]
+    metadata = footer.metadata.replace(SCHEMA, LIST, kept_schema(footer.metadata.list(SCHEMA), names))
+    metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, groups))
+    if COLUMN_ORDERS in metadata.fields:
+        orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
+        metadata = metadata.replace(COLUMN_ORDERS, LIST, Items(STRUCT, orders))
+    return Footer(stream.tell(), metadata)
+
+
+def columns_of(elements: Sequence[Struct]) -> Iterator[tuple[str, list[Struct], int]]:
+    """Yield the columns of a schema: name, its elements depth first, and how many of them hold values."""
+    at = 1
+    while at < len(elements):
+        start, open_elements, leaves = at, 1, 0
+        while open_elements:
+            children = elements[at].get(CHILDREN, 0)
+            open_elements += children - 1
+            leaves += not children
+            at += 1
+        yield elements[start].get(NAME).decode("utf-8", "replace"), list(elements[start:at]), leaves
+
+
+def kept_leaves(elements: Sequence[Struct], names: Collection[str]) -> list[int]:
+    """Return which column chunks of a row group belong to the named columns."""
+    kept: list[int] = []
+    at = 0
+    for name, _, leaves in columns_of(elements):
+        if name in names:
+            kept += range(at, at + leaves)
+        at += leaves
+    return kept
+
+
+def kept_schema(elements: Sequence[Struct], names: Collection[str]) -> Items:
+    """Return the schema of the named columns."""
+    columns = [parts for name, parts, _ in columns_of(elements) if name in names]
+    root = elements[0].replace(CHILDREN, I32, len(columns))
+    return Items(STRUCT, [root, *(element for parts in columns for element in parts)])
+
+
+def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
+    """Return where all that stays has ended, if nothing that goes begins before; else None."""
+    staying = set(leaves)
+    kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
+    for group in groups:
+        for i, chunk in enumerate(group.list(COLUMNS)):
+            (kept if i in staying else gone).extend(extents(chunk))
+    first_gone = min(start for start, _ in gone)
+    last_kept = max(start for start, _ in kept)
+    return max(end for _, end in kept) if last_kept < first_gone else None
+
+
+def extents(chunk: Struct) -> list[tuple[int, int]]:
+    """Return from and to where in the file a chunk, its indexes and its Bloom filter lie."""
+    column = chunk.get(METADATA)
+    blocks = [
+        (place, place + (struct.get(length) or NOWHERE))
+        for struct, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX_PLACE), (column, BLOOM))
+        if (place := struct.get(start))
+    ]
+    pages = pages_extent(column)
+    return [pages, *blocks] if pages[1] > pages[0] else blocks
+
+
+def pages_extent(column: Struct) -> tuple[int, int]:
+    """Return the bytes from and to which the pages of a chunk lie; of one without values they may be nowhere."""
+    found = [place for number in PAGES if (place := column.get(number))]
+    start = min(found, default=0)
+    return start, start + (column.get(COMPRESSED, 0) if start else 0)
+
+
+def with_chunks(group: Struct, chunks: Sequence[Struct], leaves: Sequence[int]) -> Struct:
+    """Return a row group of only those chunks, which had the numbers `leaves`."""
+    group = group.replace(COLUMNS, LIST, Items(STRUCT, list(chunks)))
+    for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
+        if number in group.fields:
+            group = group.replace(number, I64, sum(c.get(METADATA).get(part, 0) for c in chunks))
+    if SORTING not in group.fields:
+        return group
+    # Rows stay in order by the columns up to the first that goes.
+    order: list[Struct] = []
+    for column in group.list(SORTING):
+        if column.get(COLUMN_INDEX) not in leaves:
+            break
+        order.append(column.replace(COLUMN_INDEX, I32, leaves.index(column.get(COLUMN_INDEX))))
+    return group.replace(SORTING, LIST, Items(STRUCT, order)) if order else without(group, SORTING)
+
+
+def without(struct: Struct, *numbers: int) -> Struct:
+    """Return the structure without some fields."""
+    return Struct({number: field for number, field in struct.fields.items() if number not in numbers})
+
+
+@dataclass(frozen=True)
+class Mover:
+    """Copies pieces of one file to the end of another, and says where they are now."""
+
+    old: IO[bytes]
+    new: IO[bytes]
+
+    def copy(self, start: int, end: int) -> int:
+        """Copy bytes; return where they begin now."""
+        at = self.new.tell()
+        while start < end:
+            piece = os.pread(self.old.fileno(), min(end - start, PIECE), start)
+            if not piece:
+                raise DamagedFileError(f"{self.old.name} was cut while it was read; copy it again")
+            self.new.write(piece)
+            start += len(piece)
+        return at
+
+    def group(self, group: Struct, leaves: Sequence[int]) -> Struct:
+        """Copy the chunks of a row group, then what belongs to them; return it with their new places."""
+        at = self.new.tell()
+        moved = [self.chunk(group.list(COLUMNS)[i]) for i in leaves]
+        group = with_chunks(group, moved, leaves)
+        return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
+
+    def chunk(self, chunk: Struct) -> Struct:
+        """Copy one chunk, its Bloom filter and its indexes."""
+        column = chunk.get(METADATA)
+        start, end = pages_extent(column)
+        shift = self.copy(start, end) - start
+        for number in PAGES:
+            if place := column.get(number):
+                column = column.replace(number, I64, place + shift)
+        column = self.block(column, BLOOM)
+        chunk = self.offset_index(self.block(chunk, COLUMN_INDEX_PLACE), shift)
+        if chunk.get(CHUNK_OFFSET):
+            chunk = chunk.replace(CHUNK_OFFSET, I64, chunk.get(CHUNK_OFFSET) + shift)
+        return chunk.replace(METADATA, STRUCT, column)
+
+    def block(self, struct: Struct, fields: tuple[int, int]) -> Struct:
+        """Copy what a place and a length name, if both are known; else nothing is known of it any more."""
+        place, length = (struct.get(number) for number in fields)
+        if not place or not length:
+            return without(struct, *fields)
+        return struct.replace(fields[0], I64, self.copy(place, place + length))
+
+    def offset_index(self, chunk: Struct, shift: int) -> Struct:
+        """Write the index of pages with their new places."""
+        place, length = (chunk.get(number) for number in OFFSET_INDEX)
+        if not place or not length:
+            return without(chunk, *OFFSET_INDEX)
+        self.old.seek(place)
+        index = decode(self.old.read(length))
+        pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + shift) for p in index.list(LOCATIONS)]
+        data = encode(index.replace(LOCATIONS, LIST, Items(STRUCT, pages)))
+        chunk = chunk.replace(OFFSET_INDEX[0], I64, self.new.tell()).replace(OFFSET_INDEX[1], I32, len(data))
+        self.new.write(data)
+        return chunk
