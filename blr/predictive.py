@@ -23,7 +23,15 @@ from scipy.special import expit, ndtr
 from blr.arrays import Matrix, Vector, require_finite
 from blr.links import LINKS, Link
 
-__all__ = ["binary_exact", "binary_expected_entropy", "binary_monte_carlo", "binary_plugin", "binary_probit"]
+__all__ = [
+    "MIXTURE_SCALES",
+    "MIXTURE_WEIGHTS",
+    "binary_exact",
+    "binary_expected_entropy",
+    "binary_monte_carlo",
+    "binary_plugin",
+    "binary_probit",
+]
 
 _P = (
     *(0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818),
@@ -33,6 +41,7 @@ _S = (
     *(1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391),
     *(0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306),
 )
+MIXTURE_WEIGHTS, MIXTURE_SCALES = np.array(_P), np.array(_S)
 """Weights and inverse scales of the Monahan-Stefanski mixture for the logistic distribution."""
 
 _BLOCK = 8192  # rows a block: a dozen arrays of it stay in a core's cache

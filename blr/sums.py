@@ -31,6 +31,7 @@ __all__ = [
     "likelihood_terms",
     "output_covariances",
     "skewness_term",
+    "summed",
     "thinned",
 ]
 
@@ -43,13 +44,9 @@ Chunk = tuple[Matrix, Matrix, Vector | None]
 ChunkFunction = Callable[[Matrix, Matrix, Vector | None], Terms]
 """What is summed: a function of a chunk."""
 
-_CHUNK_BYTES = (
-    2**21
-)  # of Phi: it and its scaled copy stay in the second-level cache, and Python's share is small
+_CHUNK_BYTES = 2**21  # of Phi: with its scaled copy in the second-level cache, and Python's share small
 _MIN_ROWS = 256
-_GROUP = (
-    8  # chunks added up by one thread before it hands over: fewer, larger pieces in the ordered reduction
-)
+_GROUP = 8  # chunks added up by one thread before it hands over: larger pieces in the ordered reduction
 
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
@@ -236,17 +233,27 @@ def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = T
     C = likelihood.n_outputs
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        value, gradient, curvature = likelihood.derivatives(activations(Phi, theta, C), t)
-        if weight is not None:
-            value, gradient, curvature = (
-                weight * value,
-                weight[:, None] * gradient,
-                weight[:, None] * curvature,
-            )
-        total = float(value.sum()), (gradient.T @ Phi).ravel()
-        return (*total, _hessian(Phi, curvature, likelihood)) if hessian else total
+        found = likelihood.derivatives(activations(Phi, theta, C), t)
+        return summed(likelihood, Phi, weight, *found, hessian=hessian)
 
     return terms
+
+
+def summed(
+    likelihood: Likelihood,
+    Phi: Matrix,
+    weight: Vector | None,
+    value: Vector,
+    gradient: Matrix,
+    curvature: Matrix,
+    *,
+    hessian: bool = True,
+) -> Terms:
+    """Return the sums over a chunk of the rows' value (n,), gradient (n, C) and packed curvature (n, P)."""
+    if weight is not None:
+        value, gradient, curvature = weight * value, weight[:, None] * gradient, weight[:, None] * curvature
+    total = float(value.sum()), (gradient.T @ Phi).ravel()
+    return (*total, _hessian(Phi, curvature, likelihood)) if hessian else total
 
 
 def _hessian(Phi: Matrix, curvature: Matrix, likelihood: Likelihood) -> Matrix:

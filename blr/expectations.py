@@ -1,0 +1,187 @@
+"""Value, gradient and curvature of ln p(t | a), averaged over a Gaussian activation a ~ N(m, V) of each row.
+
+A Gaussian variational posterior needs them in place of their values at a point: Newton's method on the evidence's
+lower bound is IRLS with y and y(1 - y) replaced by these ("moderated IRLS").
+
+Logistic: through the mixture of probits of Monahan and Stefanski (1992), σ(a) ≈ Σ p_i Φ(s_i a), of which all three
+are elementary, so that they are exactly each other's derivatives.  Other links: a trapezoid rule, its step fine against
+both the Gaussian and the link.  Softmax: nodes along the contrasts' principal axes, more where they are wide: products
+of Gauss-Hermite rules along few axes, Sobol points along many, symmetric and of unit covariance, so that cubics are
+exact.
+Shapes: N rows, C outputs, K classes, S nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from blr.arrays import Matrix, Vector
+from blr.contrasts import helmert
+from blr.likelihood import Bernoulli, Categorical, Likelihood, pairs
+from blr.links import LOGISTIC
+from blr.predictive import MIXTURE_SCALES, MIXTURE_WEIGHTS
+from blr.sobol import normal_nodes
+from blr.sums import ChunkFunction, Terms, activations, blockwise, output_covariances, summed
+
+__all__ = ["expected_derivatives", "expected_terms"]
+
+Expected = tuple[Vector, Matrix, Matrix]
+"""Value (N,), gradient (N, C), packed curvature (N, P)."""
+
+Index = NDArray[np.intp]
+
+_REACH = 7.5  # |z| of the outermost node of the trapezoid rule: 6e-14 of the mass lie beyond
+_STEP = 0.7  # in z: fine for the Gaussian, 2 exp(-2π²/h²)
+_LINK_STEP = 0.25  # in a: exp(-2π d/h) for a singularity at distance d, at least 1 for all links
+_NUMBERS = 2**18  # activations at nodes held at a time
+
+# Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
+_PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
+    2: ((0.2, 3), (0.45, 5), (0.8, 7), (1.2, 9), (2.0, 13), (3.5, 21), (np.inf, 41)),
+    3: ((0.2, 3), (0.35, 4), (0.5, 5), (0.9, 7), (1.5, 9), (2.5, 13), (np.inf, 17)),
+    4: ((0.35, 3), (0.7, 5)),
+}
+_SOBOL = ((0.2, 64), (0.35, 128), (0.5, 256), (0.8, 512), (1.3, 1024), (np.inf, 4096))
+
+
+def expected_derivatives(likelihood: Likelihood, a: Matrix, V: Matrix, t: Matrix) -> Expected:
+    """Return the expectations for mean activations a (N, C) and covariances V (N, C, C), packed as `derivatives`."""
+    if isinstance(likelihood, Categorical):
+        return _softmax(likelihood, a, V, t)
+    assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
+    if likelihood.link is LOGISTIC:
+        return _logistic(a[:, 0], V[:, 0, 0], t)
+    return _by_trapezoid(likelihood, a[:, 0], V[:, 0, 0], t)
+
+
+def expected_terms(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix) -> ChunkFunction:
+    """Return the function of a chunk that gives value, gradient and Hessian of -ln p, averaged over N(theta, A⁻¹)."""
+    C = likelihood.n_outputs
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        V = output_covariances(Phi, inverse_cholesky, C)
+        expected = expected_derivatives(likelihood, activations(Phi, theta, C), V, t)
+        return summed(likelihood, Phi, weight, *expected)
+
+    return blockwise(terms, C * len(theta) + C * C)
+
+
+def _logistic(m: Vector, v: Vector, t: Vector) -> Expected:
+    p, s = MIXTURE_WEIGHTS[:, None], MIXTURE_SCALES[:, None]
+    far = np.abs(m)
+    c = np.sqrt(1 + s**2 * v)
+    u = -s * far / c
+    density = np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi)
+    below = ndtr(u)
+    # E ln(1 + e^-|m + ...|), by parts: the integral of the mixture's own expectation.
+    softplus = np.einsum("in,in->n", p * c / s, np.maximum(u * below + density, 0.0))
+    lower = np.einsum("in,in->n", np.broadcast_to(p, u.shape), below)
+    y = np.where(m > 0, 1 - lower, lower)
+    value = -softplus - far * np.where(m >= 0, 1 - t, t)
+    curvature = np.einsum("in,in->n", p * s / c, density)
+    return value, (t - y)[:, None], curvature[:, None]
+
+
+def _by_trapezoid(likelihood: Bernoulli, m: Vector, v: Vector, t: Vector) -> Expected:
+    value, gradient, curvature = np.empty_like(m), np.empty_like(m), np.empty_like(m)
+    sd = np.sqrt(v)
+    # Twice as many nodes from one octave of sd to the next.
+    octave = np.ceil(np.log2(np.maximum(sd * _STEP / _LINK_STEP, 1.0))).astype(int)
+    for level in np.unique(octave):
+        z, w = _trapezoid(_STEP / 2.0**level)
+        rows = np.flatnonzero(octave == level)
+        for block in _blocks(rows, len(z)):
+            a = m[block, None] + sd[block, None] * z
+            repeated = np.broadcast_to(t[block, None], a.shape).ravel()
+            parts = likelihood.derivatives(a.reshape(-1, 1), repeated)
+            value[block], gradient[block], curvature[block] = (x.reshape(a.shape) @ w for x in parts)
+    return value, gradient[:, None], curvature[:, None]
+
+
+@lru_cache(maxsize=32)
+def _trapezoid(step: float) -> tuple[Vector, Vector]:
+    z = step * np.arange(-np.ceil(_REACH / step), np.ceil(_REACH / step) + 1)
+    w = np.exp(-0.5 * z**2)
+    return z, w / w.sum()
+
+
+def _blocks(rows: Index, numbers: int) -> Iterator[Index]:
+    size = max(1, _NUMBERS // numbers)
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix) -> Expected:
+    K = likelihood.n_classes
+    if K == 2:  # the logistic of the classes' difference
+        load = likelihood.transform[1] - likelihood.transform[0]
+        value, gradient, curvature = _logistic(a @ load, np.einsum("c,ncd,d->n", load, V, load), t[:, 1])
+        products = np.array([load[c] * load[d] for c, d in pairs(likelihood.n_outputs)])
+        return value, gradient * load, curvature * products
+    H = helmert(K)
+    to_contrasts = H.T @ likelihood.transform  # the identity where outputs are contrasts already
+    m = a @ to_contrasts.T
+    variance, axes = np.linalg.eigh(to_contrasts @ V @ to_contrasts.T)
+    B = axes * np.sqrt(np.maximum(variance, 0.0))[:, None, :]
+    spread = np.sqrt(np.maximum(variance[:, -1], 0.0))
+    log_sum, y, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
+    for rows, (z, w) in _by_spread(spread, K - 1):
+        for block in _blocks(rows, len(z) * K):
+            log_sum[block], y[block], R[block] = _at_nodes(m[block] @ H.T, H @ B[block], z, w)
+    T = likelihood.transform
+    full = a @ T.T
+    projected = T.T @ R @ T
+    curvature = np.stack([projected[:, c, d] for c, d in pairs(likelihood.n_outputs)], axis=1)
+    return np.einsum("nk,nk->n", t, full - full.mean(axis=1, keepdims=True)) - log_sum, (t - y) @ T, curvature
+
+
+def _by_spread(spread: Vector, C: int) -> Iterator[tuple[Index, tuple[Matrix, Vector]]]:
+    """Yield the rows that share a rule, and the rule: nodes (S, C) and weights (S,)."""
+    product = _PRODUCT.get(C, ())
+    reach = product[-1][0] if product else 0.0
+    rules: list[tuple[float, Callable[[int, int], tuple[Matrix, Vector]], int]] = [
+        *((sd, _product, n) for sd, n in product),
+        *((sd, _sobol, n) for sd, n in _SOBOL if sd > reach),
+    ]
+    chosen = np.searchsorted([sd for sd, _, _ in rules], spread)
+    for i in np.unique(chosen):
+        _, rule, n = rules[i]
+        yield np.flatnonzero(chosen == i), rule(n, C)
+
+
+@lru_cache(maxsize=32)
+def _product(n: int, C: int) -> tuple[Matrix, Vector]:
+    x, w = hermegauss(n)
+    nodes = np.stack([g.ravel() for g in np.meshgrid(*[x] * C, indexing="ij")], axis=1)
+    weights = np.prod(np.stack([g.ravel() for g in np.meshgrid(*[w / w.sum()] * C, indexing="ij")]), axis=0)
+    return nodes, weights
+
+
+@lru_cache(maxsize=32)
+def _sobol(n: int, C: int) -> tuple[Matrix, Vector]:
+    half = normal_nodes(
+        max(n, 4 << C.bit_length()) // 2, C
+    )  # of unit covariance: so are these and their mirror images
+    z = np.concatenate([half, -half])
+    return z, np.full(len(z), 1.0 / len(z))
+
+
+def _at_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, Matrix, Matrix]:
+    """Return E ln Σ e^a, E y (n, K) and E [diag y - y yᵀ] (n, K, K), a = m + B z, m (n, K), B (n, K, C)."""
+    a = m[:, :, None] + B @ z.T
+    top = a.max(axis=1)
+    a -= top[:, None]
+    np.exp(a, out=a)
+    total = a.sum(axis=1)
+    a /= total[:, None]
+    y = a @ w
+    R = -((a * w) @ a.transpose(0, 2, 1))
+    k = np.arange(y.shape[1])
+    R[:, k, k] += y
+    return (np.log(total) + top) @ w, y, R
