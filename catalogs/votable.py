@@ -31,6 +31,7 @@ from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, read_all, writing_like
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.votable_fields import field_type
+from catalogs.votable_tabledata import parse_tabledata
 
 __all__ = ["FORMAT", "MAX_BYTES", "SUFFIXES", "VOTablePartition", "open", "sniff"]
 
@@ -83,7 +84,7 @@ def document(path: Path, _: Stamp) -> VOTableFile:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of units and older editions, which are passed on as they are
-            return parse(io.BytesIO(data), verify="ignore")
+            return parse_tabledata(data) or parse(io.BytesIO(data), verify="ignore")
     except Exception as error:  # a damaged document makes astropy fail in more ways than can be listed
         size = path.stat().st_size
         raise DamagedFileError(

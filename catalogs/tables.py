@@ -1,0 +1,68 @@
+"""Tables in memory, pandas' and astropy's, as catalogues: written to a temporary Parquet file once.
+
+So every verb works on them as on a file; the file goes when nothing uses its partition any more.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from astropy.table import Table
+from astropy.table.serialize import represent_mixins_as_columns
+
+from catalogs import parquet
+from catalogs.astropy_arrow import arrow_array
+from catalogs.catalog import Catalog
+from catalogs.errors import FormatError
+
+__all__ = ["FILE_NAME", "arrow_table", "open_table"]
+
+FILE_NAME = "table.parquet"
+
+
+def open_table(table: pd.DataFrame | Table | pa.Table) -> Catalog:
+    """Return a table in memory as a catalogue of one partition."""
+    arrow = arrow_table(table)
+    folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
+    pq.write_table(arrow, folder / FILE_NAME, compression="NONE", use_dictionary=False)
+    catalog = parquet.open_file(folder / FILE_NAME)
+    weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
+    return catalog
+
+
+def arrow_table(table: Any) -> pa.Table:
+    """Return a table in memory as Arrow, units and descriptions as field metadata."""
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pd.DataFrame):
+        return pa.Table.from_pandas(table)
+    if isinstance(table, Table):
+        return from_astropy(table)
+    raise FormatError(
+        f"got {type(table).__name__}; expected the path of a catalogue, or a pandas, astropy or Arrow table"
+    )
+
+
+def from_astropy(table: Table) -> pa.Table:
+    """Return an astropy table; times, coordinates and quantities as the columns that they are stored in."""
+    plain = represent_mixins_as_columns(table)
+    fields, arrays = [], []
+    for name in plain.colnames:
+        column = plain[name]
+        array = arrow_array(np.ma.asanyarray(column.data))
+        known = {
+            "unit": str(column.unit or ""),
+            "ucd": str(column.meta.get("ucd") or ""),
+            "description": column.description or "",
+        }
+        fields.append(pa.field(name, array.type, metadata={k: v for k, v in known.items() if v}))
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

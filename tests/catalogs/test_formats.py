@@ -1,0 +1,170 @@
+"""Opening catalogues: by content before name, folders, patterns, tables in memory, and what is no catalogue."""
+
+import gc
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from astropy import units as u
+from astropy.coordinates import SkyCoord
+from astropy.table import MaskedColumn, QTable, Table
+
+import catalogs
+from catalogs.errors import CatalogError, FormatError
+from tests.catalogs.parquet_samples import COLUMNS, computing
+
+TABLE = {"row": np.arange(4), "mag": [20.5, 21.5, np.nan, 19.0], "type": ["G", "S", "G", ""]}
+
+WRITERS = {
+    "parquet": lambda path: Table(TABLE).write(path, format="parquet"),
+    "fits": lambda path: Table(TABLE).write(path, format="fits"),
+    "votable": lambda path: Table(TABLE).write(path, format="votable"),
+    "ecsv": lambda path: Table(TABLE).write(path, format="ascii.ecsv"),
+    "csv": lambda path: pd.DataFrame(TABLE).to_csv(path, index=False),
+}
+SUFFIXES = {"parquet": ".parquet", "fits": ".fits", "votable": ".vot", "ecsv": ".ecsv", "csv": ".csv"}
+
+
+def written(kind: str, path: Path) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        WRITERS[kind](path)
+    return path
+
+
+def rows_of(catalog: catalogs.Catalog) -> dict[str, list[object]]:
+    table = pa.Table.from_batches(catalog.batches(["row", "mag", "type"], 3)).to_pydict()
+    return {k: [None if v is None or v != v or v == "" else v for v in values] for k, values in table.items()}  # noqa: PLR0124
+
+
+EXPECTED = {"row": [0, 1, 2, 3], "mag": [20.5, 21.5, None, 19.0], "type": ["G", "S", "G", None]}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("suffix", ["right", ".dat", ""])
+def test_content_tells_the_format(tmp_path, kind, suffix):
+    """Whatever the name, the same table is read from every format."""
+    path = written(kind, tmp_path / ("a" + (SUFFIXES[kind] if suffix == "right" else suffix)))
+    catalog = catalogs.open(path)
+    assert catalog.format == kind
+    assert rows_of(catalog) == EXPECTED
+    assert rows_of(catalogs.open(str(path))) == EXPECTED
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_format_is_annotated_through_the_same_call(tmp_path, kind):
+    catalog = catalogs.open(written(kind, tmp_path / ("a" + SUFFIXES[kind])))
+    (out,) = catalogs.annotate(catalog, tmp_path / "out", COLUMNS, computing(4), read=["row"], rows=3)
+    again = catalogs.open(out)
+    assert (again.format, out.name) == (kind, catalog.path.name)
+    assert again.names == catalog.names + tuple(c.name for c in COLUMNS)
+    assert rows_of(again) == EXPECTED
+    classes = pa.Table.from_batches(again.batches(["blr_class"]))["blr_class"].to_pylist()
+    assert [c or "" for c in classes] == ["early", "late", "", "early"]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_folders_and_patterns(tmp_path, kind):
+    """Several files of a format are one catalogue; copies keep the layout below its root."""
+    for name in ("a/1", "b/2"):
+        (tmp_path / name).parent.mkdir()
+        written(kind, tmp_path / (name + SUFFIXES[kind]))
+    keys = [name + SUFFIXES[kind] for name in ("a/1", "b/2")]
+    for path in (tmp_path, tmp_path / "*" / f"*{SUFFIXES[kind]}"):
+        catalog = catalogs.open(path)
+        assert (catalog.path, [p.key for p in catalog.partitions]) == (tmp_path, keys)
+        assert catalog.n_rows == 8
+    out = tmp_path / "out"
+    files = catalogs.annotate(catalog, out, COLUMNS, computing(4), read=["row"])
+    assert [f.relative_to(out).as_posix() for f in files] == keys
+
+
+def test_a_file_of_another_name_only(tmp_path):
+    """A single column of text is taken for a table by its suffix alone."""
+    (tmp_path / "a.csv").write_text("name\nNGC 1\n")
+    assert catalogs.open(tmp_path / "a.csv").names == ("name",)
+    (tmp_path / "a.pdf").write_text("name\nNGC 1\n")
+    with pytest.raises(FormatError, match=r"no known format; expected one of parquet: \.parquet"):
+        catalogs.open(tmp_path / "a.pdf")
+
+
+def test_what_is_not_there(tmp_path):
+    (tmp_path / "galaxies.fits").touch()
+    with pytest.raises(CatalogError, match=r"did you mean 'galaxies\.fits'"):
+        catalogs.open(tmp_path / "galaxis.fits")
+    with pytest.raises(CatalogError, match="no file matches"):
+        catalogs.open(tmp_path / "x*.fits")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FormatError, match="holds no catalogue"):
+        catalogs.open(tmp_path / "empty")
+
+
+def test_folders_of_several_formats_or_columns_are_refused(tmp_path):
+    written("csv", tmp_path / "1.csv")
+    written("fits", tmp_path / "2.fits")
+    with pytest.raises(FormatError, match="csv and fits"):
+        catalogs.open(tmp_path)
+    Table({"other": [1]}).write(tmp_path / "1.csv", format="ascii.csv", overwrite=True)
+    with pytest.raises(FormatError, match="only one of them has"):
+        catalogs.open(tmp_path / "[12].*")
+
+
+def test_options_reach_the_format(tmp_path):
+    (tmp_path / "a.csv").write_text("row,v\n0,-\n1,2\n")
+    assert str(catalogs.open(tmp_path / "a.csv", missing=["-"]).column("v").datatype) == "int64"
+    with pytest.raises(FormatError, match="leave it out"):
+        catalogs.open(tmp_path / "a.csv", 1)
+
+
+def test_pandas_in_memory():
+    """A frame is a catalogue like any other, until nothing uses it; the same frame has the same hash."""
+    frame = pd.DataFrame(TABLE)
+    catalog = catalogs.open(frame)
+    assert rows_of(catalog) == EXPECTED
+    assert catalog.content_hash() == catalogs.open(frame.copy()).content_hash()
+    folder = catalog.partitions[0].path.parent
+    assert folder.exists()
+    del catalog
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_astropy_in_memory(tmp_path):
+    """Units, UCDs, masks, vectors and coordinates of an astropy table; its copy is a Parquet file."""
+    table = QTable(
+        {
+            "row": MaskedColumn([0, 2**60 + 1, 2], mask=[0, 0, 1]),
+            "flux": [1.5, 2.5, 3.5] * u.Jy,
+            "v": np.arange(6, dtype=">f4").reshape(3, 2),
+            "s": MaskedColumn(["a", "b", "c"], mask=[1, 0, 0]),
+            "raw": np.array([b"x", b"y", b"z"]),
+            "c": SkyCoord([1, 2, 3] * u.deg, [4, 5, 6] * u.deg),
+        }
+    )
+    table["v"].info.description, table["v"].info.meta = "two", {"ucd": "phot.flux"}
+    catalog = catalogs.open(table)
+    assert (catalog.column("flux").unit, catalog.column("c.ra").unit) == ("Jy", "deg")
+    assert (catalog.column("v").ucd, catalog.column("v").description, catalog.column("v").shape) == (
+        "phot.flux",
+        "two",
+        (2,),
+    )
+    rows = pa.Table.from_batches(catalog.batches(["row", "v", "s", "raw", "c.dec"])).to_pylist()
+    assert rows[0] == {"row": 0, "v": [0, 1], "s": None, "raw": "x", "c.dec": 4}
+    assert rows[1]["row"] == 2**60 + 1
+    assert rows[2]["row"] is None
+    new = {
+        c.name: v[:3] for c in COLUMNS for v in [computing(3)(pa.record_batch({"row": [0, 1, 2]}))[c.name]]
+    }
+    (out,) = catalogs.annotate(catalog, tmp_path, COLUMNS, lambda _: new, read=["flux"])
+    assert out.name == "table.parquet"
+    assert catalogs.open(out).column("flux").unit == "Jy"
+
+
+def test_arrow_in_memory_and_what_is_no_table():
+    assert catalogs.open(pa.table(TABLE)).n_rows == 4
+    with pytest.raises(FormatError, match="got list; expected the path"):
+        catalogs.open([1, 2])
