@@ -161,10 +161,11 @@ class _Looker:
         listed = self.before.find(part.key) if self.before else None
         state = file_state(part.path, None if self.verify or listed is None else listed.input)
         job = Job(catalog.path, part.path, part.key, part.n_rows, state)
-        if self.same and listed and listed.input.sha256 == state.sha256 and self._intact(final, listed):
+        unchanged = self.same and listed and listed.input.sha256 == state.sha256 and self._intact(final, listed)
+        if unchanged and listed and listed.summary:  # without the counts of it, it is done again
             return replace(job, finished=listed)
         staged = self.staging.find(part.key, state)
-        ours = staged is not None and self.staging.published(staged)
+        ours = unchanged or (staged is not None and self.staging.published(staged))
         if final.exists() and not ours and not self.overwrite:
             raise OutputExistsError(
                 f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {part.path} "
@@ -173,7 +174,7 @@ class _Looker:
         return replace(job, staged=staged)
 
     def _intact(self, final: Path, listed: Output) -> bool:
-        if not listed.summary or not final.is_file() or final.stat().st_size != listed.size:
+        if not final.is_file() or final.stat().st_size != listed.size:
             return False
         return not self.verify or file_sha256(final) == listed.sha256
 

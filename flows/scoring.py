@@ -58,9 +58,15 @@ class Scorer:
         """Return a scorer with another threshold and no tallies."""
         return replace(self, classifier=replace(self.classifier, low_confidence=threshold), tallies=[])
 
+    @property
+    def _nothing(self) -> Tally:
+        """The count of no rows."""
+        K, F = len(self.model.classes), len(self.model.features)
+        return Tally.of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
+
     def tally(self) -> Tally:
         """Return what was counted so far."""
-        return total(self.tallies)
+        return total([*self.tallies, self._nothing])
 
     def score(self, batch: pa.RecordBatch) -> tuple[Scores, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the scores of the rows inside `where`, which rows those are (n,), and what they miss."""

@@ -76,7 +76,8 @@ class Tally:
 
 def total(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of tallies, the same in whatever order they come."""
-    parts = list(tallies)
+    given = list(tallies)
+    parts = [t for t in given if t.n_rows] or given[:1]  # of no rows, there are no draws
     return Tally(
         n_rows=sum(t.n_rows for t in parts),
         n_classified=sum(t.n_classified for t in parts),
