@@ -197,7 +197,7 @@ def _curves(plane: _Plane, probability: Probability, level: float, of: int | Non
     curves: list[Matrix] = []
     for j, k in combinations(range(K), 2):
         for curve in _zeros(plane, lambda p, j=j, k=k: _log(p[:, j]) - _log(p[:, k]), at, on_grid):  # type: ignore[misc]
-            curves += _where_largest(curve, at(curve), j)
+            curves += _where_largest(curve, at(curve), (j, k))
     return curves
 
 
@@ -248,9 +248,10 @@ def _solved(plane: _Plane, points: Matrix, field: Callable[[Matrix], Vector]) ->
     return best
 
 
-def _where_largest(curve: Matrix, p: Matrix, k: int) -> Sequence[Matrix]:
-    """Return the stretches of a curve on which no class is more probable than k, which ties there with another."""
-    largest = p[:, k] >= p.max(axis=1) - 1e-7
+def _where_largest(curve: Matrix, p: Matrix, pair: tuple[int, int]) -> Sequence[Matrix]:
+    """Return the stretches of a curve, on which a pair of classes ties, where no other is more probable."""
+    others = np.delete(p, pair, axis=1).max(axis=1)
+    largest = p[:, pair].min(axis=1) >= others
     turns = np.flatnonzero(np.diff(largest)) + 1
     pieces = np.split(curve, turns)
     kept = [piece for piece, first in zip(pieces, np.split(largest, turns), strict=True) if first[0]]

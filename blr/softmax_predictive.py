@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector, require_finite
-from blr.contrasts import helmert
+from blr.contrast_axes import principal_axes
 from blr.cubature import REACHES, RULES, product_rule, sobol_rule, sobol_size
 from blr.predictive import binary_exact, binary_expected_entropy
 from blr.softmax_series import softmax_series
@@ -27,7 +27,7 @@ __all__ = ["softmax_exact", "softmax_monte_carlo", "softmax_pairwise", "softmax_
 _BLOCK = 2**16
 # Error of the series: within that of the nodes that would take its place.
 _SERIES_ERROR = {3: 2e-5, 4: 2e-5}
-_SERIES_ERROR_MANY = 1e-4
+_SERIES_ERROR_MANY = 2e-4
 _MOST_PRODUCT_NODES = 10_000  # beyond, Sobol points are as accurate and cheaper
 
 
@@ -95,44 +95,34 @@ def softmax_monte_carlo(activation: ArrayLike) -> tuple[Matrix, Matrix]:
 def _integrated(m: Matrix, V: Matrix, spread: Vector) -> tuple[Matrix, Vector]:
     """Return both expectations by nodes; rows that take the same ones are done together."""
     n, K = m.shape
-    axes = _principal_axes(V)
-    # Rule of each axis as a digit, the largest axis first; Sobol sizes, which are larger than any of these, stay apart.
-    digits, fits = _product_plan(axes)
-    plan = digits @ len(RULES) ** np.arange(K - 1) if K <= 4 else np.zeros(n, dtype=np.intp)
-    plan = np.where(fits, plan, -sobol_size(spread, K - 1))
+    axes = principal_axes(V)
+    digits, plan = _plan(axes, spread)
     probability, expected_entropy = np.empty((n, K)), np.empty(n)
     for code in np.unique(plan):
         rows = np.flatnonzero(plan == code)
+        chosen = np.take(axes, rows, axis=2)
         if code < 0:
-            found = sobol_rule(m[rows], axes[rows], -int(code), spread=float(spread[rows].max()))
+            found = sobol_rule(m[rows], chosen, -int(code), spread=float(spread[rows].max()))
         else:
             # The most nodes go on the innermost axis.
-            found = product_rule(m[rows], axes[rows][:, :, ::-1], tuple(digits[rows[0], ::-1].tolist()))
+            found = product_rule(m[rows], chosen[::-1], tuple(digits[::-1, rows[0]].tolist()))
         probability[rows], expected_entropy[rows] = found
     return probability, expected_entropy
 
 
-def _product_plan(axes: Matrix) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the index into RULES of each axis, (n, d), and whether a product rule is to be used, (n,)."""
-    n, K, _ = axes.shape
+def _plan(axes: Matrix, spread: Vector) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the index into RULES of each axis, (d, n), and a code of what to do with each row, (n,).
+
+    The code of a product rule has its rules as digits; that of Sobol points is minus their number.
+    """
+    d, K, _ = axes.shape
+    sobol = -sobol_size(spread, d)
     digits = np.searchsorted(REACHES, axes.max(axis=1) - axes.min(axis=1))
     if K > 4:
-        return digits, np.zeros(n, dtype=np.bool_)
+        return digits, sobol
     nodes = np.array([count for count, _, _ in RULES] + [_MOST_PRODUCT_NODES + 1])
-    return digits, nodes[digits].prod(axis=1) <= _MOST_PRODUCT_NODES
-
-
-def _principal_axes(V: Matrix) -> Matrix:
-    """Return B (n, K, K-1) with B Bᵀ the covariance without the common shift; columns by falling variance."""
-    K = V.shape[1]
-    T = helmert(K)
-    C = (V.reshape(len(V), K * K) @ np.kron(T, T)).reshape(len(V), K - 1, K - 1)
-    variance, U = np.linalg.eigh(C)
-    U *= np.sqrt(np.maximum(variance, 0.0))[:, None, :]
-    B = T @ U[:, :, ::-1]
-    # The sign of an axis is arbitrary: tied to the classes' loads, it moves with them when they change places.
-    sign = np.where((B**3).sum(axis=1) < 0, -1.0, 1.0)
-    return np.asarray(B * sign[:, None, :])
+    place = len(RULES) ** np.arange(d)
+    return digits, np.where(nodes[digits].prod(axis=0) <= _MOST_PRODUCT_NODES, place @ digits, sobol)
 
 
 def _softmax(a: Matrix) -> Matrix:

@@ -63,7 +63,7 @@ def test_sobol_sizes_grow_with_spread_and_dimension():
 @pytest.mark.parametrize("K", [3, 4])
 def test_both_rules_agree(K):
     rng = np.random.default_rng(K)
-    mean, axes = rng.normal(0, 2, (20, K)), rng.normal(0, 0.4, (20, K, K - 1))
+    mean, axes = rng.normal(0, 2, (20, K)), rng.normal(0, 0.4, (K - 1, K, 20))
     axes -= axes.mean(axis=1, keepdims=True)
     p, h = product_rule(mean, axes, (6,) * (K - 1))
     p_sobol, h_sobol = sobol_rule(mean, axes, 16384, spread=4.0)
