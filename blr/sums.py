@@ -48,6 +48,9 @@ _CHUNK_BYTES = 2**21  # of Phi: with its scaled copy in the second-level cache, 
 _MIN_ROWS = 256
 _GROUP = 8  # chunks added up by one thread before it hands over: larger pieces in the ordered reduction
 
+_TASKS = (
+    8  # groups, at least, where there are as many chunks: the last one should not keep all threads waiting
+)
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
 
@@ -121,14 +124,16 @@ class Rows:
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over fixed chunks, on threads, reduced in order."""
         n, size = len(self.Phi), chunk_rows(self.n_functions)
+        together = _GROUP * size
+        starts = range(0, n, together)
 
         def group(start: int) -> Terms:
-            stop = min(start + _GROUP * size, n)
+            stop = min(start + together, n)
             return _sum(function, (self.chunk(i, min(i + size, stop)) for i in range(start, stop, size)))
 
         with single_threaded_blas():
             total: Terms | None = None
-            for part in ordered_map(group, range(0, n, _GROUP * size), threads=self.threads):
+            for part in ordered_map(group, starts, threads=min(self.threads, len(starts))):
                 total = _add(total, part)
         assert total is not None  # noqa: S101  as_matrix refuses empty data
         return total
@@ -136,12 +141,13 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Chunks that come from elsewhere (disk, network), anew at each pass."""
+    """Chunks that come from elsewhere (disk, network), anew at each pass.
+
+    `resolve` makes fractions and weight of (t, weight) as given.
+    """
 
     source: Iterable[Any]
-    resolve: Callable[
-        [Any, Any], tuple[Matrix, Vector | None]
-    ]  # (t, weight) as given -> fractions and weight
+    resolve: Callable[[Any, Any], tuple[Matrix, Vector | None]]
     n_functions: int
     threads: int = field(default_factory=default_threads)
 
