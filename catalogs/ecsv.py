@@ -12,14 +12,36 @@ import pyarrow as pa
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import Column
-from catalogs.ecsv_header import EcsvHeaderError, Entry, add_entries, entry_line, read_entries
+from catalogs.ecsv_header import (
+    EcsvHeaderError,
+    Entry,
+    add_entries,
+    entry_line,
+    read_entries,
+    read_meta,
+    remove_entries,
+)
 from catalogs.errors import FormatError
+from catalogs.own_columns import provenance_entries
 from catalogs.text_records import Dialect, fields, is_data
 
-__all__ = ["ECSV_MARK", "annotated_header", "ecsv_columns", "ecsv_dialect", "vectors"]
+__all__ = [
+    "ECSV_MARK",
+    "annotated_header",
+    "ecsv_columns",
+    "ecsv_dialect",
+    "header_text",
+    "own_meta",
+    "vectors",
+]
 
 ECSV_MARK = b"# %ECSV"
 
+OWN = "blr."
+"""How the keys of our provenance begin."""
+
+OWN_LINE = re.compile(r"""- \{?["']?blr\.""")
+META = "meta: !!omap"
 SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
 
 
@@ -85,23 +107,43 @@ def vectors(texts: pa.ChunkedArray, datatype: pa.DataType) -> pa.Array:
 
 
 def annotated_header(
-    head: Sequence[bytes], columns: Sequence[NewColumn], provenance: Provenance
+    head: Sequence[bytes],
+    columns: Sequence[NewColumn],
+    provenance: Provenance,
+    *,
+    dropped: Sequence[str] = (),
+    slim: bool = False,
 ) -> list[bytes]:
-    """Return the lines of a header with the new columns and the provenance in it."""
+    """Return the lines of a header with the new columns and the provenance in it, the dropped columns out."""
     end = b"\r\n" if head[0].endswith(b"\r\n") else b"\n"
     mark, *rest = head
-    text = add_entries(header_text(rest), [entry_line(c) for c in columns])
-    lines = with_meta(text.split("\n"), provenance.metadata())
+    text = header_text(rest)
+    entries = {key.removeprefix(OWN): value for key, value in provenance.metadata().items()}
+    pairs = provenance_entries(own_meta(text), entries, dropped)
+    text = add_entries(remove_entries(text, dropped) if dropped else text, [entry_line(c) for c in columns])
+    lines = with_meta(text.split("\n"), pairs, slim=slim)
     return [mark, *(f"# {line}".rstrip().encode() + end for line in lines)]
 
 
-def with_meta(lines: list[str], entries: Mapping[str, str]) -> list[str]:
-    """Return the YAML with entries added to the table's metadata, where that is the usual ordered mapping."""
-    added = [f"- {{{json.dumps(key)}: {json.dumps(value)}}}" for key, value in entries.items()]
+def own_meta(text: str) -> dict[str, str]:
+    """Return the provenance that an earlier annotation left in a header."""
+    return {key: value for key, value in read_meta(text).items() if key.startswith(OWN)}
+
+
+def with_meta(lines: list[str], entries: Mapping[str, str], *, slim: bool) -> list[str]:
+    """Return the YAML with entries at the top of the table's metadata, where that is the usual ordered mapping.
+
+    Our own old ones go; of a slim copy all go, for they tell of columns that are no longer there.
+    """
     at = next((i for i, line in enumerate(lines) if line.startswith("meta:")), None)
-    if not added or (at is not None and lines[at].rstrip() != "meta: !!omap"):
+    if at is None:
+        at = next((i for i, line in enumerate(lines) if line.startswith("schema:")), len(lines))
+        lines = [*lines[:at], *([META] if entries else []), *lines[at:]]
+    elif slim:
+        rest = (i for i in range(at + 1, len(lines)) if not lines[i].startswith(("-", " ")))
+        lines = [*lines[:at], *([META] if entries else []), *lines[next(rest, len(lines)) :]]
+    elif lines[at].rstrip() != META:
         return lines
-    if at is not None:
-        return [*lines[: at + 1], *added, *lines[at + 1 :]]
-    end = next((i for i, line in enumerate(lines) if line.startswith("schema:")), len(lines))
-    return [*lines[:end], "meta: !!omap", *added, *lines[end:]]
+    lines = [line for line in lines if not OWN_LINE.match(line)]
+    added = [f"- {{{json.dumps(key)}: {json.dumps(value)}}}" for key, value in entries.items()]
+    return [*lines[: at + 1], *added, *lines[at + 1 :]]

@@ -27,6 +27,7 @@ __all__ = [
     "ecsv_type",
     "entry_line",
     "read_entries",
+    "read_meta",
     "remove_entries",
 ]
 
@@ -70,6 +71,15 @@ def read_entries(text: str) -> tuple[Entry, ...]:
         return tuple(entry(e) for e in header["datatype"])
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
+
+
+def read_meta(text: str) -> dict[str, str]:
+    """Return the texts in the table's metadata."""
+    try:
+        meta = dict(PlainLoader(text).get_single_data().get("meta") or {})
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError):
+        return {}
+    return {str(key): value for key, value in meta.items() if isinstance(value, str)}
 
 
 def entry(given: Any) -> Entry:

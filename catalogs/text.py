@@ -19,7 +19,15 @@ from catalogs.annotations import NewColumn, Provenance
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, reading
-from catalogs.ecsv import ECSV_MARK, annotated_header, ecsv_columns, ecsv_dialect, vectors
+from catalogs.ecsv import (
+    ECSV_MARK,
+    annotated_header,
+    ecsv_columns,
+    ecsv_dialect,
+    header_text,
+    own_meta,
+    vectors,
+)
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.text_records import DELIMITERS, Dialect, common_width, find_dialect, is_data, record_blocks
 from catalogs.text_types import convert, infer_types
@@ -57,7 +65,10 @@ def head_lines(head: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class TextPartition:
-    """One text table."""
+    """One text table.
+
+    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` one has no comments.
+    """
 
     path: Path
     key: str
@@ -67,6 +78,8 @@ class TextPartition:
     columns: tuple[Column, ...]
     encoding: str = "utf8"
     missing: tuple[str, ...] = ()
+    kept: frozenset[str] | None = None
+    slim: bool = False
 
     @property
     def counted(self) -> bool:
@@ -119,11 +132,21 @@ class TextPartition:
         computed = computed_batches(self, read, compute, rows, threads)
         nan = "nan" if self.format == ECSV else ""
         values = value_lines(computed, columns, self.dialect.delimiter, nan=nan, progress=progress)
+        append = partial(
+            append_values, self.path, out, self.dialect, columns, values, kept=self.kept, slim=self.slim
+        )
         if self.format == CSV:
-            append_values(self.path, out, self.dialect, columns, values)
+            append(header=(lambda _: []) if self.slim else list)
             return
-        header = partial(annotated_header, columns=columns, provenance=provenance)
-        append_values(self.path, out, self.dialect, columns, values, header=header)
+        dropped = [n for n in self.dialect.names if self.kept is not None and n not in self.kept]
+        header = partial(
+            annotated_header, columns=columns, provenance=provenance, dropped=dropped, slim=self.slim
+        )
+        append(header=header)
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> TextPartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, no comments."""
+        return replace(self, kept=frozenset(columns), slim=slim)
 
 
 def data_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
@@ -160,6 +183,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
         partition = opened(path, head, tuple(missing))
     metadata = {"delimiter": partition.dialect.delimiter, "encoding": partition.encoding}
     metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
+    if partition.format == ECSV:
+        metadata |= own_meta(header_text(head[: partition.dialect.header]))
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
 
 

@@ -54,6 +54,20 @@ class Dialect:
         """Matches a quotation mark that opens a field."""
         return re.compile(rb"(?:\A|" + re.escape(self.delimiter.encode()) + rb')"')
 
+    @cached_property
+    def field(self) -> re.Pattern[bytes]:
+        """Matches a field as it is written, quotation marks included."""
+        mark = re.escape(self.delimiter.encode())
+        return re.compile(rb'((?:"(?:[^"]|"")*+")?[^' + mark + rb"]*+)(?:" + mark + rb"|\Z)", re.DOTALL)
+
+    def raw_fields(self, body: bytes) -> list[bytes]:
+        """Return the fields of a record as they are written."""
+        if b'"' not in body:
+            return body.split(self.delimiter.encode())
+        found = self.field.findall(body)
+        # At the end of a field that ends the record, an empty one matches once more.
+        return found if body.endswith(self.delimiter.encode()) else found[:-1]
+
 
 QUOTED = re.compile(rb'(?:[^"]|"")*+"')
 

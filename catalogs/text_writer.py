@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from catalogs.text_records import Dialect, is_data, record_blocks
 
 __all__ = ["Values", "append_values", "value_lines"]
 
+LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
+"""A byte-order mark, and what makes a comment of the line of names."""
+
 Values = Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -29,9 +34,15 @@ def append_values(
     columns: Sequence[NewColumn],
     values: Iterator[str],
     *,
-    header: Callable[[list[bytes]], list[bytes]] = lambda lines: lines,
+    header: Callable[[list[bytes]], list[bytes]],
+    kept: Collection[str] | None = None,
+    slim: bool = False,
 ) -> None:
-    """Write a copy of `source` to `out`: one of `values` behind each row, `header` for what stands above."""
+    """Write a copy of `source` to `out`: one of `values` behind each row, `header` for what stands above.
+
+    `kept` are the old columns that stay, all where it is None; a `slim` copy has no comments.
+    """
+    cut = Cut(dialect, None if kept is None else [i for i, n in enumerate(dialect.names) if n in kept])
     names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns)
     above: list[bytes] = []
     number = 0
@@ -42,10 +53,10 @@ def append_values(
                 if number < dialect.header:
                     above.append(record)
                 elif number == dialect.header:
-                    written += [*header(above), appended(record, names, dialect.delimiter)]
+                    written += [*header(above), cut.appended(record, names)]
                 elif is_data(record):
-                    written.append(appended(record, next(values), dialect.delimiter))
-                else:
+                    written.append(cut.appended(record, next(values)))
+                elif not slim:
                     written.append(record)
                 number += 1
             new.write(b"".join(written))
@@ -53,10 +64,22 @@ def append_values(
             raise ValueError(f"more rows were computed than {source} has")
 
 
-def appended(record: bytes, text: str, delimiter: str) -> bytes:
-    """Return a record with text behind it, its line end kept."""
-    body = record.rstrip(b"\r\n")
-    return body + (delimiter + text).encode() + record[len(body) :]
+@dataclass(frozen=True)
+class Cut:
+    """Which fields of a record stay: all where `stay` is None."""
+
+    dialect: Dialect
+    stay: Sequence[int] | None
+
+    def appended(self, record: bytes, text: str) -> bytes:
+        """Return a record's fields that stay, with text behind them; what begins and ends the line is kept."""
+        end = len(record.rstrip(b"\r\n"))
+        mark = self.dialect.delimiter.encode()
+        if self.stay is None:
+            return record[:end] + mark + text.encode() + record[end:]
+        start = next(m.end() for m in LEAD.finditer(record))  # it matches nothing, if nothing is there
+        fields = self.dialect.raw_fields(record[start:end])
+        return record[:start] + mark.join([*(fields[i] for i in self.stay), text.encode()]) + record[end:]
 
 
 def value_lines(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 from astropy.io.votable import parse
-from astropy.io.votable.tree import Field, Info, TableElement, VOTableFile
-from astropy.utils.xml.check import fix_id
+from astropy.io.votable.tree import TableElement, VOTableFile
 
 from catalogs.annotate import computed_batches
 from catalogs.annotations import NewColumn, Provenance
@@ -30,7 +29,16 @@ from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, read_all, writing_like
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
-from catalogs.votable_fields import field_type
+from catalogs.votable_changes import (
+    add_columns,
+    check_own_fields,
+    column_names,
+    drop_columns,
+    drop_other_tables,
+    own_infos,
+    replace_provenance,
+    write,
+)
 from catalogs.votable_tabledata import parse_tabledata
 
 __all__ = ["FORMAT", "MAX_BYTES", "SUFFIXES", "VOTablePartition", "open", "sniff"]
@@ -40,9 +48,6 @@ SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED
 
 MAX_BYTES = 1 << 28
 """Bytes, inflated, beyond which a VOTable is refused: astropy needs several times as much memory."""
-
-OLDEST_WITH_BINARY2 = "1.3"
-WRITTEN_VERSION = "1.4"
 
 ELSEWHERE = re.compile(rb"<(?:\w+:)?(?:STREAM|FITS|PARQUET)\b[^>]*\bhref\s*=")
 """Data that lie in another file, or on the network: what a document says is not fetched."""
@@ -94,13 +99,18 @@ def document(path: Path, _: Stamp) -> VOTableFile:
 
 @dataclass(frozen=True)
 class VOTablePartition:
-    """One table of a VOTable file: that of number `index`, counted from 0."""
+    """One table of a VOTable file: that of number `index`, counted from 0.
+
+    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` one has no other table.
+    """
 
     path: Path
     key: str
     n_rows: int
     index: int
     stamp: Stamp
+    kept: frozenset[str] | None = None
+    slim: bool = False
 
     @property
     def counted(self) -> bool:
@@ -124,6 +134,10 @@ class VOTablePartition:
         batch = pa.record_batch(arrays, names=list(columns))
         yield from exactly([batch], rows)
 
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> VOTablePartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
+        return replace(self, kept=frozenset(columns), slim=slim)
+
     def write_annotated(
         self,
         out: Path,
@@ -146,11 +160,13 @@ class VOTablePartition:
         file, table = document(self.path, self.stamp), self.table()
         check_own_fields(self.path, file, table)
         document.cache_clear()  # what is changed here is nobody else's
+        dropped = drop_columns(table, self.kept)
         add_columns(
             file, table, columns, {name: np.concatenate(parts) for name, parts in new.items() if parts}
         )
-        for key, value in provenance.metadata().items():
-            table.infos.append(Info(name=key, value=value))
+        replace_provenance(table, provenance, dropped)
+        if self.slim:
+            drop_other_tables(file, table)
         with atomic_path(out) as temporary, writing_like(temporary, self.path) as stream:
             write(file, stream)
 
@@ -168,7 +184,7 @@ def open(  # noqa: A001 -- every format's verb
     found = tuple(column(element, i, name) for i, name in enumerate(names))
     partition = VOTablePartition(path, path.name, len(element.array), index, seen)
     metadata = {"version": str(file.version), "table": element.name or element.ID or str(index)}
-    metadata |= {f"info.{i.name}": str(i.value) for i in element.infos if i.name}
+    metadata |= own_infos(element)
     return Catalog(FORMAT, path, found, (partition,), metadata)
 
 
@@ -194,11 +210,6 @@ def chosen(
     raise FormatError(f"{path}: got {got}, expected one; say which by name or number: {listed}")
 
 
-def column_names(table: TableElement) -> list[str]:
-    """Return the names of the fields, or their IDs."""
-    return [f.name or f.ID for f in table.fields]
-
-
 def column(table: TableElement, index: int, name: str) -> Column:
     """Return a field as a column."""
     field = table.fields[index]
@@ -222,63 +233,3 @@ def column(table: TableElement, index: int, name: str) -> Column:
 def field_values(table: TableElement, index: int) -> pa.Array:
     """Return a field's values."""
     return arrow_array(table.array[table.array.dtype.names[index]])
-
-
-def check_own_fields(path: Path, file: VOTableFile, table: TableElement) -> None:
-    """Refuse a table that shares its fields with another one: they cannot part within one document."""
-    if sum(t.fields is table.fields for t in file.iter_tables()) > 1:
-        raise FormatError(
-            f"{path} has tables that share their fields (by ref); save this table on its own first"
-        )
-
-
-def add_columns(
-    file: VOTableFile,
-    table: TableElement,
-    columns: Sequence[NewColumn],
-    values: Mapping[str, np.ndarray[Any, Any]],
-) -> None:
-    """Add fields and their values to a table."""
-    taken = {f.ID for f in table.fields}
-    fields = [new_field(file, c, taken) for c in columns]
-    old = table.array
-    kept: list[Any] = [(n, old.dtype[n].base, old.dtype[n].shape) for n in old.dtype.names]
-    added = [(f.ID, f.converter.format) for f in fields]
-    data = np.zeros(len(old), dtype=kept + added)
-    mask = np.zeros(len(old), dtype=np.ma.make_mask_descr(data.dtype))
-    for name in old.dtype.names:
-        data[name] = np.ma.getdata(old[name])
-        mask[name] = np.ma.getmaskarray(old[name])
-    for field in fields:
-        data[field.ID] = values.get(field.name, data[field.ID])
-    table.fields.extend(fields)
-    table.array = np.ma.MaskedArray(data, mask)
-
-
-def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
-    """Return a field for a new column."""
-    kind, size = field_type(column.datatype)
-    identifier = fix_id(column.name)
-    while identifier in taken:
-        identifier += "_"
-    taken.add(identifier)
-    field = Field(
-        file,
-        ID=identifier,
-        name=column.name,
-        datatype=kind,
-        arraysize=size or None,
-        unit=column.unit,
-        ucd=column.ucd,
-    )
-    field.description = column.description
-    return field
-
-
-def write(file: VOTableFile, stream: Any) -> None:
-    """Write a document as BINARY2."""
-    if file.version < OLDEST_WITH_BINARY2:
-        file.version = WRITTEN_VERSION
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        file.to_xml(stream, tabledata_format="binary2")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from catalogs import text, text_records
 from catalogs.annotate import annotate
-from catalogs.annotations import NewColumn
+from catalogs.annotations import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
@@ -323,6 +323,58 @@ def test_astropy_reads_the_annotated_ecsv(tmp_path, delimiter, meta):
     assert new.meta["blr.model"] == "morphology@3f2a"
     assert {k: v for k, v in new.meta.items() if not k.startswith("blr.")} == old.meta
     assert text.open(out).column("blr_p_max").ucd == "stat.probability"
+
+
+def test_annotating_ecsv_again_replaces_our_columns(tmp_path):
+    """The first annotation's columns go, its model is named, mixins and other metadata stay."""
+    ecsv_table().write(tmp_path / "a.ecsv")
+    options = {"read": ["row"], "provenance": PROVENANCE}
+    (first,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "1", COLUMNS, computing(3), **options)
+    QTable.read(first).write(tmp_path / "b.ecsv")  # astropy writes our provenance in its own way
+    for path in (first, tmp_path / "b.ecsv"):
+        again = options | {"provenance": Provenance({"model": "other@1"})}
+        (second,) = annotate(text.open(path), tmp_path / "2", COLUMNS, computing(3), **again, overwrite=True)
+        new = QTable.read(second)
+        assert new.colnames == QTable.read(first).colnames
+        assert (new.meta["blr.model"], new.meta["blr.replaced_models"]) == ("other@1", "morphology@3f2a")
+        assert new.meta["survey"] == "x"
+        assert isinstance(new["c"], SkyCoord)
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("keep", [["x"], ["row", "s"], ["s"]])
+def test_slim(tmp_path, kind, keep):
+    """Only the columns to keep, as they were written, and the new ones."""
+    path = written(tmp_path / "a.csv", DIALECTS[kind])
+    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
+    new = {"p": np.array([0.25, 0.5], np.float32), "class": np.array(["E", "S"])}
+    (out,) = annotate(
+        text.open(path), tmp_path / "o", columns, lambda _: new, read=["x"], mode="slim", keep=keep
+    )
+    old = table_of(path).select(keep).to_pydict()
+    assert table_of(out).to_pydict() == old | {n: v.tolist() for n, v in new.items()}
+    assert b"comment" not in out.read_bytes()
+
+
+def test_slim_with_quotations(tmp_path):
+    """Fields keep their quotation marks, with delimiters and line ends in them."""
+    path = written(tmp_path / "a.csv", 'row,s,t,u\n0,"a,\n""b""",x,\n1,,"y,",""\n')
+    columns = (NewColumn("p", pa.int32()),)
+    new = {"p": np.array([7, 8], np.int32)}
+    (out,) = annotate(
+        text.open(path), tmp_path / "o", columns, lambda _: new, read=["row"], mode="slim", keep=["s", "u"]
+    )
+    assert out.read_text() == 's,u,p\n"a,\n""b""",,7\n,"",8\n'
+
+
+def test_slim_ecsv(tmp_path):
+    ecsv_table().write(tmp_path / "a.ecsv")
+    options = {"read": ["row"], "provenance": PROVENANCE, "mode": "slim", "keep": ["row", "c.ra"]}
+    (out,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "o", COLUMNS, computing(3), **options)
+    new = QTable.read(out)
+    assert new.colnames == ["row", "c.ra", *(c.name for c in COLUMNS)]
+    assert new["c.ra"].value.tolist() == [1.0, 2.0, 3.0]
+    assert (new.meta["blr.model"], "survey" in new.meta) == ("morphology@3f2a", False)
 
 
 @needs_data

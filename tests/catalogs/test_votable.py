@@ -14,7 +14,7 @@ from astropy.table import MaskedColumn, QTable, Table
 
 from catalogs import votable
 from catalogs.annotate import annotate
-from catalogs.annotations import NewColumn
+from catalogs.annotations import NewColumn, Provenance
 from catalogs.compressed import read_all
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
@@ -99,8 +99,8 @@ def test_annotated(tmp_path, serialisation, suffix):
             column.ucd,
             column.description,
         )
-    assert new.metadata["info.blr.model"] == "morphology@3f2a"
-    assert new.metadata["info.blr.flag.0"] == "LOW_CONFIDENCE: near one half"
+    assert new.metadata["blr.model"] == "morphology@3f2a"
+    assert new.metadata["blr.flag.0"] == "LOW_CONFIDENCE: near one half"
     file = astropy_votable.parse(str(out), verify="exception")
     assert file.resources[0].description == "kept"
     assert b"<BINARY2>" in read_all(out, 1 << 20)
@@ -160,6 +160,45 @@ def test_only_the_chosen_table_is_annotated(tmp_path):
     )
     assert votable.open(out, "first").names == ("a",)
     assert votable.open(out, "second").names == ("a", "b", "p")
+
+
+def test_annotating_again_replaces_our_columns(tmp_path):
+    """The first annotation's columns go, its users' bits stay, and its model is named."""
+    (first,) = annotate(
+        votable.open(sample(tmp_path / "a.vot")),
+        tmp_path / "1",
+        COLUMNS,
+        computing(3),
+        read=["row"],
+        provenance=PROVENANCE,
+    )
+    again = Provenance({"model": "other@1"})
+    (second,) = annotate(
+        votable.open(first), tmp_path / "2", COLUMNS, computing(3), read=["row"], provenance=again
+    )
+    catalog = votable.open(second)
+    assert catalog.names == votable.open(first).names
+    assert (catalog.metadata["blr.model"], catalog.metadata["blr.replaced_models"]) == (
+        "other@1",
+        "morphology@3f2a",
+    )
+    assert len(Table.read(second)) == 3
+
+
+def test_slim(tmp_path):
+    """Only the columns to keep and the new ones; no other table."""
+    (out,) = annotate(
+        votable.open(several(tmp_path / "a.vot"), "second"),
+        tmp_path / "out",
+        (NewColumn("p", pa.float32()),),
+        lambda b: {"p": np.ones(b.num_rows, np.float32)},
+        read=["a"],
+        mode="slim",
+        keep=["b"],
+    )
+    catalog = votable.open(out)
+    assert catalog.names == ("b", "p")
+    assert next(catalog.batches(["b"])).to_pydict() == {"b": [4.0, 5.0]}
 
 
 def test_unknown_column_names_the_nearest(tmp_path):
