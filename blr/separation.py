@@ -31,7 +31,10 @@ __all__ = ["Separation", "find_separation"]
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
 _NEWTON_PASSES = 20
 _ROUNDS = 8
-_LARGEST_PROGRAM = 300_000  # entries of its matrix: a second of work, so that a verdict costs no more than its fit
+_LARGEST_PROGRAM = (
+    300_000  # entries of its matrix: a second of work, so that a verdict costs no more than its fit
+)
+_LARGEST_WIDEST = 30_000
 _INSIDE = 1e-6  # how far within the simplex y has to be
 _SLACK = 1e-6  # of a mode that was searched for, in posterior sd
 _ROUNDING = 1e-15
@@ -148,6 +151,11 @@ class _Constraints:
     n_classes: int
     least: float = np.inf
 
+    @property
+    def size(self) -> int:
+        """Entries of the matrix."""
+        return len(self.Phi) * (self.n_classes - 1) * self.Phi.shape[1]
+
     def matrix(self) -> Matrix:
         """Return the rows (e_own - e_other) ⊗ φ without the first class's columns, which a common shift makes zero."""
         n, M = self.Phi.shape
@@ -176,7 +184,8 @@ def _by_program(data: Data, likelihood: Likelihood, theta: Vector, K: int, M: in
     W = _cut(data, working, scale, limit, lambda A: _steepest(A, total))
     if isinstance(W, str):
         return Separation(W)
-    wide = _cut(data, working, scale, limit, _widest)
+    # The widest margin only words the finding better, and its program is the harder one.
+    wide = _cut(data, working, scale, limit, _widest) if working.size <= _LARGEST_WIDEST else "unknown"
     return _described(data, W if isinstance(wide, str) else wide, scale)
 
 
