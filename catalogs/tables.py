@@ -1,4 +1,4 @@
-"""Tables in memory, pandas' and astropy's, as catalogues: written to a temporary Parquet file once.
+"""Tables in memory, pandas', astropy's and Arrow's, as catalogues: written to a temporary Parquet file once.
 
 So every verb works on them as on a file; the file goes when nothing uses its partition any more.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from astropy.table import Table
@@ -28,7 +27,7 @@ __all__ = ["FILE_NAME", "arrow_table", "open_table"]
 FILE_NAME = "table.parquet"
 
 
-def open_table(table: pd.DataFrame | Table | pa.Table) -> Catalog:
+def open_table(table: Any) -> Catalog:
     """Return a table in memory as a catalogue of one partition."""
     arrow = arrow_table(table)
     folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
@@ -40,12 +39,11 @@ def open_table(table: pd.DataFrame | Table | pa.Table) -> Catalog:
 
 def arrow_table(table: Any) -> pa.Table:
     """Return a table in memory as Arrow, units and descriptions as field metadata."""
-    if isinstance(table, pa.Table):
-        return table
-    if isinstance(table, pd.DataFrame):
-        return pa.Table.from_pandas(table)
     if isinstance(table, Table):
         return from_astropy(table)
+    # pandas, Polars and others hand over Arrow themselves; pandas is slow to import, so it is not asked for.
+    if hasattr(table, "__arrow_c_stream__"):
+        return pa.table(table)
     raise FormatError(
         f"got {type(table).__name__}; expected the path of a catalogue, or a pandas, astropy or Arrow table"
     )
