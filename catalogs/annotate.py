@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from catalogs.annotations import NewColumn, Provenance, check_names
-from catalogs.atomic import StorageError, check_free_space, sweep
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress, Selectable
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.atomic import StorageError, atomic_folder, check_free_space, sweep
+from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress
 from catalogs.errors import CatalogError, OutputExistsError
-from catalogs.own_columns import check_columns, replaced_columns, with_user_bits
+from catalogs.old_columns import Mode, copying, old_columns
+from catalogs.own_columns import with_user_bits
 
-__all__ = ["CheckedCompute", "Computed", "Mode", "NewValues", "annotate", "computed_batches"]
+__all__ = ["CheckedCompute", "Computed", "Mode", "NewValues", "annotate", "computed_batches", "finish"]
 
-Mode = Literal["annotated", "slim"]
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 Computed = tuple[pa.RecordBatch, NewValues]
 
@@ -76,63 +77,54 @@ def annotate(
 
     A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
     replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
-    and position.  Everything that can be wrong before any work starts is checked before any work starts.
+    and position.  A catalogue with files of its own beside the partitions (HATS) appears at once, when all are
+    whole; of a part of one, see `finish`.  What can be wrong before any work starts is checked before.
     """
-    finals = [out / partition.key for partition in cat.partitions]
-    replaced = _checked_columns(cat, columns, mode, keep)
+    old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    partitions = [_selected(p, cat, replaced, mode, keep) for p in cat.partitions]
+    partitions = [copying(partition, cat, old) for partition in cat.partitions]
+    finals = [out / partition.key for partition in cat.partitions]
     _check_places(cat.partitions, finals, overwrite=overwrite)
+    _check_whole(cat, out, finals, overwrite=overwrite)
     check_free_space(out, _needed_bytes(cat.partitions, columns))
-    read, compute = with_user_bits(read, compute, replaced, columns)
+    read, compute = with_user_bits(read, compute, old.replaced, columns)
     checked = CheckedCompute(tuple(columns), compute)
-    for partition, final in zip(partitions, finals, strict=True):
-        _make_folder(final.parent)
-        partition.write_annotated(
-            final,
-            columns,
-            checked,
-            read=read,
-            provenance=(provenance or Provenance()).covering(columns),
-            rows=rows,
-            threads=threads or _usable_cpus(),
-            progress=progress,
-        )
+    with _destination(cat, out) as folder:
+        for partition in partitions:
+            _make_folder((folder / partition.key).parent)
+            partition.write_annotated(
+                folder / partition.key,
+                columns,
+                checked,
+                read=read,
+                provenance=(provenance or Provenance()).covering(columns),
+                rows=rows,
+                threads=threads or _usable_cpus(),
+                progress=progress,
+            )
+        if _is_whole(cat):
+            finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
     return tuple(finals)
 
 
-def _checked_columns(
-    cat: Catalog, columns: Sequence[NewColumn], mode: Mode, keep: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the old columns that the new ones replace, all names checked."""
-    if mode == "annotated":
-        return check_columns(cat, columns)
-    if not keep:
-        raise CatalogError(
-            "a slim copy was asked for, but none of the old columns to keep; name the id and the position, "
-            "as in keep=('id', 'ra', 'dec'): without them no row can be joined to its old columns"
-        )
-    for name in keep:
-        cat.column(name)
-    check_names(keep, columns)
-    return replaced_columns(cat.names, cat.metadata, columns)
+def finish(
+    cat: Catalog,
+    folder: Path,
+    columns: Sequence[NewColumn],
+    *,
+    provenance: Provenance | None = None,
+    mode: Mode = "annotated",
+    keep: Sequence[str] = (),
+) -> None:
+    """Write what a catalogue has beside its partitions, all of which lie annotated in `folder` at their keys.
 
-
-def _selected(
-    partition: Partition, cat: Catalog, replaced: Sequence[str], mode: Mode, keep: Sequence[str]
-) -> Partition:
-    """Return the partition of which copies have the columns that stay; itself, if all do."""
-    if mode == "annotated" and not replaced:
-        return partition
-    if not isinstance(partition, Selectable):
-        what = "a slim copy" if mode == "slim" else f"a copy without its old {', '.join(replaced)}"
-        raise CatalogError(
-            f"{cat.path}: {what} cannot be made of {cat.format}; convert the catalogue to Parquet or FITS first"
-        )
-    if mode == "slim":
-        return partition.keeping(keep, slim=True)
-    return partition.keeping([name for name in cat.names if name not in replaced])
+    For who annotates them one by one (`replace(cat, partitions=...)`), on several machines or to go on later.
+    Nothing has to be done for formats without such; doing it again gives the same.
+    """
+    if cat.whole is not None:
+        told = (provenance or Provenance()).covering(columns)
+        cat.whole.finish(folder, columns, told, old_columns(cat, columns, mode, keep))
 
 
 def computed_batches(
@@ -188,6 +180,22 @@ def _check_values(column: NewColumn, values: np.ndarray[Any, Any], n_rows: int) 
         )
 
 
+def _is_whole(cat: Catalog) -> bool:
+    """Say whether this is all of a catalogue that is more than its partitions."""
+    return cat.whole is not None and cat.whole.keys == {p.key for p in cat.partitions}
+
+
+@contextmanager
+def _destination(cat: Catalog, out: Path) -> Iterator[Path]:
+    """Give the folder to write to: for a whole catalogue one that is temporary until all is there."""
+    _make_folder(out)
+    if cat.whole is None or not _is_whole(cat):
+        yield out
+        return
+    with atomic_folder(out / cat.whole.name) as folder:
+        yield folder
+
+
 def _check_places(partitions: Sequence[Partition], finals: Sequence[Path], *, overwrite: bool) -> None:
     for partition, final in zip(partitions, finals, strict=True):
         if not final.exists():
@@ -200,6 +208,21 @@ def _check_places(partitions: Sequence[Partition], finals: Sequence[Path], *, ov
             raise OutputExistsError(
                 f"{final} exists already; choose another output folder, or ask to overwrite it"
             )
+
+
+def _check_whole(cat: Catalog, out: Path, finals: Sequence[Path], *, overwrite: bool) -> None:
+    """Raise where a folder has the place of a whole catalogue, unless it is one that may be replaced."""
+    if cat.whole is None or not _is_whole(cat) or not (place := out / cat.whole.name).exists():
+        return
+    if place.samefile(cat.path):
+        raise CatalogError(
+            f"{cat.path} would be replaced by its own annotated copy; choose another output folder"
+        )
+    if not overwrite or not any(final.exists() for final in finals):
+        raise OutputExistsError(
+            f"{place} exists already{' and is something else' if overwrite else ''}; choose another output folder"
+            f"{', or move it away' if overwrite else ', or ask to overwrite it'}"
+        )
 
 
 def _needed_bytes(partitions: Sequence[Partition], columns: Sequence[NewColumn]) -> int:

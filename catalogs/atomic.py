@@ -19,6 +19,7 @@ from catalogs.errors import CatalogError
 
 __all__ = [
     "StorageError",
+    "atomic_folder",
     "atomic_path",
     "atomic_write_bytes",
     "atomic_write_text",
@@ -58,6 +59,28 @@ def atomic_path(final: Path) -> Iterator[Path]:
         with suppress(FileNotFoundError):
             temporary.unlink()
         os.close(lock)
+
+
+@contextmanager
+def atomic_folder(final: Path) -> Iterator[Path]:
+    """Give an empty folder beside `final`; what is called as `final` in it takes that name once the block succeeds.
+
+    A folder that was there is replaced; if the block raises, or is interrupted, it is as it was.
+    """
+    temporary = final.parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
+    temporary.mkdir()
+    lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
+        if final.exists():
+            final.replace(temporary / f"{PREFIX}old{SUFFIX}")
+        (temporary / final.name).replace(final)
+        _flush(final.parent)
+    finally:
+        os.close(lock)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def atomic_write_bytes(final: Path, content: bytes) -> None:
@@ -108,12 +131,15 @@ def _create(final: Path) -> tuple[Path, int]:
 
 def _removed(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, (os.O_RDONLY if path.is_dir() else os.O_RDWR) | os.O_CLOEXEC)
     except OSError:
         return False  # gone meanwhile, or not ours
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     except OSError:
         return False
     finally:

@@ -18,7 +18,17 @@ import pyarrow as pa
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.errors import ColumnNotFoundError, nearest
 
-__all__ = ["BATCH_ROWS", "Catalog", "Column", "Compute", "Partition", "Progress", "Selectable"]
+__all__ = [
+    "BATCH_ROWS",
+    "Catalog",
+    "Column",
+    "Compute",
+    "OldColumns",
+    "Partition",
+    "Progress",
+    "Selectable",
+    "Whole",
+]
 
 BATCH_ROWS = 262_144
 """Rows a batch: 32 MB of memory serve any catalogue, and reading is as fast as with more."""
@@ -96,14 +106,52 @@ class Selectable(Protocol):
 
 
 @dataclass(frozen=True)
+class OldColumns:
+    """Which old columns copies have: all but the `replaced`, or, of a slim copy, `only` some."""
+
+    replaced: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+
+    def stays(self, name: str) -> bool:
+        """Say whether a column stays."""
+        return name not in self.replaced if self.only is None else name in self.only
+
+
+class Whole(Protocol):
+    """What a catalogue of several files has beyond these."""
+
+    @property
+    def name(self) -> str:
+        """Name of the folder that all is in; every partition's key begins with it."""
+        ...
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of all partitions."""
+        ...
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that a slim copy has to keep."""
+        ...
+
+    def finish(
+        self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
+    ) -> None:
+        """Write it to the folder in which the annotated partitions lie at their keys."""
+        ...
+
+
+@dataclass(frozen=True)
 class Catalog:
-    """An opened catalogue."""
+    """An opened catalogue; `whole` is what belongs to all its files together, where there is such."""
 
     format: str
     path: Path
     columns: tuple[Column, ...]
     partitions: tuple[Partition, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    whole: Whole | None = None
 
     @property
     def n_rows(self) -> int:

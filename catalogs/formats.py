@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalogs import fits, parquet, text, votable
+from catalogs import fits, hats, parquet, text, votable
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress, Selectable
 from catalogs.errors import FormatError
@@ -44,6 +44,8 @@ class Format:
 
 FORMATS = MappingProxyType(
     {
+        # Before Parquet, which its files are.
+        "hats": Format((), hats.sniff, lambda path, o: hats.open(path, o.table), folders=True),
         "parquet": Format(
             parquet.SUFFIXES, parquet.sniff, lambda path, o: parquet.open(path, o.table), folders=True
         ),

@@ -1,0 +1,137 @@
+"""HATS: a sky-partitioned catalogue, a margin, or a collection of them, as Parquet files in pixels of the sky.
+
+A partition is a Parquet file and is read and annotated as one; `hats_finish` writes what belongs to the catalogue as
+a whole.  Rows of margins repeat others: they are annotated, never counted.
+https://www.ivoa.net/documents/Notes/HATS/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalogs.catalog import Catalog
+from catalogs.errors import DamagedFileError, FormatError
+from catalogs.hats_finish import HatsWhole
+from catalogs.hats_properties import COLLECTION, PROPERTIES, read_properties, words
+from catalogs.hats_table import DATASET, THUMBNAIL, Table, has_properties, table_at
+from catalogs.parquet import decoded, unified, widened
+from catalogs.parquet_file import ParquetPartition, describe
+from catalogs.parquet_metadata import columns_of
+
+__all__ = ["FORMAT", "open", "sniff"]
+
+FORMAT = "hats"
+OLD_INFO = "catalog_info.json"
+METADATA = ("_common_metadata", "_metadata")
+
+
+def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- every format's verb
+    """Say whether a folder is a table or a collection of HATS, or a file the properties of one."""
+    if path.is_file():
+        return path.name in {*PROPERTIES, COLLECTION} and sniff(path.parent, b"")
+    return path.is_dir() and (has_properties(path) or (path / COLLECTION).is_file() or is_hipscat(path))
+
+
+def is_hipscat(path: Path) -> bool:
+    """Say whether a folder is of the format before HATS."""
+    return (path / OLD_INFO).is_file()
+
+
+def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -- every format's verb
+    """Open a table or a collection; of a collection, the primary table and its margins are read."""
+    if table is not None:
+        raise FormatError(
+            f"got table={table!r} for {path}; leave it out, or open that table's own folder: the rows of a "
+            "HATS collection are those of its primary table"
+        )
+    root = path.parent if path.is_file() else path
+    if is_hipscat(root) and not has_properties(root):
+        raise FormatError(f"{root} is HiPSCat, the format before HATS; convert it with hats-import first")
+    tables = tables_of(root)
+    pieces = [piece for t in tables for piece in described(t)]
+    schema, pairs = known_columns(tables, pieces)
+    common = reduce(lambda known, p: unified(root, known, p.path, p.schema), pieces, decoded(schema))
+    partitions = tuple(p.partition(common) for p in pieces)
+    check_rows(tables, partitions)
+    columns = tuple(replace(c, datatype=common.field(c.name).type) for c in columns_of(schema, pairs))
+    metadata = {key: value for _, key, value in tables[0].properties.lines if key} | pairs
+    whole = HatsWhole(tables[0].key.partition("/")[0], root, tables, frozenset(p.key for p in partitions))
+    return Catalog(FORMAT, root, columns, partitions, metadata, whole)
+
+
+def tables_of(root: Path) -> tuple[Table, ...]:
+    """Return the tables that have rows: the only one, or a collection's primary table, then its margins."""
+    name = root.resolve().name
+    if has_properties(root):
+        return (table_at(root, name),)
+    properties = read_properties(root / COLLECTION)
+    inner = [*words(properties.get("hats_primary_table_url"))[:1], *words(properties.get("all_margins"))]
+    if not inner:
+        raise FormatError(f"{root / COLLECTION} names no hats_primary_table_url; expected a table in {root}")
+    for table in inner:
+        if not (root / table).is_dir() or not (root / table).resolve().is_relative_to(root.resolve()):
+            raise FormatError(
+                f"{root / COLLECTION} names the table '{table}', expected a folder of that name in {root}; fetch it "
+                "too, or open the folder of the primary table alone"
+            )
+    return tuple(table_at(root / table, f"{name}/{table}") for table in inner)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file as its footer describes it."""
+
+    path: Path
+    key: str
+    n_rows: int
+    counted: bool
+    schema: pa.Schema
+
+    def partition(self, common: pa.Schema) -> ParquetPartition:
+        """Return the file as a partition of a catalogue of that schema."""
+        return ParquetPartition(
+            self.path, self.key, self.n_rows, self.counted, types=widened(self.schema, common)
+        )
+
+
+def described(table: Table) -> Iterator[Piece]:
+    """Yield what is known of a table's files; the rows of a margin, and of the quick look, are not counted."""
+    schema: pa.Schema | None = None
+    for path in (*table.files, table.dataset / THUMBNAIL):
+        thumbnail = path.name == THUMBNAIL
+        if thumbnail and not path.is_file():
+            continue
+        metadata, stored, _ = describe(path)
+        found = decoded(stored)
+        # All share one schema in memory, for there may be very many.
+        schema = found if schema is None or not schema.equals(found) else schema
+        key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
+        yield Piece(path, key, metadata.num_rows, not (table.is_margin or thumbnail), schema)
+
+
+def known_columns(tables: Sequence[Table], pieces: Sequence[Piece]) -> tuple[pa.Schema, dict[str, str]]:
+    """Return schema and key-value pairs of the first file, or of what describes a table without rows."""
+    candidates = [piece.path for piece in pieces[:1]] or [tables[0].dataset / name for name in METADATA]
+    for path in candidates:
+        if path.is_file():
+            _, schema, pairs = describe(path)
+            return schema, pairs
+    raise FormatError(f"{tables[0].root} holds no Parquet file; expected some in {tables[0].dataset}")
+
+
+def check_rows(tables: Sequence[Table], partitions: Sequence[ParquetPartition]) -> None:
+    """Raise where a table has more or fewer rows than its properties say: then files are missing, or doubled."""
+    for table in tables:
+        said = table.properties.get("hats_nrows")
+        data = f"{table.key}/{DATASET}/"
+        rows = sum(p.n_rows for p in partitions if p.key.startswith(data) and p.key != f"{data}{THUMBNAIL}")
+        if said.isdigit() and int(said) != rows:
+            raise DamagedFileError(
+                f"{table.root} is not complete: hats_nrows says {int(said):,} rows, its files have {rows:,}; fetch "
+                "the catalogue again, or correct hats_nrows"
+            )
