@@ -45,9 +45,9 @@ def unit(node: Node, known: Mapping[str, str | None]) -> Any:
 def call(node: Call, known: Mapping[str, str | None]) -> Any:
     """Return the unit of what a function gives."""
     if node.function in KEEPING:
-        return common([*node.arguments], known)
+        return shared_unit([*node.arguments], known)
     if node.function == "where":
-        return common([*node.arguments[1:]], known)
+        return shared_unit([*node.arguments[1:]], known)
     if node.function == "sqrt":
         inner = unit(node.arguments[0], known)
         return None if inner is None else inner**0.5
@@ -57,7 +57,7 @@ def call(node: Call, known: Mapping[str, str | None]) -> Any:
 def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
     """Return the unit of an operation with two sides."""
     if node.operator in "+-":
-        return common([node.left, node.right], known)
+        return shared_unit([node.left, node.right], known)
     left, right = unit(node.left, known), unit(node.right, known)
     if node.operator == "**":
         sign = -1 if isinstance(node.right, Unary) and node.right.operator == "-" else 1
@@ -70,7 +70,7 @@ def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
     return left * right if node.operator == "*" else left / right
 
 
-def common(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
+def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
     """Return the unit that all have, plain numbers aside; None where they differ."""
     found = [unit(n, known) for n in nodes if not is_plain(n)]
     if not found:
