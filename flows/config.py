@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from catalogs.errors import ExpressionError, nearest
+from catalogs.annotations import standard_columns
+from catalogs.errors import ExpressionError, NameClashError, nearest
 from catalogs.expressions import parse
 from flows.config_bases import Basis, LinearBasis, SpecificationTable
 
@@ -212,6 +213,15 @@ class Specification(SpecificationTable):
     output: Output = Output()
     seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
     base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Specification:
+        if self.label.classes is not None:
+            try:
+                standard_columns(tuple(self.label.classes), self.output.prefix)
+            except NameClashError as error:
+                raise ValueError(f"label: {error}") from error
+        return self
 
     @model_validator(mode="after")
     def _check_split(self) -> Specification:

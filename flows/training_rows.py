@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from catalogs.annotations import standard_columns
 from catalogs.atomic import atomic_path
 from catalogs.catalog import BATCH_ROWS, Catalog
 from catalogs.expressions import parse
@@ -156,6 +157,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
 def _check(specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str]) -> None:
     K = len(labels.classes)
     check_classes(specification.label, labels, seen, np.bincount(rows.target, minlength=K).tolist())
+    standard_columns(labels.classes, specification.output.prefix)  # whose names must differ
     for part, mask in (("training", rows.training), ("held-out", rows.held_out)):
         for name, count in zip(labels.classes, np.bincount(rows.target[mask], minlength=K), strict=True):
             if not count:
