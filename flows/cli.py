@@ -17,6 +17,8 @@ import typer
 
 __all__ = ["app", "main", "run"]
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="blr",
     help="Classify galaxy catalogues with Bayesian logistic models that know when they do not know.",
@@ -41,6 +43,10 @@ Quiet = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", min=1, help="Default: all cores.")]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="N", min=1, max=65535, help="On 127.0.0.1; default: 4200, if free."),
+]
 
 
 @app.callback()
@@ -49,6 +55,21 @@ def options(
 ) -> None:
     """Classify galaxy catalogues with Bayesian logistic models that know when they do not know."""
     del debug  # `run` looks for it, since errors are shown there
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path(
+        "blr-demo"
+    ),
+    direct: Direct = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies."""
+    from flows.cli_demo import run_demonstration
+
+    run_demonstration(out, direct=direct, json=json, quiet=quiet)
 
 
 @app.command()
@@ -161,10 +182,50 @@ def models_promote(
     run_promote(reference, store, why=why, dry_run=dry_run, json=json)
 
 
+@app.command()
+def serve(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The deployments; default: prefect.yaml here, or else ours."),
+    ] = Path("prefect.yaml"),
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Runs at the same time.")] = 1,
+    port: Port = None,
+) -> None:
+    """Run the deployments of this folder at their times, with a server and its pages, until Ctrl-C."""
+    from flows.cli_serve import run_serve
+
+    run_serve(file, limit=limit, port=port)
+
+
+@app.command()
+def ui(
+    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
+    port: Port = None,
+) -> None:
+    """Show runs and their results: Prefect's pages of the database in which `blr` keeps them."""
+    from flows.cli_serve import run_ui
+
+    run_ui(opened=opened, port=port)
+
+
+@app.command()
+def deployments(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of printing it.")
+    ] = None,
+) -> None:
+    """Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read."""
+    from flows.cli_serve import run_deployments
+
+    run_deployments(out)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit status: 0 done, 1 failed, 2 wrong use, 3 partly done, 130 interrupted."""
     try:
         result: Any = app(args=list(arguments), prog_name="blr", standalone_mode=False)
+        if result == INTERRUPTED:
+            raise KeyboardInterrupt  # noqa: TRY301  Typer has made a number of it
     except BaseException as error:  # noqa: BLE001  whatever ends a command has an exit status
         from flows.cli_errors import exit_status
 

@@ -26,7 +26,15 @@ import platformdirs
 
 from flows.errors import FlowError
 
-__all__ = ["EmbeddedServer", "default_home", "free_port", "prefect_environment", "start_embedded_server"]
+__all__ = [
+    "EmbeddedServer",
+    "configured_server",
+    "default_home",
+    "free_port",
+    "prefect_environment",
+    "start_embedded_server",
+    "start_server_with_services",
+]
 
 _EVERYWHERE = {
     "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
@@ -53,6 +61,11 @@ _PROCESS = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a third of the time to start, for blocks we do not use
 }
 """For the process of the embedded server alone."""
+
+_WITH_SERVICES = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "true"}
+"""For the process of the server of `blr serve` and `blr ui`: pages, scheduler and all."""
+
+_SERVER = Path(__file__).with_name("server.py")
 
 _PATIENCE = 240.0
 """Seconds that the embedded server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
@@ -137,26 +150,46 @@ def start_embedded_server() -> EmbeddedServer:
     home = os.environ.get("PREFECT_HOME")
     if home is None or "prefect" in sys.modules or "PREFECT_API_URL" in _configured():
         return EmbeddedServer()
-    server = _start(Path(home))
+    return _started(Path(home), 0, _PROCESS)
+
+
+def start_server_with_services(port: int = 0) -> EmbeddedServer:
+    """Start a server that schedules and has pages, on the same database; port 0: any that is free.
+
+    It has the process of `start_embedded_server`, and ends as that one does.  Comes after `prefect_environment`.
+    """
+    return _started(Path(os.environ["PREFECT_HOME"]), port, _WITH_SERVICES)
+
+
+def _started(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer:
+    server = _start(home, port, settings)
     atexit.register(server.stop)  # before Prefect is imported, so after it has sent its last messages
     os.environ["PREFECT_API_URL"] = f"{server.url}/api"
     return server
 
 
-def _start(home: Path) -> EmbeddedServer:
+def _start(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer:
     log = home / "server.log"
     mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
-    with socket.create_server(("127.0.0.1", 0)) as listening, log.open(mode) as output:
+    with socket.create_server(("127.0.0.1", port)) as listening, log.open(mode) as output:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "flows.server", str(listening.fileno())],
+            # By path, and without the folder we are in on the module path: it may have a `flows` of its own.
+            [sys.executable, "-P", str(_SERVER), str(listening.fileno())],
             pass_fds=[listening.fileno()],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for this process; that one ends with its standard input
-            env={**os.environ, **_PROCESS},
+            # Its pages would look for the API at Prefect's usual port.
+            env={**os.environ, **settings, "PREFECT_SERVER_UI_API_URL": f"{url}/api"},
         )
-        return EmbeddedServer(f"http://127.0.0.1:{listening.getsockname()[1]}", process, log)
+        return EmbeddedServer(url, process, log)
+
+
+def configured_server() -> str | None:
+    """Return the address of the API that the user has configured."""
+    return _configured().get("PREFECT_API_URL")
 
 
 def free_port() -> int:

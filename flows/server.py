@@ -1,4 +1,4 @@
-"""The process of the embedded Prefect server: `python -m flows.server FD` serves the API on that socket.
+"""The process of the embedded Prefect server: `python -P server.py FD` serves the API on that socket.
 
 Prefect can start such a process itself.  But that one outlives a parent that is killed, and Ctrl-C ends it while
 its parent still finishes what it has in hand.  This one ends when its standard input does.
