@@ -83,6 +83,16 @@ class Posterior:
         """The mode in the solver's coordinates, (C M,)."""
         return self.gaussian.mean if self.laplace is None else self.laplace.mode
 
+    @property
+    def fitted(self) -> Posterior:
+        """The Laplace fit behind this posterior; ValueError if it has no prior, and so may be of nothing."""
+        if self.prior is None:
+            raise ValueError(
+                "a maximum-likelihood fit has no posterior to refine or sample; fit with a prior, such as "
+                "GaussianPrior.isotropic(M)"
+            )
+        return self if self.laplace is None else self.laplace
+
     @cached_property
     def mean(self) -> Vector:
         """Weights (D,)."""
@@ -152,7 +162,7 @@ class Posterior:
     @property
     def second_order(self) -> float:
         """What is to be added to the log evidence to second order, nats: good to 0.015 where trust is green."""
-        return self.trust.numbers["second_order"]
+        return (self.laplace or self).trust.numbers["second_order"]
 
     def _output_moments(self, Phi: Matrix) -> tuple[Matrix, Matrix]:
         C = self.problem.likelihood.n_outputs

@@ -51,6 +51,7 @@ _GROUP = 8  # chunks added up by one thread before it hands over: larger pieces 
 _TASKS = (
     8  # groups, at least, where there are as many chunks: the last one should not keep all threads waiting
 )
+_TASKS = 8  # groups, at least, where there are as many chunks: no thread should wait long for the last one
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
 
@@ -124,7 +125,7 @@ class Rows:
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over fixed chunks, on threads, reduced in order."""
         n, size = len(self.Phi), chunk_rows(self.n_functions)
-        together = _GROUP * size
+        together = size * max(1, min(_GROUP, n // size // _TASKS))
         starts = range(0, n, together)
 
         def group(start: int) -> Terms:

@@ -56,7 +56,7 @@ def refine(q: Posterior) -> Posterior:
     RuntimeError
         If `q` was loaded from a file: it has no data.
     """
-    laplace = _laplace_of(q)
+    laplace = q.fitted
     problem = laplace.problem
     with single_threaded_blas():
         state = _evaluate(problem, laplace.gaussian)
@@ -79,16 +79,6 @@ def refine(q: Posterior) -> Posterior:
         laplace=laplace,
         elbo=state.elbo,
     )
-
-
-def _laplace_of(q: Posterior) -> Posterior:
-    """Return the Laplace fit behind `q`."""
-    if q.prior is None:
-        raise ValueError(
-            "a maximum-likelihood fit has no posterior to refine or sample; fit with a prior, such as "
-            "GaussianPrior.isotropic(M)"
-        )
-    return q if q.laplace is None else q.laplace
 
 
 def _evaluate(problem: Problem, q: Gaussian) -> _State:
@@ -137,7 +127,7 @@ def mean_shift(q: Posterior) -> Posterior:
     One pass over the data.  Good on ordinary problems, wrong on separable ones: `q.trust` tells which, and `refine` is
     the remedy.
     """
-    laplace = _laplace_of(q)
+    laplace = q.fitted
     problem, gaussian = laplace.problem, laplace.gaussian
     U = gaussian.inverse_cholesky
     with single_threaded_blas():

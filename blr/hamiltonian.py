@@ -1,0 +1,155 @@
+"""Hamiltonian Monte Carlo of several chains at once, each of which leaves the density exactly invariant.
+
+Leapfrog trajectories with a Metropolis step at the end (Duane et al. 1987; Neal 2011, arXiv:1206.1901).  Chains move in
+lockstep, so that one evaluation of the gradient is a matrix product for all of them.  In coordinates of unit covariance
+a quarter of a turn gives an independent draw; its length is jittered, so that no direction comes back to where it was.
+Step size (by dual averaging, Hoffman and Gelman 2014) and coordinates are adapted while warming up, then fixed.
+Shapes: C chains, D coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+
+__all__ = ["Hamiltonian", "State", "warm_up"]
+
+Evaluate = Callable[[Matrix], tuple[Vector, Matrix]]
+"""Log density (C,) and gradient (C, D) at positions (C, D)."""
+
+_ACCEPTANCE = 0.65  # harmonic mean over the chains: one that is stuck where the density is narrow counts
+_LEAST = 1e-3  # of a chain in that mean
+_QUARTER = np.pi / 2
+_JITTER = 0.4
+_SMALL = (
+    0.1,
+    4.0,
+    2.0,
+)  # share of moves whose step is smaller by the second and length by the third: for narrow places
+_MOST_STEPS = 64
+_STAGES = (60, 120, 240)  # iterations of each attempt at coordinates, of which the later half is looked at
+_SETTLE = 50  # iterations that find the step size for coordinates just changed
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Positions x (C, D) in the adapted coordinates, log density (C,) and its gradient (C, D) there."""
+
+    x: Matrix
+    log_density: Vector
+    gradient: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Hamiltonian:
+    """Coordinates z = centre + x W and a step size."""
+
+    evaluate: Evaluate
+    centre: Vector
+    W: Matrix
+    step: float
+
+    def at(self, z: Matrix) -> State:
+        """Return the state at positions z (C, D) as given."""
+        return self._state(np.asarray(np.linalg.solve(self.W.T, (z - self.centre).T).T))
+
+    def positions(self, x: Matrix) -> Matrix:
+        """Return z of x."""
+        return self.centre + x @ self.W
+
+    def _state(self, x: Matrix) -> State:
+        value, gradient = self.evaluate(self.positions(x))
+        return State(x, value, gradient @ self.W.T)
+
+    def move(self, state: State, rng: np.random.Generator) -> tuple[State, Vector]:
+        """Return the next state, and the probability with which each chain's trajectory was taken, (C,)."""
+        # Length and number of steps do not depend on where the chains are: the density stays invariant.
+        length = _QUARTER * rng.uniform(1 - _JITTER, 1 + _JITTER)
+        step = self.step * rng.uniform(0.9, 1.1)
+        if rng.random() < _SMALL[0]:
+            step, length = step / _SMALL[1], length / _SMALL[2]
+        momentum = rng.standard_normal(state.x.shape)
+        end, final = self._leapfrog(
+            state, momentum, step, n=int(np.clip(round(length / step), 1, _MOST_STEPS))
+        )
+        change = end.log_density - state.log_density
+        change = change + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
+        probability = np.exp(np.minimum(np.where(np.isfinite(change), change, -np.inf), 0.0))
+        accepted = rng.random(len(change)) < probability
+        chosen = accepted[:, None]
+        moved = State(
+            np.where(chosen, end.x, state.x),
+            np.where(accepted, end.log_density, state.log_density),
+            np.where(chosen, end.gradient, state.gradient),
+        )
+        return moved, probability
+
+    def _leapfrog(self, state: State, momentum: Matrix, step: float, n: int) -> tuple[State, Matrix]:
+        p = momentum + 0.5 * step * state.gradient
+        for i in range(n):
+            state = self._state(state.x + step * p)
+            p = p + (step if i < n - 1 else 0.5 * step) * state.gradient
+        return state, p
+
+    def run(self, state: State, n: int, rng: np.random.Generator) -> tuple[State, Matrix, Matrix, float]:
+        """Return the state after n moves, positions z (C, n, D), log densities (C, n), and mean acceptance."""
+        z, value, accepted = [], [], 0.0
+        for _ in range(n):
+            state, probability = self.move(state, rng)
+            z.append(self.positions(state.x))
+            value.append(state.log_density)
+            accepted += float(probability.mean()) / n
+        return state, np.stack(z, axis=1), np.stack(value, axis=1), accepted
+
+    def settled(self, state: State, n: int, rng: np.random.Generator) -> tuple[Hamiltonian, State, Matrix]:
+        """Return this with a step size found in n moves by dual averaging, the state then, and positions (C, n, D)."""
+        target, mean, error = np.log(10 * self.step), 0.0, 0.0
+        found, sampler, z = np.log(self.step), self, []
+        for i in range(1, n + 1):
+            state, probability = sampler.move(state, rng)
+            z.append(self.positions(state.x))
+            share = 1 / (i + 10)
+            accepted = 1 / float(np.mean(1 / np.maximum(probability, _LEAST)))
+            error = (1 - share) * error + share * (_ACCEPTANCE - accepted)
+            found = target - np.sqrt(i) / 0.05 * error
+            weight = i**-0.75
+            mean = weight * found + (1 - weight) * mean
+            sampler = replace(self, step=float(np.exp(np.clip(found, -12.0, 1.0))))
+        return replace(self, step=float(np.exp(np.clip(mean, -12.0, 1.0)))), state, np.stack(z, axis=1)
+
+
+def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, State]:
+    """Return a sampler adapted to the density, and its state, from positions `start` (C, D) in coordinates near white.
+
+    Coordinates are changed to those of the draws' own covariance while that is not the identity within its error.
+    """
+    D = start.shape[1]
+    sampler = Hamiltonian(evaluate, np.zeros(D), np.eye(D), 0.5 * D**-0.25)
+    state = sampler.at(start)
+    for n in _STAGES:
+        sampler, state, z = sampler.settled(state, n, rng)
+        recent = z[:, n // 2 :].reshape(-1, D)
+        factor, white = _covariance_factor((recent - sampler.centre) @ np.linalg.inv(sampler.W))
+        if white:
+            break
+        positions = sampler.positions(state.x)
+        sampler = replace(sampler, centre=recent.mean(axis=0), W=factor @ sampler.W, step=0.5 * D**-0.25)
+        state = sampler.at(positions)
+        sampler, state, _ = sampler.settled(state, _SETTLE, rng)
+    return sampler, state
+
+
+def _covariance_factor(x: Matrix) -> tuple[Matrix, bool]:
+    """Return the upper factor of the covariance of draws x (n, D), and whether it is the identity within its error."""
+    n, D = x.shape
+    # Draws are correlated: a third of them counts.  The shrinkage is that of a covariance of n / 3 draws.
+    share = n / 3 / (n / 3 + D)
+    covariance = np.cov(x.T).reshape(D, D)
+    values = np.linalg.eigvalsh(covariance)
+    width = np.sqrt(3 * D / n)
+    white = values[-1] < 1.8 * (1 + width) ** 2 and values[0] > 0.5 * max(1 - width, 0.1) ** 2
+    return np.linalg.cholesky(share * covariance + (1 - share) * np.mean(values) * np.eye(D)).T, bool(white)

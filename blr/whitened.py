@@ -1,0 +1,76 @@
+"""Log posterior and gradient at many weights at once, in coordinates that a Gaussian makes white.
+
+What Markov chains side by side evaluate: for all of them one pass over the rows, as matrix products.
+Shapes: S weights of D = C M in the solver's coordinates, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.gaussian import Gaussian
+from blr.likelihood import Bernoulli, Categorical, Likelihood
+from blr.problem import Problem
+from blr.sums import ChunkFunction, Terms, blockwise
+
+__all__ = ["draw_terms", "whitened_density"]
+
+
+def whitened_density(problem: Problem, white: Gaussian) -> Callable[[Matrix], tuple[Vector, Matrix]]:
+    """Return the log posterior and its gradient in the whitened coordinates z, θ = mean + z L⁻¹."""
+    data, prior, U = problem.require_data(), problem.solver_prior, white.inverse_cholesky
+
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
+        theta = white.mean + z @ U
+        value, gradient = data.accumulate(draw_terms(problem.likelihood, theta))
+        away = theta - prior.mean
+        pull = away @ prior.precision
+        return value - 0.5 * np.einsum("sd,sd->s", away, pull), (gradient - pull) @ U.T
+
+    return evaluate
+
+
+def draw_terms(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
+    """Return the function of a chunk that gives values (S,) and gradients (S, D) of ln p at S weights theta (S, D).
+
+    Rows run along the last axis, so that every elementary operation has long contiguous runs.
+    """
+    S = len(theta)
+    if isinstance(likelihood, Categorical):
+        T = likelihood.transform
+        W = np.einsum("kc,scm->skm", T, theta.reshape(S, T.shape[1], -1)).reshape(S * len(T), -1)
+        return blockwise(lambda *chunk: _softmax_terms(*chunk, W=W, T=T), 2 * len(W))
+    assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
+    return blockwise(lambda *chunk: _binary_terms(*chunk, likelihood=likelihood, theta=theta), 6 * S)
+
+
+def _binary_terms(
+    Phi: Matrix, t: Vector, weight: Vector | None, *, likelihood: Bernoulli, theta: Matrix
+) -> Terms:
+    a = theta @ Phi.T
+    value, gradient, _ = likelihood.derivatives(a.reshape(-1, 1), np.broadcast_to(t, a.shape).ravel())
+    value, gradient = value.reshape(a.shape), gradient.reshape(a.shape)
+    if weight is not None:
+        gradient *= weight
+    return (value.sum(axis=1) if weight is None else value @ weight), gradient @ Phi
+
+
+def _softmax_terms(Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, T: Matrix) -> Terms:
+    K, C = T.shape
+    a = (W @ Phi.T).reshape(-1, K, len(Phi))
+    top = a.max(axis=1)
+    a -= top[:, None]
+    value = np.einsum("nk,skn->sn", t, a)
+    np.exp(a, out=a)
+    total = a.sum(axis=1)
+    value -= np.log(total)
+    a /= -total[:, None]
+    a += t.T
+    if weight is not None:
+        a *= weight
+    gradient = (a.reshape(-1, len(Phi)) @ Phi).reshape(-1, K, Phi.shape[1])
+    by_output = np.einsum("kc,skm->scm", T, gradient).reshape(len(a), C * Phi.shape[1])
+    return (value.sum(axis=1) if weight is None else value @ weight), by_output
