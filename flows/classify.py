@@ -13,18 +13,20 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows import classification
+from flows.annotation import annotate_each
 from flows.artifacts import keep_markdown, keep_table
 from flows.config import Specification
+from flows.execution import finish_outputs
 from flows.tables import class_count_table, flag_table, to_markdown
 from flows.training_report import classification as shown
 
 __all__ = ["classify"]
 
 STEPS = classification.Steps(
-    annotate=task(name="annotate", task_run_name="annotate {job[name]}", cache_policy=NO_CACHE)(
-        classification.annotate_file
+    together=task(name="annotate", task_run_name="annotate {group[label]}", cache_policy=NO_CACHE)(
+        annotate_each
     ),
-    finish=task(name="finish", cache_policy=NO_CACHE)(classification.finish_outputs),
+    finish=task(name="finish", cache_policy=NO_CACHE)(finish_outputs),
 )
 """Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there."""
 

@@ -11,6 +11,7 @@ __all__ = [
     "ModelError",
     "OutputFolderError",
     "SpecificationError",
+    "Terminated",
     "TrainingError",
     "UsageError",
 ]
@@ -48,3 +49,9 @@ class Interrupted(FlowError):  # noqa: N818 - a wish of the user's, not an error
     """Ctrl-C: what is finished stays, and the message says how to go on."""
 
     exit_status = 130
+
+
+class Terminated(BaseException):
+    """SIGTERM: not an error of the work's, so nothing that handles those may hold it up."""
+
+    exit_status = 143

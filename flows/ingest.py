@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from catalogs.catalog import Catalog
 from flows.config import Specification
+from flows.drift import feature_distribution
 from flows.training_rows import Gathered, TrainingRows
 
 __all__ = ["column_metadata", "describe_rows"]
@@ -38,6 +39,9 @@ def describe_rows(
             _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)
             for j, name in enumerate(specification.features)
         ],
+        "distribution": feature_distribution(
+            rows.X[rows.training], rows.missing[rows.training], tuple(specification.features)
+        ),
     }
 
 

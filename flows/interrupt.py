@@ -1,4 +1,8 @@
-"""Ctrl-C at a good moment: the file or candidate in hand is finished, then the run stops and says how to go on."""
+"""Stopping at a good moment: the file or candidate in hand is finished, then the run says how to go on.
+
+Ctrl-C (SIGINT) asks for that; a second one stops at once.  SIGTERM, which says that SIGKILL follows, stops at once
+too, but as an exception, so that temporary files are removed and Prefect hears of it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,27 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
-from flows.errors import Interrupted
+from flows.errors import Interrupted, Terminated
 
-__all__ = ["stop_points"]
+__all__ = ["stop_asked", "stop_points"]
+
+_asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
+
+
+def stop_asked() -> bool:
+    """Say whether the run in hand was asked to stop: for the inside of a piece of work."""
+    asked = _asked.get()
+    return asked is not None and asked.is_set()
 
 
 @contextmanager
 def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
     """Give a function to call between pieces of work: it raises `Interrupted` after a Ctrl-C.
 
-    A second Ctrl-C stops at once.  Outside the main thread, where no signal arrives, it never raises.
+    Outside the main thread, where no signal arrives, it never raises.
     """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -28,12 +41,23 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
         asked.set()
         signal.signal(signal.SIGINT, before)
 
+    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        raise Terminated("stopped by SIGTERM; what was finished is kept: " + remedy)
+
     def check() -> None:
         if asked.is_set():
             raise Interrupted(f"stopped by Ctrl-C; what was finished is kept: {remedy}")
 
     before = signal.signal(signal.SIGINT, ask)
+    # A worker of Prefect has its own, by which it learns of it.
+    ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, terminate)
+    token = _asked.set(asked)
     try:
         yield check
     finally:
+        _asked.reset(token)
         signal.signal(signal.SIGINT, before)
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -5,43 +5,34 @@ Everything that can be wrong is found here: inputs, columns, names, what lies in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
-import catalogs
 from catalogs.annotations import NewColumn, check_names
 from catalogs.atomic import check_free_space
 from catalogs.catalog import Catalog, Partition
-from catalogs.errors import OutputExistsError
+from catalogs.errors import CatalogError, DamagedFileError, OutputExistsError
 from flows.config import Specification, specification_hash
 from flows.errors import UsageError
-from flows.manifest import FileState, Manifest, Output, file_sha256, file_state
+from flows.jobs import Job, Looker, Policy
+from flows.manifest import FileState, Manifest, Output, Quarantined, file_state
 from flows.model import Model
 from flows.scoring import Scorer
+from flows.sources import files_of, find_files
 from flows.staging import Staging
 
 __all__ = ["Job", "Plan", "make_plan"]
 
-
-@dataclass(frozen=True)
-class Job:
-    """One file of a catalogue: its state, the name of its output, and what of it is done already."""
-
-    catalog: Path
-    path: Path
-    name: str
-    n_rows: int
-    state: FileState
-    finished: Output | None = None  # listed in the manifest, and there
-    staged: Output | None = None  # whole, but not listed yet
-
-    @property
-    def to_do(self) -> bool:
-        """Whether it has to be annotated."""
-        return self.finished is None and self.staged is None
+TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
+    "add": (DamagedFileError, OSError),
+    "overwrite": (DamagedFileError, OSError),
+    "release": (CatalogError, OSError),
+}
+"""What may be wrong with a file without holding up the others: who names files by hand is told of the rest at once."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +44,46 @@ class Plan:
     jobs: tuple[Job, ...]
     found: Manifest | None  # what was in the folder, of whatever maker
     same_maker: bool
+    policy: Policy = "add"
+    quarantined: tuple[Quarantined, ...] = ()
+    deferred: Mapping[str, str] = field(
+        default_factory=dict
+    )  # files that are being written, and why we think so
+    adopted: tuple[Output, ...] = ()  # published by a killed run, and not listed yet
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether every file's output is there and listed."""
-        return all(job.finished for job in self.jobs)
+        """Whether every file's output is there and listed, and nothing else is."""
+        known = self.found.quarantined if self.found and self.same_maker else ()
+        done = all(job.finished for job in self.jobs) and set(self.quarantined) == set(known)
+        return done and not self.retired and not self.adopted and self.same_maker
 
     @property
     def kept(self) -> tuple[Output, ...]:
-        """Outputs in the folder that are not of these inputs."""
-        names = {job.name for job in self.jobs}
+        """Outputs in the folder that are not of these inputs, and stay."""
+        if self.policy == "release":
+            return ()
         listed = self.found.outputs if self.found and self.same_maker else ()
-        return tuple(o for o in listed if o.name not in names)
+        others = {o.name: o for o in (*listed, *self.adopted)}
+        return tuple(o for name, o in others.items() if name not in self.names)
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Outputs in the folder that are not of these inputs, and go."""
+        if self.policy != "release":
+            return ()
+        listed = self.found.outputs if self.found else ()
+        return tuple(sorted({o.name for o in (*listed, *self.adopted)} - self.names))
+
+    @property
+    def names(self) -> set[str]:
+        """The outputs' names of all inputs, readable or not."""
+        return {*(j.name for j in self.jobs), *(q.name for q in self.quarantined), *self.deferred}
+
+    def still_good(self, name: str) -> Output | None:
+        """Return the output, of an earlier state of its input, that may stay where a new one did not come to be."""
+        listed = self.found.find(name) if self.found and self.same_maker else None
+        return listed if listed is not None and listed.summary and listed.is_in(self.out / name) else None
 
 
 def make_plan(
@@ -73,42 +92,105 @@ def make_plan(
     specification: Specification,
     out: Path,
     *,
-    overwrite: bool,
-    verify: bool,
+    policy: Policy = "add",
+    verify: bool = False,
+    deferred: Mapping[Path, str] | None = None,
 ) -> Plan:
     """Return what is to be done to classify the catalogues at `paths` into the folder `out`.
 
-    `verify` hashes files again that look as they did.
+    `verify` hashes files again that look as they did; files that are `deferred` are left alone.
     """
     scorer = Scorer.of(model, specification)
-    found = [(catalog, part) for path in paths for catalog, part in _partitions(path, scorer)]
-    _check_names_distinct([part for _, part in found])
     spec_hash = specification_hash(specification)
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
-    if before is not None and not same:
-        _check_replaceable(before, {part.key for _, part in found}, model, out, overwrite=overwrite)
-    looker = _Looker(
-        Staging.of(out, model.label, spec_hash), before, same=same, overwrite=overwrite, verify=verify
+    deferred = deferred or {}
+    known = _still_quarantined(paths, out, before) if before and same and not verify else {}
+    found, failed = find_files(
+        paths,
+        lambda catalog: _check(catalog, scorer),
+        left_out={**deferred, **{path: q.reason for path, q in known.items()}},
+        tolerated=TOLERATED[policy],
     )
-    jobs = tuple(looker.job(catalog, part) for catalog, part in found)
-    sizes = {part.key: _bytes(part, scorer.columns) for _, part in found}
-    check_free_space(out, sum(sizes[job.name] for job in jobs if job.to_do))
-    return Plan(out, looker.staging, jobs, before, same)
+    if failed and not found and not (known or deferred):
+        raise next(iter(failed.values()))
+    _check_names_distinct([f.partition for f in found])
+    names = {f.partition.key for f in found}
+    if before is not None and not same and policy != "release":
+        _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
+    staging = Staging.of(out, model.label, spec_hash)
+    looker = Looker(staging, before, same, policy, verify)
+    jobs = tuple(looker.job(f) for f in found if f.partition.path.exists())  # some may have gone meanwhile
+    check_free_space(out, sum(_bytes(job, scorer.columns) for job in jobs if job.to_do))
+    fresh = [quarantined(path, _name(path, paths), out, error, before) for path, error in failed.items()]
+    plan = Plan(
+        out,
+        staging,
+        jobs,
+        before,
+        same,
+        policy,
+        quarantined=tuple(sorted([*known.values(), *fresh], key=lambda q: q.name)),
+        deferred={_name(path, paths): why for path, why in deferred.items()},
+    )
+    return _with_adopted(plan)
 
 
-def _partitions(path: Path, scorer: Scorer) -> Iterator[tuple[Catalog, Partition]]:
-    """Yield the files of a catalogue that has the columns needed, and none of the new ones."""
-    catalog = catalogs.open(path)
+def quarantined(
+    path: Path, name: str, out: Path, error: Exception, before: Manifest | None = None
+) -> Quarantined:
+    """Return what is written down of a file that could not be annotated."""
+    known = before.find_quarantined(name) if before else None
+    return Quarantined(name, os.path.relpath(path, out), reason(error), _state(path, known))
+
+
+def reason(error: Exception) -> str:
+    """Return an error as one line; its kind too, where its author did not mean it for users."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
+
+
+def _state(path: Path, known: Quarantined | None) -> FileState | None:
+    try:
+        return file_state(path, known.input if known else None)
+    except OSError:
+        return None
+
+
+def _check(catalog: Catalog, scorer: Scorer) -> None:
     scorer.reader.check(catalog)
     check_names(catalog.names, scorer.columns)
-    for partition in catalog.partitions:
-        yield catalog, partition
 
 
-def _bytes(partition: Partition, columns: Sequence[NewColumn]) -> int:
+def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> dict[Path, Quarantined]:
+    """Return the files that could not be annotated the last time, and look as they did then."""
+    known = {q.input_path: q for q in before.quarantined if q.input is not None}
+    if not known:
+        return {}
+    files = {file: known.get(os.path.relpath(file, out)) for path in paths for file in files_of(path)}
+    return {
+        file: q for file, q in files.items() if q and q.input and file.exists() and q.input.looks_like(file)
+    }
+
+
+def _name(path: Path, sources: Collection[Path]) -> str:
+    """Return the name of a file's output."""
+    folder = next((s for s in sources if s.is_dir() and s in path.parents), path.parent)
+    return path.relative_to(folder).as_posix()
+
+
+def _with_adopted(plan: Plan) -> Plan:
+    """Return the plan with what killed runs have published and could not list."""
+    listed = plan.found.outputs if plan.found else ()
+    known = plan.names.union(o.name for o in listed)
+    records = plan.staging.published_records(others=plan.policy == "release")
+    adopted = tuple(o for o in records if o.name not in known)
+    return plan if not adopted else Plan(**{**vars(plan), "adopted": adopted})
+
+
+def _bytes(job: Job, columns: Sequence[NewColumn]) -> int:
     widths = (c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
-    return partition.path.stat().st_size + partition.n_rows * sum(widths)
+    return job.state.size + job.n_rows * sum(widths)
 
 
 def _check_names_distinct(partitions: Sequence[Partition]) -> None:
@@ -138,48 +220,3 @@ def _check_replaceable(
             f"{out}: got {', '.join(left)} of {other} beside what is to be replaced, expected all to be, since a "
             "folder holds outputs of one model; classify those too, move them, or choose another folder"
         )
-
-
-@dataclass(frozen=True)
-class _Looker:
-    """What is known when a file is looked at."""
-
-    staging: Staging
-    before: Manifest | None
-    same: bool
-    overwrite: bool
-    verify: bool
-
-    def job(self, catalog: Catalog, part: Partition) -> Job:
-        """Return what is to be done to one file; OutputExistsError where something else has its place."""
-        final = self.staging.out / part.key
-        if final.exists() and final.samefile(part.path):
-            raise UsageError(
-                f"{part.path}: got an output folder in which the annotated copy would replace its own input, "
-                "expected another; choose one with --out"
-            )
-        listed = self.before.find(part.key) if self.before else None
-        state = file_state(part.path, None if self.verify or listed is None else listed.input)
-        job = Job(catalog.path, part.path, part.key, part.n_rows, state)
-        unchanged = self.same and listed and listed.input.sha256 == state.sha256 and self._intact(final, listed)
-        if unchanged and listed and listed.summary:  # without the counts of it, it is done again
-            return replace(job, finished=listed)
-        staged = self.staging.find(part.key, state)
-        ours = unchanged or (staged is not None and self.staging.published(staged))
-        if final.exists() and not ours and not self.overwrite:
-            raise OutputExistsError(
-                f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {part.path} "
-                "as it is now; choose another folder with --out, or replace it with --overwrite"
-            )
-        return replace(job, staged=staged)
-
-    def _intact(self, final: Path, listed: Output) -> bool:
-        if not final.is_file() or final.stat().st_size != listed.size:
-            return False
-        return not self.verify or file_sha256(final) == listed.sha256
-
-
-def _origin(listed: Output | None, state: FileState) -> str:
-    if listed is None:
-        return "that `blr classify` did not make here"
-    return "made of other input" if listed.input.sha256 != state.sha256 else "changed since it was made"

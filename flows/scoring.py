@@ -20,7 +20,8 @@ from blr.scores import Scores
 from catalogs.annotations import NewColumn, Provenance, standard_columns
 from catalogs.catalog import Catalog
 from flows.config import Specification, specification_hash
-from flows.features import FeatureReader, target_reader
+from flows.drift import FeatureCounts
+from flows.features import FeatureBatch, FeatureReader, target_reader
 from flows.model import Model
 from flows.tally import Tally, total
 from flows.version import code_version
@@ -42,7 +43,9 @@ class Scorer:
     classifier: Classifier
     reader: FeatureReader
     columns: tuple[NewColumn, ...]
+    prefix: str = "blr_"
     tallies: list[Tally] = field(default_factory=list)
+    counts: list[FeatureCounts] = field(default_factory=list)
 
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
@@ -52,11 +55,13 @@ class Scorer:
             model.classifier, low_confidence=flags.low_confidence, close_call=flags.close_call
         )
         reader = target_reader(specification, model.features)
-        return cls(model, classifier, reader, standard_columns(model.classes, specification.output.prefix))
+        prefix = specification.output.prefix
+        return cls(model, classifier, reader, standard_columns(model.classes, prefix), prefix)
 
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold and no tallies."""
-        return replace(self, classifier=replace(self.classifier, low_confidence=threshold), tallies=[])
+        classifier = replace(self.classifier, low_confidence=threshold)
+        return replace(self, classifier=classifier, tallies=[], counts=[])
 
     @property
     def _nothing(self) -> Tally:
@@ -68,17 +73,26 @@ class Scorer:
         """Return what was counted so far."""
         return total([*self.tallies, self._nothing])
 
-    def score(self, batch: pa.RecordBatch) -> tuple[Scores, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the scores of the rows inside `where`, which rows those are (n,), and what they miss."""
+    def drift(self) -> FeatureCounts:
+        """Return how the features of the rows so far are distributed, for comparison with the training's."""
+        F = len(self.model.features)
+        return FeatureCounts.sum([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
+
+    def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
+        return FeatureCounts.of(X, missing, self.model.training.get("distribution", {}), self.model.features)
+
+    def score(self, batch: pa.RecordBatch) -> tuple[Scores, FeatureBatch]:
+        """Return the scores of the rows inside `where`, and the features of all."""
         found = self.reader.evaluate(batch)
         inside = found.inside
         errors = None if found.errors is None else found.errors[inside]
-        missing = found.missing[inside]
-        return self.classifier.score(found.X[inside], missing, errors), inside, missing
+        return self.classifier.score(found.X[inside], found.missing[inside], errors), found
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
-        scores, inside, missing = self.score(batch)
+        scores, found = self.score(batch)
+        inside, missing = found.inside, found.missing[found.inside]
+        self.counts.append(self._counted(found.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
         self.tallies.append(Tally.of(p, scores.count_draws, flags, missing))

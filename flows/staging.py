@@ -1,28 +1,28 @@
 """Where unfinished work waits inside an output folder, out of the way of what is finished.
 
 `OUT/.blr-staging/<model and specification>/` holds annotated files and, beside each, its record: written
-after the file, so a file with a record is whole.  One run at a time works in a folder.
+after the file, so a file with a record is whole.  One run at a time works in a folder (`flows.lock`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from catalogs.atomic import sweep
 from flows.errors import OutputFolderError
-from flows.manifest import FileState, Output, file_sha256, write_json
+from flows.manifest import FileState, Output, write_json
 
-__all__ = ["Staging", "exclusive"]
+__all__ = ["RETIRED", "Staging"]
 
 FOLDER = ".blr-staging"
-LOCK = ".blr-lock"
+RETIRED = "_retired"
+"""Where outputs go whose input is gone; readers of folders pass over names that begin with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,23 @@ class Staging:
         return cls(out, out / FOLDER / key)
 
     def open(self) -> None:
-        """Make the folder, and remove what other models or specifications have left."""
-        for other in self.folder.parent.glob("*"):
-            if other != self.folder:
+        """Make the folder, and remove what other models or specifications, and killed runs, have left."""
+        sweep(self.out)
+        for other in self.others():
+            if other.is_dir() and not other.is_symlink():
                 shutil.rmtree(other)
+            else:
+                other.unlink()
         self.folder.mkdir(parents=True, exist_ok=True)
+
+    def others(self) -> list[Path]:
+        """Return what lies in the folder of stagings besides this one."""
+        return [path for path in self.folder.parent.glob("*") if path != self.folder]
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a run has left something unfinished here, of whatever maker."""
+        return self.folder.parent.exists()
 
     def file(self, name: str) -> Path:
         """Return where the annotated file of that name waits."""
@@ -55,74 +67,93 @@ class Staging:
 
     def find(self, name: str, source: FileState) -> Output | None:
         """Return the record of a file made from that input, staged still or published already."""
-        path = self._record_path(name)
-        if not path.is_file():
+        output = _record(self._record_path(name))
+        if output is None or output.input.sha256 != source.sha256:
             return None
-        output = Output.of(json.loads(path.read_text(encoding="utf-8")))
-        if output.input.sha256 != source.sha256:
-            return None
-        waiting = self.file(name)
-        whole = waiting.is_file() and waiting.stat().st_size == output.size
-        return output if whole or self.published(output) else None
+        return output if output.is_in(self.file(name)) or self.published(output) else None
 
     def published(self, output: Output) -> bool:
         """Say whether a file has its final name already, from a run that was killed while it gave names."""
-        final = self.out / output.name
-        return not self.file(output.name).exists() and final.is_file() and file_sha256(final) == output.sha256
+        return not self.file(output.name).exists() and output.is_in(self.out / output.name)
+
+    def left_by_others(self, name: str) -> bool:
+        """Say whether the final file is one that a killed run of another model or specification had published."""
+        records = (_record(other / f"{name}.json") for other in self.others())
+        return any(output is not None and output.is_in(self.out / name) for output in records)
+
+    def published_records(self, *, others: bool) -> list[Output]:
+        """Return the records, of other stagings too, of files that have their final names."""
+        folders = [self.folder, *(self.others() if others else [])]
+        paths = (path for folder in folders if folder.is_dir() for path in folder.rglob("*.json"))
+        records = (_record(path) for path in sorted(paths))
+        return [o for o in records if o is not None and o.is_in(self.out / o.name)]
+
+    def discard(self, name: str) -> None:
+        """Remove a staged file and its record: its input has changed since."""
+        self._record_path(name).unlink(missing_ok=True)
+        self.file(name).unlink(missing_ok=True)
 
     def publish(self, output: Output) -> None:
         """Give a staged file its final name, unless it has that already."""
-        final = self.out / output.name
         if self.file(output.name).is_file():
-            final.parent.mkdir(parents=True, exist_ok=True)
+            final = self.out / output.name
+            self._make_folder(final)
             self.file(output.name).replace(final)
+
+    def flush(self, outputs: Iterable[Output]) -> None:
+        """Return once the final names are on the disk."""
+        for folder in {(self.out / output.name).parent for output in outputs}:
+            _flush(folder)
+
+    def retire(self, name: str, release: int) -> None:
+        """Move an output out of the way, never over another."""
+        final = self.out / name
+        if not final.is_file():
+            return
+        place = self.out / RETIRED / f"{release:04d}" / name
+        self._make_folder(place)
+        n = 1
+        while place.exists():
+            n += 1
+            place = place.with_name(f"{n}-{final.name}")
+        final.rename(place)
+        _flush(final.parent)
+
+    def retired(self, release: int) -> list[str]:
+        """Return what was moved out of the way for a release, by this run or by one that was killed."""
+        found = (self.out / RETIRED / f"{release:04d}").rglob("*")
+        return sorted(path.relative_to(self.out).as_posix() for path in found if path.is_file())
 
     def close(self) -> None:
         """Remove the staging."""
         if self.folder.parent.is_dir():
             shutil.rmtree(self.folder.parent)
 
+    def _make_folder(self, file: Path) -> None:
+        """Make a file's folder; OutputFolderError where a symbolic link in its path leads elsewhere."""
+        if not file.parent.resolve().is_relative_to(self.out.resolve()):
+            raise OutputFolderError(
+                f"{file.parent}: got a symbolic link that leads out of {self.out}, expected a folder of its own; "
+                "remove the link, or choose another output folder"
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+
     def _record_path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
 
-@contextmanager
-def exclusive(out: Path) -> Iterator[None]:
-    """Hold an output folder, made if need be, for one run; OutputFolderError where another one has it.
+def _record(path: Path) -> Output | None:
+    """Return the record in a file; None where there is none, or none of this version."""
+    try:
+        return Output.of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
-    A folder made here in which nothing came to be is removed again.
-    """
-    made = not out.exists()
+
+def _flush(folder: Path) -> None:
+    """Flush a folder's entries to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = os.open(out / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise OutputFolderError(
-            f"{out}: got '{error.strerror}', expected an output folder that can be made and written to; "
-            "check its permissions, or choose another with --out"
-        ) from error
-    try:
-        _lock(lock, out)
-        try:
-            yield
-        finally:
-            (out / LOCK).unlink(missing_ok=True)
-            if made:
-                with suppress(OSError):  # it holds something, then
-                    out.rmdir()
+        os.fsync(descriptor)
     finally:
-        os.close(lock)
-
-
-def _lock(descriptor: int, out: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A run that ends removes the file it holds: whoever opened it before that holds nothing.
-        held = os.path.samestat(os.fstat(descriptor), (out / LOCK).stat())
-    except OSError:
-        held = False
-    if not held:
-        raise OutputFolderError(
-            f"{out}: got a folder that another run is writing to, expected one run at a time; "
-            "wait for it, or choose another folder with --out"
-        )
+        os.close(descriptor)

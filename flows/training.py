@@ -30,13 +30,13 @@ from flows.holdout import split_columns
 from flows.ingest import column_metadata, describe_rows
 from flows.inputs import resolve_paths
 from flows.interrupt import stop_points
+from flows.lock import exclusive
 from flows.manifest import write_json
 from flows.model import make_version
 from flows.model_file import read_tree, write_tree
 from flows.progress import tell
 from flows.ranking import rank
 from flows.saving import make_model, save_model
-from flows.staging import exclusive
 from flows.store import Store
 from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
 from flows.version import code_version

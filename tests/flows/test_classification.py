@@ -47,8 +47,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     if "manifest.json" in found:
         tree = json.loads(found["manifest.json"])
         del tree["created"]
-        for source in tree["inputs"]:
-            del source["mtime_ns"], source["inode"]
+        for file in (*tree["inputs"], *tree["outputs"]):
+            del file["mtime_ns"], file["inode"]
         found["manifest.json"] = json.dumps(tree).encode()
     return found
 

@@ -1,0 +1,145 @@
+"""One file annotated into the staging folder; and several, one's own faults not in the others' way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from blr.threads import single_threaded_blas
+from catalogs.annotate import annotate
+from catalogs.atomic import StorageError
+from catalogs.catalog import Catalog
+from flows.config import Specification
+from flows.difference import Annotation, compare
+from flows.errors import FlowError
+from flows.interrupt import stop_asked
+from flows.manifest import FileState, Output, file_sha256
+from flows.model import Model
+from flows.model_file import read_model
+from flows.plan import reason
+from flows.progress import tell
+from flows.scoring import Scorer, budget_threshold, provenance
+from flows.sources import open_source
+from flows.staging import Staging
+
+__all__ = ["annotate_each", "annotate_file", "model_at"]
+
+Json = dict[str, Any]
+Job = Mapping[str, Any]
+
+
+def annotate_file(job: Job) -> Json:
+    """Annotate one file into the staging folder; return its record."""
+    model, specification = model_at(job["model"]), Specification.model_validate(job["specification"])
+    catalog = _one_file(job)
+    scorer = _scorer(model, specification, catalog)
+    staging = Staging(Path(job["out"]), Path(job["staging"]))
+    with single_threaded_blas():
+        annotate(
+            catalog,
+            staging.folder,
+            scorer.columns,
+            scorer,
+            read=scorer.reader.read,
+            provenance=provenance(model, specification, job["input"]["sha256"], scorer.reader.read),
+            threads=job["threads"],
+            progress=tell().advance,
+            overwrite=True,
+        )
+    output = _output(job, staging.file(job["name"]), scorer)
+    staging.record(output)
+    return output.to_dict()
+
+
+def annotate_each(annotate_one: Callable[[Job], Json], group: Mapping[str, Any]) -> list[Json]:
+    """Annotate the files of a group; return for each its record, or why there is none.
+
+    What is a file's own fault leaves the others alone; what is not (no room, no permission) ends the run.
+    """
+    done: list[Json] = []
+    for job in group["jobs"]:
+        if stop_asked():
+            break
+        done.append({"name": job["name"], **_attempt(annotate_one, job)})
+    return done
+
+
+def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
+    path, state = Path(job["path"]), FileState(**job["input"])
+    try:
+        output = annotate_one(job)
+    except (FlowError, StorageError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename not in (None, job["path"]):
+            raise
+        return _changed(path, state) or {"failed": reason(error)}
+    changed = _changed(path, state)
+    if changed:
+        Staging(Path(job["out"]), Path(job["staging"])).discard(job["name"])
+    return changed or {"output": output}
+
+
+def _changed(path: Path, state: FileState) -> Json | None:
+    """Say what has become of the input while it was read; what came of it is of no use then."""
+    try:
+        return None if state.looks_like(path) else {"deferred": "it changed while it was read"}
+    except OSError:
+        return {"deferred": "it went away while it was read"}
+
+
+def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
+    """Return the scorer of a catalogue; a review budget needs a pass over its rows first."""
+    scorer = Scorer.of(model, specification)
+    if specification.flags.budget is None:
+        return scorer
+    with single_threaded_blas():
+        return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
+
+
+def _output(job: Job, annotated: Path, scorer: Scorer) -> Output:
+    """Return the record of a file that has been annotated."""
+    counted = {
+        "tally": scorer.tally().to_dict(),
+        "drift": scorer.drift().to_dict(),
+        "low_confidence": scorer.classifier.low_confidence,
+    }
+    seen = annotated.stat()
+    return Output(
+        name=job["name"],
+        sha256=file_sha256(annotated),
+        size=seen.st_size,
+        n_rows=scorer.tally().n_rows,
+        input_path=os.path.relpath(job["path"], job["out"]),
+        input=FileState(**job["input"]),
+        mtime_ns=seen.st_mtime_ns,
+        inode=seen.st_ino,
+        summary=counted,
+        difference=_difference(job, annotated, scorer),
+    )
+
+
+def _difference(job: Job, annotated: Path, scorer: Scorer) -> Json | None:
+    """Return how the rows differ from those of the output that is replaced."""
+    before = job.get("previous")
+    if before is None:
+        return None
+    old = Annotation(Path(before["path"]), before["prefix"], tuple(before["classes"]))
+    new = Annotation(annotated, scorer.prefix, scorer.model.classes)
+    return compare(old, new, id_column=before["id"], by_row=before["by_row"])
+
+
+@lru_cache(maxsize=2)
+def model_at(path: str) -> Model:
+    """Return the model in a file, which is read once: a version never changes."""
+    return read_model(Path(path))
+
+
+def _one_file(job: Job) -> Catalog:
+    """Return the catalogue with one of its files only."""
+    catalog = open_source(job["catalog"], tuple(job["without"]), job["stamp"])
+    return replace(catalog, partitions=tuple(p for p in catalog.partitions if p.key == job["name"]))

@@ -1,0 +1,152 @@
+"""How far a catalogue's features are from those that the model was trained with.
+
+At training each feature's distribution is kept as shares of bins, tenths of the rows each as far as ties let; when
+classifying, rows are counted in the same bins.  The population stability index Σ (q − p) ln(q / p) is the symmetric
+Kullback-Leibler divergence of the two; of B bins and n and m rows it is about (B − 1)(1/n + 1/m) where nothing has
+changed, which is taken off before anybody is alarmed.  Yurdakul (2018), Statistical properties of PSI.
+Shapes: n rows, F features, B bins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DRIFTED", "FeatureCounts", "drift", "drifted", "feature_distribution"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Json = dict[str, Any]
+
+BINS = 10
+DRIFTED = 0.2
+"""Excess of the index that is called drift; the trade calls 0.1 moderate and 0.25 large."""
+MISSING_MORE = 0.1
+"""Change of the share of rows without the feature that is called drift."""
+FAR = 1e100
+LEAST = 0.5
+"""Rows that an empty bin is taken to hold: no logarithm of nought."""
+
+
+def feature_distribution(X: Floats, missing: Mask, features: Sequence[str]) -> Json:
+    """Return what `drift` needs of the training rows, X (n, F), as a model carries it."""
+    return {name: _distribution(X[~missing[:, j], j], len(X)) for j, name in enumerate(features)}
+
+
+def _distribution(x: Floats, n: int) -> Json:
+    edges = np.unique(np.quantile(x, np.arange(1, BINS) / BINS)) if len(x) else np.empty(0)
+    return {
+        "edges": edges.tolist(),
+        "counts": _binned(x, edges).tolist(),
+        "mean": float(x.mean()) if len(x) else 0.0,
+        "sd": float(np.clip(x, -FAR, FAR).std()) if len(x) else 0.0,
+        "missing": 1 - len(x) / max(1, n),
+    }
+
+
+def _binned(x: Floats, edges: Floats) -> NDArray[np.int64]:
+    return np.bincount(np.searchsorted(edges, x, side="right"), minlength=len(edges) + 1)
+
+
+@dataclass(frozen=True)
+class FeatureCounts:
+    """Rows, and by feature: how many have it, its sum, its sum of squares about the training mean, its bins."""
+
+    n_rows: int
+    known: tuple[int, ...]
+    total: tuple[float, ...]
+    squares: tuple[float, ...]
+    bins: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(
+        cls, X: Floats, missing: Mask, reference: Mapping[str, Any], features: Sequence[str]
+    ) -> FeatureCounts:
+        """Count a batch, X (n, F), against the training's distribution."""
+        columns = [X[~missing[:, j], j] for j in range(X.shape[1])]
+        known = [reference.get(name) or _distribution(np.empty(0), 0) for name in features]
+        # About the training mean, since large numbers would cancel; their squares have to be finite.
+        deviations = [np.clip(x - r["mean"], -FAR, FAR) for x, r in zip(columns, known, strict=True)]
+        return cls(
+            n_rows=len(X),
+            known=tuple(len(x) for x in columns),
+            total=tuple(float(d.sum()) for d in deviations),
+            squares=tuple(float(d @ d) for d in deviations),
+            bins=tuple(
+                tuple(_binned(x, np.asarray(r["edges"])).tolist())
+                for x, r in zip(columns, known, strict=True)
+            ),
+        )
+
+    def to_dict(self) -> Json:
+        """Return it as JSON gives it back."""
+        lists = {key: list(value) for key, value in vars(self).items() if isinstance(value, tuple)}
+        return {**vars(self), **lists, "bins": [list(b) for b in self.bins]}
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> FeatureCounts:
+        """Return the counts of `to_dict`."""
+        tuples = {key: tuple(tree[key]) for key in ("known", "total", "squares")}
+        return cls(n_rows=tree["n_rows"], bins=tuple(map(tuple, tree["bins"])), **tuples)
+
+    @classmethod
+    def sum(cls, parts: Iterable[FeatureCounts]) -> FeatureCounts:
+        """Return the sum of one or more counts, the same in whatever order they come."""
+        given = list(parts)
+        return cls(
+            n_rows=sum(c.n_rows for c in given),
+            known=tuple(map(sum, zip(*(c.known for c in given), strict=True))),
+            total=tuple(map(math.fsum, zip(*(c.total for c in given), strict=True))),
+            squares=tuple(map(math.fsum, zip(*(c.squares for c in given), strict=True))),
+            bins=tuple(
+                tuple(map(sum, zip(*feature, strict=True)))
+                for feature in zip(*(c.bins for c in given), strict=True)
+            ),
+        )
+
+
+def drift(counts: FeatureCounts, reference: Mapping[str, Any], features: Sequence[str]) -> Json:
+    """Return by feature how its distribution differs from the training's; nothing for a model without it."""
+    return {
+        name: _feature_drift(counts, j, reference[name])
+        for j, name in enumerate(features)
+        if name in reference
+    }
+
+
+def _feature_drift(counts: FeatureCounts, j: int, trained: Mapping[str, Any]) -> Json:
+    n, m = counts.known[j], sum(trained["counts"])
+    missing = 1 - n / max(1, counts.n_rows)
+    told = {"missing": missing, "missing_change": missing - trained["missing"]}
+    if not n or not m:
+        return told | {"rows": n, "index": 0.0, "expected_index": 0.0, "mean_shift": 0.0, "sd_ratio": 1.0}
+    mean = counts.total[j] / n  # about the training mean
+    sd = math.sqrt(max(0.0, counts.squares[j] / n - mean**2))
+    scale = trained["sd"] or 1.0
+    return told | {
+        "rows": n,
+        "index": _stability_index(counts.bins[j], trained["counts"]),
+        "expected_index": len(trained["edges"]) * (1 / n + 1 / m),
+        "mean_shift": mean / scale,
+        "sd_ratio": sd / scale,
+    }
+
+
+def _stability_index(seen: Sequence[int], trained: Sequence[int]) -> float:
+    q, p = (np.maximum(np.asarray(c, dtype=np.float64), LEAST) for c in (seen, trained))
+    q, p = q / q.sum(), p / p.sum()
+    return float(np.sum((q - p) * np.log(q / p)))
+
+
+def drifted(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the features whose distribution has moved further than chance and habit explain."""
+    return [
+        name
+        for name, f in found.items()
+        if f["index"] - f["expected_index"] > DRIFTED or abs(f["missing_change"]) > MISSING_MORE
+    ]

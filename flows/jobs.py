@@ -1,0 +1,111 @@
+"""One file's work: what its input is like now, what of it is done already, and what lies in its output's place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from catalogs.errors import OutputExistsError
+from flows.errors import UsageError
+from flows.manifest import FileState, Manifest, Output, file_state
+from flows.sources import Found
+from flows.staging import Staging
+
+__all__ = ["Job", "Looker", "Policy"]
+
+Policy = Literal["add", "overwrite", "release"]
+"""What may happen to other outputs in a folder: nothing, replacement by name, or replacement of all of a release."""
+
+
+REPLACEABLE = {
+    "add": {"nothing", "ours"},
+    "release": {"nothing", "ours", "left", "listed"},
+    "overwrite": {"nothing", "ours", "left", "listed", "foreign"},
+}
+"""What may have an output's place: what this work has put there before it was killed, what other work had; what the
+manifest lists, as it was or changed since; or a file of somebody else's."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One file of a catalogue: its state, the name of its output, and what of it is done already."""
+
+    found: Found
+    path: Path
+    name: str
+    n_rows: int
+    state: FileState
+    why: str = "new"  # why it is to be done
+    finished: Output | None = None  # listed in the manifest, and there
+    staged: Output | None = None  # whole, but not listed yet
+    previous: Output | None = None  # the output that it replaces
+    in_the_way: bool = False  # a changed file has its place, which is moved away first
+
+    @property
+    def to_do(self) -> bool:
+        """Whether it has to be annotated."""
+        return self.finished is None and self.staged is None
+
+
+@dataclass(frozen=True)
+class Looker:
+    """What is known when a file is looked at."""
+
+    staging: Staging
+    before: Manifest | None
+    same: bool
+    policy: Policy
+    verify: bool
+
+    def job(self, found: Found) -> Job:
+        """Return what is to be done to one file; OutputExistsError where something else has its place."""
+        part = found.partition
+        final = self.staging.out / part.key
+        if final.exists() and final.samefile(part.path):
+            raise UsageError(
+                f"{part.path}: got an output folder in which the annotated copy would replace its own input, "
+                "expected another; choose one with --out"
+            )
+        listed = self.before.find(part.key) if self.before else None
+        state = file_state(part.path, None if self.verify or listed is None else listed.input)
+        intact = listed is not None and listed.is_in(final, verify=self.verify)
+        job = Job(found, part.path, part.key, part.n_rows, state, previous=listed if intact else None)
+        if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
+            return replace(job, why="", finished=listed)
+        staged = self.staging.find(part.key, state)
+        there = self._occupant(final, part.key, listed, staged)
+        if there == "listed" and intact and listed and listed.input.sha256 == state.sha256:
+            there = "ours"
+        if there not in REPLACEABLE[self.policy]:
+            raise OutputExistsError(
+                f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {part.path} "
+                "as it is now; choose another folder with --out, or replace it with --overwrite"
+            )
+        moved = self.policy == "release" and there == "listed" and not intact
+        return replace(job, why=self._why(listed, state, intact=intact), staged=staged, in_the_way=moved)
+
+    def _occupant(self, final: Path, name: str, listed: Output | None, staged: Output | None) -> str:
+        """Say what has the place of an output."""
+        if not final.exists():
+            return "nothing"
+        if staged is not None and self.staging.published(staged):
+            return "ours"
+        if self.staging.left_by_others(name):
+            return "left"
+        return "foreign" if listed is None else "listed"
+
+    def _why(self, listed: Output | None, state: FileState, *, intact: bool) -> str:
+        if listed is None or self.before is None:
+            return "new"
+        if listed.input.sha256 != state.sha256:
+            return "changed"
+        if not self.same:
+            return "other model or specification"
+        return "output incomplete" if intact else "output changed or gone"
+
+
+def _origin(listed: Output | None, state: FileState) -> str:
+    if listed is None:
+        return "that `blr classify` did not make here"
+    return "made of other input" if listed.input.sha256 != state.sha256 else "changed since it was made"

@@ -1,0 +1,156 @@
+"""The files of what the user named, opened as catalogues; damaged ones are set aside, not in the way of the others.
+
+A folder or a pattern is one catalogue of many files.  Where it does not open, each file is tried by itself, and the
+catalogue is opened without those that fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import catalogs
+from catalogs import parquet
+from catalogs.catalog import Catalog, Partition
+from catalogs.errors import CatalogError, FormatError
+from catalogs.folders import expand
+from catalogs.formats import FORMATS, format_of, is_named_as_table, joined
+from flows.roots import check_inside
+
+__all__ = ["Found", "files_of", "find_files", "open_source"]
+
+Check = Callable[[Catalog], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One file that was opened: the partition, and what was opened, without which of its files, and in what state."""
+
+    source: Path
+    without: tuple[str, ...]
+    stamp: str
+    partition: Partition
+
+
+@dataclass
+class _Search:
+    """What is found, and what fails, on the way through the sources."""
+
+    check: Check
+    left_out: Mapping[Path, str]
+    tolerated: tuple[type[Exception], ...]
+    found: list[Found] = field(default_factory=list)
+    failed: dict[Path, Exception] = field(default_factory=dict)
+
+    def look(self, path: Path) -> None:
+        """Open a source, as far as it can be."""
+        if path.is_dir():
+            self._look_below(path)
+        elif path.exists() and path not in self.left_out:  # it may have gone since it was listed
+            try:
+                self._add(path, ())
+            except self.tolerated as error:
+                self.failed[path] = error
+
+    def _look_below(self, folder: Path) -> None:
+        bad = [file for file in self.left_out if folder in file.parents]
+        try:
+            self._add(folder, _keys(folder, bad))
+        except self.tolerated:
+            failing = self._failing(folder, bad)
+            self.failed |= failing
+            self._add(folder, _keys(folder, [*bad, *failing]))
+
+    def _add(self, path: Path, without: tuple[str, ...]) -> None:
+        stamp = _stamp(path)
+        catalog = open_source(str(path), without, stamp)
+        self.check(catalog)
+        for partition in catalog.partitions:
+            check_inside(partition.path, key=str(path))
+            self.found.append(Found(path, without, stamp, partition))
+
+    def _failing(self, path: Path, bad: Collection[Path]) -> dict[Path, Exception]:
+        """Return the files of a folder that do not open, or have other columns than most."""
+        failing: dict[Path, Exception] = {}
+        columns: dict[Path, frozenset[str]] = {}
+        for file in files_of(path):
+            if file in bad or not file.exists():
+                continue
+            try:
+                catalog = catalogs.open(file)
+                columns[file] = frozenset(catalog.names)
+            except self.tolerated as error:
+                failing[file] = error
+        if columns:
+            usual, _ = Counter(columns.values()).most_common(1)[0]
+            failing |= {f: _odd(f, names, usual) for f, names in columns.items() if names != usual}
+        return failing
+
+
+def find_files(
+    paths: Sequence[Path],
+    check: Check,
+    *,
+    left_out: Mapping[Path, str],
+    tolerated: tuple[type[Exception], ...],
+) -> tuple[list[Found], dict[Path, Exception]]:
+    """Return the files of the sources, opened and checked, and why others failed.
+
+    Files that are `left_out` are not touched.  Errors that are not `tolerated` in a file end the search.
+    """
+    search = _Search(check, left_out, tolerated)
+    for path in paths:
+        search.look(path)
+    return search.found, search.failed
+
+
+def files_of(path: Path) -> Iterator[Path]:
+    """Yield the files of a source without opening them: itself, or those of a folder that are named as tables."""
+    if not path.is_dir():
+        yield path
+        return
+    yield from expand(path, is_named_as_table)[1]
+
+
+@lru_cache(maxsize=4)
+def open_source(path: str, without: tuple[str, ...], stamp: str) -> Catalog:  # noqa: ARG001
+    """Return the catalogue at a path, without some of a folder's files; `stamp` tells one state of it from another.
+
+    Remembered, since a folder of a thousand files takes seconds, and each of its files is asked for.
+    """
+    if not without:
+        return catalogs.open(path)
+    root, files = expand(Path(path), is_named_as_table)
+    kept = [f for f in files if f.relative_to(root).as_posix() not in without]
+    if not kept:
+        raise FormatError(f"{path}: got no file that can be read, expected some; correct or replace them")
+    if all(format_of(f) is FORMATS["parquet"] for f in kept):
+        return parquet.open_files(root, kept)
+    return joined(root, kept, [catalogs.open(f) for f in kept])
+
+
+def _stamp(path: Path) -> str:
+    """Return what changes when a source does: a hash of names, sizes and times."""
+    total = hashlib.sha256()
+    for file in files_of(path):
+        with suppress(FileNotFoundError):  # gone since it was listed
+            seen = file.stat()
+            total.update(f"{file}\0{seen.st_size} {seen.st_mtime_ns} {seen.st_ino}\n".encode())
+    return total.hexdigest()
+
+
+def _keys(path: Path, files: Collection[Path]) -> tuple[str, ...]:
+    return tuple(sorted(file.relative_to(path).as_posix() for file in files))
+
+
+def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogError:
+    lacks, more = sorted(usual - names), sorted(names - usual)
+    what = " and ".join([f"lacks {lacks}"] * bool(lacks) + [f"has also {more}"] * bool(more))
+    return FormatError(
+        f"{file} {what}, unlike the other files of its folder, expected the same columns; correct it"
+    )
