@@ -1,0 +1,97 @@
+"""From the batches of a partition to their new columns: an ordered pipeline that all writers share.
+
+Threads compute while the caller reads and writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.annotations import NewColumn
+from catalogs.catalog import BATCH_ROWS, Compute, Partition
+
+__all__ = ["CheckedCompute", "Computed", "NewValues", "computed_batches"]
+
+NewValues = Mapping[str, np.ndarray[Any, Any]]
+Computed = tuple[pa.RecordBatch, NewValues]
+
+READ_AHEAD = 1
+"""Batches read beyond those being computed: enough to keep the threads busy, and no more memory than that."""
+
+
+@dataclass(frozen=True)
+class CheckedCompute:
+    """A `Compute` held to its promise: every new column, one value a row, of the promised type."""
+
+    columns: tuple[NewColumn, ...]
+    compute: Compute
+
+    def __call__(self, batch: pa.RecordBatch) -> NewValues:
+        """Return the new columns, in their order and no others."""
+        new = self.compute(batch)
+        missing = [c.name for c in self.columns if c.name not in new]
+        if missing:
+            raise ValueError(f"compute returned the columns {sorted(new)}, but {missing} were promised too")
+        for column in self.columns:
+            _check_values(column, new[column.name], batch.num_rows)
+        return {c.name: new[c.name] for c in self.columns}
+
+
+def computed_batches(
+    partition: Partition, read: Sequence[str], compute: Compute, rows: int = BATCH_ROWS, threads: int = 1
+) -> Generator[Computed]:
+    """Yield every batch of the columns `read` with what `compute` made of it, in the file's order.
+
+    Reading happens in the caller's thread, computing in `threads` others.  Batches have the same rows
+    whatever the number of threads, so the result does too.  A failure in any batch ends it at once.
+    """
+    pending: deque[Future[Computed]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="blr-compute")
+    try:
+        for batch in partition.batches(read, rows):
+            pending.append(pool.submit(_compute_one, compute, batch))
+            if len(pending) > threads + READ_AHEAD:
+                yield _oldest(pending)
+        while pending:
+            yield _oldest(pending)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _compute_one(compute: Compute, batch: pa.RecordBatch) -> Computed:
+    return batch, compute(batch)
+
+
+def _oldest(pending: deque[Future[Computed]]) -> Computed:
+    """Return the first result as soon as it is there, or raise what any other has raised meanwhile."""
+    while not pending[0].done():
+        wait([future for future in pending if not future.done()], return_when=FIRST_COMPLETED)
+        for future in pending:
+            if future.done():
+                future.result()
+    return pending.popleft().result()
+
+
+def _check_values(column: NewColumn, values: np.ndarray[Any, Any], n_rows: int) -> None:
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"compute returned shape {values.shape} for '{column.name}'; expected one value for each of "
+            f"the {n_rows} rows"
+        )
+    if pa.types.is_string(column.datatype):
+        if values.dtype.kind not in "UTO":
+            raise TypeError(f"compute returned {values.dtype} for '{column.name}'; expected text")
+        return
+    expected = np.dtype(column.datatype.to_pandas_dtype())
+    if values.dtype != expected:
+        raise TypeError(
+            f"compute returned {values.dtype} for '{column.name}'; expected {expected}: convert it there, "
+            "where it is known what is lost"
+        )
