@@ -86,10 +86,9 @@ def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
 
 def _changed(path: Path, state: FileState) -> Json | None:
     """Say what has become of the input while it was read; what came of it is of no use then."""
-    try:
-        return None if state.looks_like(path) else {"deferred": "it changed while it was read"}
-    except OSError:
-        return {"deferred": "it went away while it was read"}
+    if state.looks_like(path):
+        return None
+    return {"deferred": "it changed while it was read" if path.exists() else "it went away while it was read"}
 
 
 def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Scorer:

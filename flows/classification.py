@@ -49,7 +49,8 @@ def classify(
     place, folder = Store(check_inside(Path(store), key="store")), check_inside(Path(out), key="out")
     stored = place.find(model)
     loaded = place.load(stored.label)
-    settings = annotation_settings(loaded, read_specification(specification))
+    given = loaded.specification if specification is None else read_specification(specification)
+    settings = annotation_settings(loaded, given)
     paths = resolve_paths([str(c) for c in catalogues], Path(), key="CATALOG")
     if limit is not None:
         return {"status": "trial", "model": loaded.label, **trial(paths, loaded, settings, limit)}
@@ -67,22 +68,21 @@ def request_of(model: Path, settings: Specification, threads: int | None) -> Jso
     return {"model": str(model), "specification": settings.model_dump(mode="json"), "threads": threads}
 
 
-def read_specification(given: Specification | str | Path | None) -> Specification | None:
+def read_specification(given: Specification | str | Path) -> Specification:
     """Return the specification that was given, or is in the file that was."""
-    if given is None or isinstance(given, Specification):
+    if isinstance(given, Specification):
         return given
     return load_specification(check_inside(Path(given), key="specification"))
 
 
-def annotation_settings(model: Model, given: Specification | None) -> Specification:
+def annotation_settings(model: Model, given: Specification) -> Specification:
     """Return the model's specification, with what another one says of target, flags and output.
 
     Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
     """
-    told = given or model.specification
     update = {
-        "target": told.target.model_copy(update={"paths": None}),
-        "flags": told.flags,
-        "output": told.output.model_copy(update={"folder": OutputTable().folder}),
+        "target": given.target.model_copy(update={"paths": None}),
+        "flags": given.flags,
+        "output": given.output.model_copy(update={"folder": OutputTable().folder}),
     }
     return model.specification.model_copy(update=update)

@@ -97,8 +97,10 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
     bad = {q.name: q for q in (*plan.quarantined, *_quarantined(plan, failed))}
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
     listed = [*outputs, *plan.kept, *stay]
-    if not listed and failed:
-        raise CatalogError(next(iter(failed.values())))  # the only file's fault, or none of theirs
+    if not listed and bad:
+        raise CatalogError(next(iter(bad.values())).reason)  # the only file's fault, or none of theirs
+    if not listed:
+        return told_of(model, plan, "waiting") | {"deferred": deferred}
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}
     if plan.found:
         away |= {*bad, *deferred} - {o.name for o in stay}

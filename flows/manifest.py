@@ -45,7 +45,10 @@ class FileState:
 
     def looks_like(self, path: Path) -> bool:
         """Say whether the file's size, time and inode are still those that were hashed."""
-        seen = path.stat()
+        try:
+            seen = path.stat()
+        except FileNotFoundError:
+            return False
         return (self.size, self.mtime_ns, self.inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino)
 
 

@@ -1,0 +1,98 @@
+"""Bring a release up to date: the work itself, with or without Prefect.
+
+Classified are the inputs that are new, that have changed, or whose outputs another model or specification made; no
+others.  Outputs whose input is gone are moved to `_retired/`.  Running it again does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from catalogs.errors import OutputExistsError
+from flows.classification import annotation_settings, read_specification, request_of
+from flows.config import Specification
+from flows.errors import UsageError
+from flows.execution import DIRECT, Steps, execute
+from flows.inputs import resolve_paths
+from flows.manifest import Manifest
+from flows.plan import Plan, make_plan
+from flows.roots import check_inside
+from flows.settled import PATIENCE, QUIET, still_written
+from flows.sources import files_of
+from flows.store import Store
+
+__all__ = ["reprocess"]
+
+Json = dict[str, Any]
+
+
+def reprocess(
+    specification: Specification | str | Path,
+    *,
+    store: str | Path,
+    model: str | None = None,
+    out: str | Path | None = None,
+    verify: bool = False,
+    threads: int | None = None,
+    dry_run: bool = False,
+    quiet_seconds: float = QUIET,
+    patience: float = PATIENCE,
+    steps: Steps = DIRECT,
+) -> Json:
+    """Bring the annotated copies of a specification's target up to date; return what was done.
+
+    `model` is by default the champion of the specification's name, `out` the specification's output folder.  Files
+    that changed within `quiet_seconds` are waited for, `patience` seconds in all, then left for the next run.
+    """
+    given = read_specification(specification)
+    base = Path(given.base_folder)
+    place = Store(check_inside(Path(store), key="store"))
+    stored = place.find(model or given.name)
+    loaded = place.load(stored.label)
+    settings = annotation_settings(loaded, given)
+    folder = check_inside(base / given.output.folder if out is None else Path(out), key="out")
+
+    def planned() -> Plan:
+        paths = _inputs(given, base, folder)
+        before = Manifest.read(folder)
+        _check_same_name(before, stored.name, folder)
+        unknown = [] if dry_run else _unknown_files(paths, before, folder)
+        writing = still_written(unknown, quiet=quiet_seconds, patience=patience)
+        return make_plan(paths, loaded, settings, folder, policy="release", verify=verify, deferred=writing)
+
+    return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+
+
+def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Path, ...]:
+    """Return what there is to classify; UsageError where outputs would be inputs of the next run."""
+    target = specification.target.paths
+    key = "target.paths" if target else "catalog.paths"
+    paths = resolve_paths(target or specification.catalog.paths, base, key=key)
+    inside = out.resolve()
+    for path in paths:
+        if path.resolve().is_relative_to(inside) or (path.is_dir() and inside.is_relative_to(path.resolve())):
+            raise UsageError(
+                f"{key}: got '{path}', which the output folder {out} is in or holds, expected inputs outside of it; "
+                "choose another output.folder"
+            )
+    return paths
+
+
+def _unknown_files(paths: Sequence[Path], before: Manifest | None, out: Path) -> list[Path]:
+    """Return the files that are not as they were at the last release: those may be still in the making."""
+    known = {o.input_path: o.input for o in before.outputs} if before else {}
+    files = (file for path in paths for file in files_of(path))
+    states = ((file, known.get(os.path.relpath(file, out))) for file in files)
+    return [file for file, state in states if state is None or not state.looks_like(file)]
+
+
+def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:
+    """Raise OutputExistsError where the folder is another product's, whose outputs would all be retired."""
+    if before is not None and before.model.partition("@")[0] != name:
+        raise OutputExistsError(
+            f"{out}: got a folder with outputs of the model {before.model}, expected one of '{name}'; "
+            "choose another output.folder"
+        )
