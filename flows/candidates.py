@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,21 @@ from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.evidence import fit_evidence
 from blr.posterior import Posterior
+from blr.sampling import sample_posterior
 from blr.selection import leave_one_out
+from blr.variational import refine
 from flows.config import Candidate, Specification
 from flows.config_bases import basis_options, basis_words
 from flows.training_rows import TrainingRows
 
-__all__ = ["CandidateData", "FittedCandidate", "build_classifier", "fit_candidate", "used_columns"]
+__all__ = [
+    "CandidateData",
+    "FittedCandidate",
+    "build_classifier",
+    "fit_candidate",
+    "refit_candidate",
+    "used_columns",
+]
 
 Floats = NDArray[np.float64]
 
@@ -48,10 +57,38 @@ class FittedCandidate:
 def fit_candidate(
     specification: Specification, index: int, data: CandidateData, *, threads: int | None = None
 ) -> FittedCandidate:
-    """Fit one candidate to the training rows and judge it on the held-out ones."""
-    candidate = specification.candidate[index]
-    names = candidate.features or tuple(specification.features)
-    columns = tuple(list(specification.features).index(name) for name in names)
+    """Fit one candidate to the training rows and judge it on the held-out ones.
+
+    The fit is Laplace's, which all candidates are compared by.
+    """
+    member = _fitted(specification, index, data, threads)
+    q, candidate = member.posterior, specification.candidate[index]
+    classifier = build_classifier(specification, [member], data, untrusted=q.trust.verdict == "red")
+    loss = _held_out_loss(classifier, specification, data)
+    return FittedCandidate(member, _row(candidate, _features(specification, candidate), q, loss))
+
+
+def refit_candidate(
+    specification: Specification, index: int, data: CandidateData, *, threads: int | None = None
+) -> Member:
+    """Return a candidate with the posterior that the specification asks for.
+
+    A fit that was loaded has no data with it, so it is done again: the same, since nothing in it is left to chance.
+    """
+    member = _fitted(specification, index, data, threads)
+    if specification.select.posterior == "refined":
+        return replace(member, posterior=refine(member.posterior))
+    (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
+    return replace(member, posterior=sample_posterior(member.posterior, rng=rng))
+
+
+def _features(specification: Specification, candidate: Candidate) -> tuple[str, ...]:
+    return candidate.features or tuple(specification.features)
+
+
+def _fitted(specification: Specification, index: int, data: CandidateData, threads: int | None) -> Member:
+    candidate, names = specification.candidate[index], list(specification.features)
+    columns = tuple(names.index(name) for name in _features(specification, candidate))
     training = data.rows.training
     X = data.filled[training][:, columns]
     weight = None if data.rows.weight is None else data.rows.weight[training]
@@ -70,9 +107,7 @@ def fit_candidate(
         classes=range(len(data.classes)),
         threads=threads,
     )
-    member = Member(basis, q, columns)
-    classifier = build_classifier(specification, [member], data, untrusted=q.trust.verdict == "red")
-    return FittedCandidate(member, _row(candidate, names, q, _held_out_loss(classifier, specification, data)))
+    return Member(basis, q, columns)
 
 
 def build_classifier(

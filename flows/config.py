@@ -159,11 +159,11 @@ class Candidate(SpecificationTable):
 class Select(SpecificationTable):
     """How one model is made of the candidates."""
 
-    by: Annotated[Literal["evidence", "bic", "loo", "average"], _offered("evidence", "bic")] = Field(
-        default="evidence", description="What ranks the candidates"
+    by: Literal["evidence", "bic", "loo", "average"] = Field(
+        default="evidence", description="What ranks the candidates; or their average, weighted by evidence"
     )
-    posterior: Annotated[Literal["laplace", "refined", "sampled"], _offered("laplace")] = Field(
-        default="laplace", description="Posterior of the model that is kept"
+    posterior: Literal["laplace", "refined", "sampled"] = Field(
+        default="refined", description="Posterior of the model that is kept"
     )
 
 

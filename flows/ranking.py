@@ -1,4 +1,4 @@
-"""Which candidate becomes the model, from the rows of the evidence table alone."""
+"""Which candidate becomes the model, or which of them do, from the rows of the evidence table alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from scipy.special import logsumexp
 
 __all__ = ["Ranking", "rank"]
 
+LEAST_WEIGHT = 1e-3
+"""A candidate of less posterior probability costs as much time as the others in every prediction, and moves none."""
+
 
 @dataclass(frozen=True)
 class Ranking:
-    """The row chosen, each row's posterior probability, and whether the second-order term was counted in."""
+    """The row chosen, each row's posterior probability, and whether the second-order term was counted in.
+
+    `members` are the rows that make the model, each with its share: the one chosen, or those that are averaged.
+    """
 
     selected: int
+    members: tuple[tuple[int, float], ...]
     weights: tuple[float, ...]
     second_order_applied: bool
 
 
 def rank(rows: Sequence[Mapping[str, Any]], *, by: str) -> Ranking:
-    """Return the ranking of candidates by "evidence", "bic" or "loo", higher being better.
+    """Return the ranking of candidates by "evidence", "bic" or "loo", higher being better, or their "average".
 
     A red fit is no contender unless all are.  The second-order term counts for all contenders, where all are
     green, or for none.
@@ -38,4 +45,8 @@ def rank(rows: Sequence[Mapping[str, Any]], *, by: str) -> Ranking:
     log_weight = np.where(contender, evidence + prior, -np.inf)
     weights = np.exp(log_weight - logsumexp(log_weight))
     best = int(np.where(contender & ~np.isnan(score), score, -np.inf).argmax())
-    return Ranking(best, tuple(weights.tolist()), bool(applied))
+    members = [(best, 1.0)]
+    if by == "average":
+        kept = np.flatnonzero(weights >= LEAST_WEIGHT)
+        members = list(zip(kept.tolist(), (weights[kept] / weights[kept].sum()).tolist(), strict=True))
+    return Ranking(best, tuple(members), tuple(weights.tolist()), bool(applied))

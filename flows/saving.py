@@ -26,7 +26,7 @@ REPORT_FILE = "report.html"
 
 def make_model(
     specification: Specification,
-    member: Member,
+    members: Sequence[Member],
     data: CandidateData,
     *,
     version: str,
@@ -35,10 +35,10 @@ def make_model(
     described: Mapping[str, Any],
     code_version: str,
 ) -> Model:
-    """Return the model of a fitted candidate; `described` is what `ingest` said of rows and columns."""
-    row = candidates[selected]
-    classifier = build_classifier(specification, [member], data, untrusted=row["verdict"] == "red")
-    evaluation = _evaluation(classifier, member, data, described["training"]["class_share"])
+    """Return the model of a candidate, or of an average; `described` is what `ingest` said of rows and columns."""
+    trust = _trust(members, candidates[selected])
+    classifier = build_classifier(specification, members, data, untrusted=trust["verdict"] == "red")
+    evaluation = _evaluation(classifier, members, data, described["training"]["class_share"])
     return Model(
         name=specification.name,
         version=version,
@@ -48,7 +48,7 @@ def make_model(
         classifier=classifier,
         candidates=tuple(candidates),
         selected=selected,
-        trust={"verdict": row["verdict"], "reasons": row["reasons"], "numbers": row["numbers"]},
+        trust=trust,
         metrics=evaluation.to_dict(),
         training=described["training"],
         columns=described["columns"],
@@ -56,10 +56,24 @@ def make_model(
     )
 
 
+def _trust(members: Sequence[Member], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict on a model: of the Laplace fit, or of the chains where they have taken its place."""
+    if members[0].posterior.kind != "sampled":
+        return {key: row[key] for key in ("verdict", "reasons", "numbers")}
+    worst = max(
+        (m.posterior.trust for m in members), key=lambda t: ("green", "amber", "red").index(t.verdict)
+    )
+    return {
+        "verdict": worst.verdict,
+        "reasons": list(worst.reasons),
+        "numbers": {name: float(x) if np.isfinite(x) else None for name, x in worst.numbers.items()},
+    }
+
+
 def _evaluation(
-    classifier: Classifier, member: Member, data: CandidateData, class_share: Sequence[float]
+    classifier: Classifier, members: Sequence[Member], data: CandidateData, class_share: Sequence[float]
 ) -> Evaluation:
-    used, held_out = used_columns([member]), data.rows.held_out
+    used, held_out = used_columns(members), data.rows.held_out
     scores = classifier.score(data.rows.X[held_out][:, used], data.rows.missing[held_out][:, used])
     return evaluate(
         scores.probability,
@@ -70,9 +84,9 @@ def _evaluation(
     )
 
 
-def save_model(store: Store, model: Model, member: Member, data: CandidateData) -> StoredModel:
+def save_model(store: Store, model: Model, members: Sequence[Member], data: CandidateData) -> StoredModel:
     """Write the report, the card and, last, the model file."""
-    used, training = used_columns([member]), data.rows.training
+    used, training = used_columns(members), data.rows.training
     picture = boundary_picture(
         model.classifier,
         data.rows.X[training][:, used],

@@ -24,6 +24,9 @@ STEPS = training.Steps(
     ingest=task(name="ingest", cache_policy=NO_CACHE)(training.ingest),
     fit=task(name="fit", task_run_name="fit candidate {index}", cache_policy=NO_CACHE)(training.fit),
     choose=task(name="choose", cache_policy=NO_CACHE)(training.choose),
+    refine=task(name="refine", task_run_name="refine candidate {index}", cache_policy=NO_CACHE)(
+        training.refine
+    ),
     save=task(name="save", cache_policy=NO_CACHE)(training.save),
 )
 """Not cached by Prefect: the staging folder knows what is done, and whether it is still there."""

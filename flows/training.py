@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from blr.classifier import Member
 from blr.missing import FeatureMoments
 from blr.threads import single_threaded_blas
 from catalogs.catalog import Catalog
-from flows.candidates import CandidateData, fit_candidate
+from flows.candidates import CandidateData, fit_candidate, refit_candidate
 from flows.config import Specification
 from flows.config_file import load_specification
 from flows.errors import TrainingError
@@ -41,7 +41,7 @@ from flows.store import Store
 from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
 from flows.version import code_version
 
-__all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "save", "train"]
+__all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "refine", "save", "train"]
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
@@ -131,29 +131,45 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
 
 
 def choose(folder: str, rows: Sequence[Row]) -> Json:
-    """Return which candidate is selected, and each one's posterior probability."""
+    """Return which candidates make the model, and each one's posterior probability."""
     described = json.loads((Path(folder) / INGESTED).read_text(encoding="utf-8"))
     by = Specification.model_validate(described["specification"]).select.by
     return asdict(rank(rows, by=by))
 
 
-def save(folder: str, rows: Sequence[Row], choice: Row, store: str) -> Json:
-    """Make the model of the chosen candidate, save it, and let it be the champion if there is none."""
-    staged, selected = _Staged.read(Path(folder)), choice["selected"]
-    member = Member.from_dict(read_tree(Path(folder) / f"candidate-{selected:03d}.asdf"))
+def refine(folder: str, index: int, threads: int | None = None) -> str:
+    """Give a candidate the posterior that the specification asks for; return the file it waits in."""
+    done = Path(folder) / f"member-{index:03d}.asdf"
+    if not done.is_file():
+        staged = _Staged.read(Path(folder))
+        if staged.specification.select.posterior == "laplace":
+            return str(done.with_name(f"candidate-{index:03d}.asdf"))
+        with single_threaded_blas():
+            member = refit_candidate(staged.specification, index, staged.data, threads=threads)
+        write_tree(member.to_dict(), done)
+    return str(done)
+
+
+def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, float], store: str) -> Json:
+    """Make the model of its members, save it, and let it be the champion if there is none.
+
+    `members` are files, each with its share in the average.
+    """
+    staged = _Staged.read(Path(folder))
+    made = [replace(Member.from_dict(read_tree(Path(path))), weight=share) for path, share in members.items()]
     place = Store(Path(store))
     with single_threaded_blas():
         model = make_model(
             staged.specification,
-            member,
+            made,
             staged.data,
             version=staged.described["version"],
             candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
-            selected=selected,
+            selected=choice["selected"],
             described=staged.described,
             code_version=code_version(),
         )
-        save_model(place, model, member, staged.data)
+        save_model(place, model, made, staged.data)
     if place.champion(model.name) is None:
         place.promote(model.label, why="the first of its name")
     return place.described(model, "trained")
@@ -166,7 +182,8 @@ class Steps:
     ingest: Callable[[Row], Json] = ingest
     fit: Callable[[str, int, int | None], Json] = fit
     choose: Callable[[str, Sequence[Row]], Json] = choose
-    save: Callable[[str, Sequence[Row], Row, str], Json] = save
+    refine: Callable[[str, int, int | None], str] = refine
+    save: Callable[[str, Sequence[Row], Row, Mapping[str, float], str], Json] = save
 
 
 DIRECT = Steps()
@@ -224,6 +241,8 @@ def _trained(
             stop()
             rows.append(steps.fit(folder, index, threads))
             tell().advance(1)
-        result = steps.save(folder, rows, steps.choose(folder, rows), store)
+        choice = steps.choose(folder, rows)
+        members = {steps.refine(folder, index, threads): share for index, share in choice["members"]}
+        result = steps.save(folder, rows, choice, members, store)
     shutil.rmtree(folder)
     return result

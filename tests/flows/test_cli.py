@@ -39,6 +39,7 @@ def work(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.fixture
 def blr(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Return what runs a command: exit status, standard output, standard error."""
+    assert work.samefile(".")
 
     def command(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -345,7 +346,7 @@ def test_debug_shows_where(blr):
 
 
 def test_ctrl_c(blr, monkeypatch):
-    def interrupted(*_, **__):
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("flows.classification.classify", interrupted)
@@ -357,7 +358,8 @@ def test_ctrl_c(blr, monkeypatch):
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["classify", "--help"], ["models", "list"], ["train", "none.toml"]]
 )
-def test_quick_commands_import_no_prefect(work, arguments):
+@pytest.mark.usefixtures("work")
+def test_quick_commands_import_no_prefect(arguments):
     code = f"import sys; from flows.cli import run; run({arguments}); assert 'prefect' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import blr
+from blr.selection import compare
 from flows.ranking import rank
 
 
@@ -42,3 +44,28 @@ def test_the_second_order_term_counts_for_all_contenders_or_for_none():
     assert rank(rows, by="evidence").selected == 0
     assert rank([*rows, row(-50.0, verdict="amber")], by="evidence").selected == 1
     assert rank([*rows, row(-50.0, verdict="red", second_order=None)], by="evidence").selected == 0
+
+
+def test_an_average_leaves_out_what_would_move_nothing():
+    found = rank([row(-10.0), row(-9.0), row(-40.0)], by="average")
+    assert [index for index, _ in found.members] == [0, 1]
+    assert sum(share for _, share in found.members) == pytest.approx(1)
+    assert rank([row(-10.0), row(-9.0)], by="evidence").members == ((1, 1.0),)
+
+
+def test_the_table_alone_ranks_as_the_posteriors_do():
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(200, 3))
+    t = rng.random(200) < 1 / (1 + np.exp(-x[:, 0]))
+    designs = [np.column_stack([np.ones(200), x[:, :m]]) for m in (1, 2, 3)]
+    posteriors = [blr.fit_evidence(Phi, t) for Phi in designs]
+    prior = [1.0, 2.0, 0.5]
+    expected = compare(posteriors, prior)
+    rows = [
+        row(q.log_evidence, verdict=q.trust.verdict, second_order=q.second_order, bic=q.bic, prior=p)
+        for q, p in zip(posteriors, prior, strict=True)
+    ]
+    found = rank(rows, by="evidence")
+    assert found.weights == pytest.approx([r.weight for r in expected.rows])
+    assert found.second_order_applied == expected.second_order_applied
+    assert rank(rows, by="bic").selected == expected.best["bic"]

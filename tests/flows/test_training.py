@@ -219,3 +219,23 @@ def test_the_model_does_not_know_the_survey_any_more(folder):
     told = train(folder / "spec.toml", folder / "models")
     shutil.move(folder / "survey.parquet", folder / "gone.parquet")
     assert read_model(Path(told["path"]) / "model.asdf").label == told["model"]
+
+
+@pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
+def test_the_posterior_that_is_asked_for(folder, posterior):
+    text_of(folder, "[features]", f'[select]\nposterior = "{posterior}"\n[features]')
+    told = train(folder / "spec.toml", folder / "models")
+    model = Store(folder / "models").load("morphology")
+    assert [m.posterior.kind for m in model.classifier.members] == [posterior]
+    # The evidence table is Laplace's, whatever becomes of the chosen one: bounds and chains are not ranked against it.
+    assert told["candidates"][told["selected"]]["log_loss"] == pytest.approx(
+        told["metrics"]["log_loss"], abs=0.02
+    )
+
+
+def test_an_average_of_candidates(folder):
+    text_of(folder, "[features]", '[select]\nby = "average"\n[features]')
+    told = train(folder / "spec.toml", folder / "models")
+    model = Store(folder / "models").load("morphology")
+    weights = [row["weight"] for row in told["candidates"] if row["weight"] >= 1e-3]
+    assert [m.weight for m in model.classifier.members] == pytest.approx(np.array(weights) / sum(weights))
