@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from scipy.special import erfcx, log_expit, log_ndtr
@@ -34,6 +35,10 @@ class Link:
     log_cdf_derivatives: Callable[[Vector], Derivatives]
     log_sf_derivatives: Callable[[Vector], Derivatives]
 
+    def __reduce__(self) -> Any:
+        """Copy and pickle (scikit-learn does, for worker processes) by name: functions made here have no other."""
+        return (_named, (self.name,)) if LINKS.get(self.name) is self else super().__reduce__()
+
     @classmethod
     def symmetric(
         cls, name: str, log_cdf: Callable[[Vector], Vector], derivatives: Callable[[Vector], Derivatives]
@@ -45,6 +50,10 @@ class Link:
             return -d1, d2, -d3, d4
 
         return cls(name, log_cdf, lambda a: log_cdf(-a), derivatives, mirrored)
+
+
+def _named(name: str) -> Link:
+    return LINKS[name]
 
 
 def _logistic(a: Vector) -> Derivatives:

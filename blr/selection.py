@@ -51,7 +51,7 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
         _, g, curvature = q.problem.likelihood.derivatives(a, t)
         V = output_covariances(Phi, U, C)
         R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
-        left: Matrix = np.eye(C) - V @ R
+        left = np.eye(C) - np.asarray(V @ R, dtype=np.float64)
         # A row with all of the curvature in some direction has nothing to be predicted from there.
         influential = np.linalg.det(left) < 0.5
         V_out: Matrix = np.linalg.solve(left, V)
@@ -133,7 +133,7 @@ def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     )
     if prior.shape != (len(posteriors),) or not np.all(prior > 0):
         raise ValueError(
-            f"prior_probability must be {len(posteriors)} positive numbers, got {prior_probability}"
+            f"prior_probability must be {len(posteriors)} positive numbers, got {prior.tolist()!r}"
         )
     log_evidence, contender, _ = _scores(posteriors)
     log_weight = np.where(contender, log_evidence + np.log(prior), -np.inf)
