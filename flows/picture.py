@@ -20,7 +20,7 @@ __all__ = ["boundary_picture", "separation"]
 NODES: Final = (81, 61)
 MOST_POINTS: Final = 1500
 # Wider than the bulk of the data by this share of its range: confidence is to be seen falling away outside.
-MARGIN: Final = 0.2
+MARGIN: Final = 0.3
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -29,13 +29,14 @@ Mask = NDArray[np.bool_]
 def boundary_picture(
     classifier: Classifier, X: Floats, missing: Mask, labels: NDArray[np.intp], *, names: Sequence[str]
 ) -> BoundaryPicture | None:
-    """Return the picture over the two features that separate the classes most; None with fewer than two.
+    """Return the picture over the two features that separate the classes most; None with fewer than two that vary.
 
     `X` (N, F) and `missing` are training rows, `labels` (N,) their class indices, `names` the features'.
     """
-    if X.shape[1] < 2:
+    telling = separation(X, missing, labels)
+    if np.count_nonzero(telling) < 2:
         return None
-    pair = tuple(int(j) for j in np.argsort(-separation(X, missing, labels), kind="stable")[:2])
+    pair = tuple(int(j) for j in np.argsort(-telling, kind="stable")[:2])
     x, y = (_axis(X[~missing[:, j], j], n) for j, n in zip(pair, NODES, strict=True))
     grid = np.zeros((y.size, x.size, X.shape[1]))
     grid[:, :, pair[0]], grid[:, :, pair[1]] = np.meshgrid(x, y)
@@ -76,10 +77,12 @@ def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
 
 
 def _axis(values: Floats, n: int) -> Floats:
-    """Return n nodes over the bulk of the values, and a margin."""
+    """Return n nodes over the bulk of the values and a margin, but not where no value lies."""
     low, high = np.quantile(values, (0.005, 0.995))
-    margin = MARGIN * (high - low) or 1.0
-    return np.linspace(low - margin, high + margin, n)
+    if low == high:
+        return np.linspace(values.min(), values.max(), n)
+    margin = MARGIN * (high - low)
+    return np.linspace(max(low - margin, values.min()), min(high + margin, values.max()), n)
 
 
 def _sample(rows: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -6,7 +6,8 @@ Every text is escaped: class names, expressions and catalogue names come from ou
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from catalogs.atomic import atomic_write_text
 from flows import tables
 from flows.figures import DARK, LIGHT, boundary_figure, reliability_figure, review_figure
-from flows.report_data import TrainReport
+from flows.report_data import BoundaryPicture, TrainReport
 
 __all__ = ["render_report", "write_report"]
 
@@ -96,20 +97,30 @@ def _pictures(report: TrainReport) -> tuple[_Picture, ...]:
         ),
     ]
     if report.boundary is not None:
-        picture = report.boundary
+        names = f"{report.boundary.x_name} and {report.boundary.y_name}"
+        picture = _labelled(report.boundary, {f.name: f.expression for f in report.features})
         pictures.append(
             _Picture(
                 title="The soft decision boundary",
                 light=_uri(boundary_figure(picture, report.classes, LIGHT)),
                 dark=_uri(boundary_figure(picture, report.classes, DARK)),
-                alt=f"Class probability over {picture.x_name} and {picture.y_name} with contours at 0.3, 0.5 and 0.7",
-                caption=f"Probability over {picture.x_name} and {picture.y_name}, the other features at their mean "
+                alt=f"Class probability over {names} with contours at 0.3, 0.5 and 0.7",
+                caption=f"Probability over {names}, the other features at their mean "
                 "given these two. Solid: moderated; dashed: plug-in. Where the weights are little known, "
                 "the solid lines draw away from the dashed ones. Points are labelled training objects.",
                 wide=True,
             )
         )
     return tuple(pictures)
+
+
+def _labelled(picture: BoundaryPicture, expressions: Mapping[str, str]) -> BoundaryPicture:
+    """Return the picture with its axes named in full: the feature and what it is computed from."""
+
+    def full(name: str) -> str:
+        return f"{name} = {expressions[name]}" if expressions.get(name, name) != name else name
+
+    return replace(picture, x_name=full(picture.x_name), y_name=full(picture.y_name))
 
 
 def _uri(png: bytes) -> str:

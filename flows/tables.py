@@ -234,9 +234,11 @@ def _printable(text: str) -> str:
 
 def _feature_set(report: TrainReport, i: int) -> str:
     chosen = report.candidates[i].features
-    if len(chosen) == len(report.features):
+    left_out = [f.name for f in report.features if f.name not in chosen]
+    if not left_out:
         return f"all {len(chosen)}"
-    return ", ".join(chosen)
+    # The shorter of the two ways to say it.
+    return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
 
 
 def _fixed(value: float | None, digits: int) -> str:
