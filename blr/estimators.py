@@ -45,7 +45,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     likelihood
         "auto" (logistic for two classes, else softmax), or a link of two classes.
     posterior
-        "laplace", "refined" (Gaussian variational) or "sampled" (Markov chains).
+        "laplace"; "refined" (Gaussian variational), nearer to the truth for a few more passes; "sampled" (Markov
+        chains), the truth where no Gaussian is.  The default is the one that rounding in the data cannot move.
     random_state
         Seed of bases with random parts, and of the chains.
 
@@ -62,7 +63,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         basis_options: dict[str, Any] | None = None,
         prior_precision: float | str = "evidence",
         likelihood: str = "auto",
-        posterior: str = "refined",
+        posterior: str = "laplace",
         random_state: int | None = 0,
     ) -> None:
         self.basis = basis
