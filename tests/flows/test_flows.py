@@ -1,0 +1,106 @@
+"""Train and classify as real Prefect flows: the same files as without Prefect, and what its page shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import classification
+from flows.artifacts import artifact_key
+
+
+@pytest.fixture
+def work(trained: Path, tmp_path: Path) -> Path:
+    """Return a folder with the survey, its specification and a trained model."""
+    for name in ("survey.parquet", "survey.fits", "spec.toml"):
+        shutil.copy(trained / name, tmp_path)
+    shutil.copytree(trained / "models", tmp_path / "models")
+    return tmp_path
+
+
+def artifacts() -> dict[str, object]:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return {a.key: a for a in client.read_artifacts() if a.key}
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_flows_do_the_same_as_the_plain_functions(work):
+    from flows.classify import classify
+    from flows.train import train
+
+    told = train(work / "spec.toml", work / "flow-models")
+    assert (told["status"], told["model"]) == ("trained", f"morphology@{told['version']}")
+    plain = Path("models/morphology") / told["version"]
+    for name in ("model.asdf", "card.md"):
+        assert (work / plain / name).read_bytes() == (Path(told["path"]) / name).read_bytes()
+
+    chosen = {"model": "morphology", "store": work / "models"}
+    classify([work / "survey.parquet"], out=work / "flow", **chosen)
+    classification.classify([work / "survey.parquet"], out=work / "direct", **chosen)
+    for name in ("survey.parquet", "summary.json"):
+        assert (work / "flow" / name).read_bytes() == (work / "direct" / name).read_bytes()
+
+    found = artifacts()
+    assert {"morphology-candidates", "morphology-report", "morphology-classes", "morphology-flags"} <= set(
+        found
+    )
+    assert all(len(str(a.data)) < 200_000 for a in found.values())
+    assert "log evidence" in json.loads(found["morphology-candidates"].data)[0]
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_failed_flow_says_what_is_wrong(work):
+    from flows.errors import SpecificationError
+    from flows.train import train
+
+    (work / "spec.toml").write_text((work / "spec.toml").read_text().replace("paths", "pats"))
+    with pytest.raises(SpecificationError, match=r"catalog.pats: got an unknown key"):
+        train(work / "spec.toml", work / "models")
+
+
+def test_fn_needs_no_prefect_server(work, monkeypatch):
+    from flows.classify import classify
+    from flows.train import train
+
+    monkeypatch.setattr("flows.train.STEPS", None)  # Prefect's tasks, which would ask a server
+    monkeypatch.setattr("flows.classify.STEPS", None)
+    assert train.fn(work / "spec.toml", work / "models")["status"] == "exists"
+    told = classify.fn([work / "survey.fits"], "morphology", work / "models", work / "out")
+    assert told["status"] == "done"
+
+
+def test_the_form_of_the_page_has_choices_bounds_and_descriptions():
+    from flows.train import train
+
+    schema = json.dumps(train.parameters.model_dump())
+    assert '"enum": ["evidence", "bic", "loo", "average"]' in schema
+    assert "Share of the rows that no fit sees" in schema
+    assert '"exclusiveMaximum": 0.9' in schema
+    assert "Folder of the model store." in schema
+
+
+def test_the_command_line_runs_flows(work, prefect_server):
+    command = ["classify", "survey.fits", "--model", "morphology", "--out", "out", "--json", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-m", "flows", *command],
+        cwd=work,
+        env=os.environ | {"PREFECT_API_URL": prefect_server},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["status"] == "done"
+    assert (work / "out/survey.fits").exists()
+
+
+def test_keys_of_artifacts():
+    assert artifact_key("Five_class.v2-Report") == "five-class-v2-report"
+    assert artifact_key("…") == "blr"
