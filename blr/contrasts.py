@@ -45,11 +45,14 @@ def exchangeable(prior: GaussianPrior, n_classes: int, n_functions: int) -> Gaus
 
 
 def class_mean(theta: Vector, T: Matrix, prior_mean: Vector) -> Vector:
-    """Return the K M weights of (K-1) M contrasts `theta`; their sum direction stays at the prior mean (K M,)."""
+    """Return the K M weights of (K-1) M contrasts `theta`; their sum direction stays at the prior mean (K M,).
+
+    Of many contrasts (..., (K-1) M) as many weights (..., K M).
+    """
     K, C = T.shape
-    M = len(theta) // C
-    common = prior_mean.reshape(K, M).mean(axis=0)
-    return (T @ theta.reshape(C, M) + common).ravel()
+    shape = theta.shape[:-1]
+    common = prior_mean.reshape(K, -1).mean(axis=0)
+    return (T @ theta.reshape(*shape, C, -1) + common).reshape(*shape, -1)
 
 
 def class_precision(A: Matrix, T: Matrix, prior_precision: Matrix | None) -> Matrix:

@@ -22,7 +22,7 @@ from blr.posterior import Posterior
 from blr.prior import GaussianPrior
 from blr.problem import Problem, pose
 from blr.sgd import ascend
-from blr.sums import Stream
+from blr.streams import Stream
 from blr.threads import single_threaded_blas
 
 __all__ = ["LaplaceApproximation", "fit", "fit_sgd", "laplace_approximation", "posterior_at"]

@@ -262,7 +262,7 @@ class Posterior:
         T, shared = self.problem.transform, self.problem.shared_precision
         if T.shape[0] == T.shape[1]:
             return theta
-        draws = np.stack([self.problem.class_weights(row) for row in theta])
+        draws = self.problem.class_weights(theta)
         if shared is not None:  # the data say nothing of the sum direction: it keeps the prior's spread
             common = Gaussian(np.zeros(len(shared)), shared).sample(n, rng)
             draws += np.tile(common, self.problem.n_classes) / np.sqrt(self.problem.n_classes)

@@ -21,7 +21,8 @@ from blr.likelihood import Bernoulli, Categorical, Likelihood, make_likelihood
 from blr.newton import SolverPrior
 from blr.prior import GaussianPrior
 from blr.softmax_predictive import softmax_plugin
-from blr.sums import Data, Rows, Stream, likelihood_terms
+from blr.streams import Stream
+from blr.sums import Data, Rows, likelihood_terms
 from blr.targets import resolve_targets
 from blr.threads import default_threads
 
@@ -193,7 +194,8 @@ def _pose_stream(
     if first is None:
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
     n_functions = np.shape(first[0])[1]
-    if not binary and classes is None and np.ndim(first[1]) == 1:
+    named = np.asarray(first[1]).dtype.kind not in "biuf"
+    if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
         raise ValueError("labels in a stream need classes=, since no chunk need show all of them")
     names = resolve_targets(first[1], binary=binary, sample_weight=first[2], classes=classes).classes
     data = Stream(source, resolve, n_functions, threads)

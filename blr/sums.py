@@ -8,13 +8,13 @@ does not depend on how many threads worked.  An engine beyond one machine is any
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from blr.arrays import Matrix, Vector, as_matrix
+from blr.arrays import Matrix, Vector
 from blr.likelihood import Likelihood, pairs, unpack
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
@@ -23,9 +23,9 @@ __all__ = [
     "ChunkFunction",
     "Data",
     "Rows",
-    "Stream",
     "Terms",
     "activations",
+    "added",
     "blockwise",
     "chunk_rows",
     "likelihood_terms",
@@ -76,7 +76,8 @@ class Data(Protocol):
         ...
 
 
-def _add(total: Terms | None, part: Terms) -> Terms:
+def added(total: Terms | None, part: Terms) -> Terms:
+    """Return the terms of both; of the second where there is no first."""
     if total is None:
         return part
     return tuple(a + b for a, b in zip(total, part, strict=True))
@@ -85,7 +86,7 @@ def _add(total: Terms | None, part: Terms) -> Terms:
 def _sum(function: ChunkFunction, chunks: Iterable[Chunk]) -> Terms:
     total: Terms | None = None
     for chunk in chunks:
-        total = _add(total, function(*chunk))
+        total = added(total, function(*chunk))
     if total is None:
         raise ValueError("there are no rows to sum over; give at least one")
     return total
@@ -135,47 +136,8 @@ class Rows:
         with single_threaded_blas():
             total: Terms | None = None
             for part in ordered_map(group, starts, threads=min(self.threads, len(starts))):
-                total = _add(total, part)
+                total = added(total, part)
         assert total is not None  # noqa: S101  as_matrix refuses empty data
-        return total
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """Chunks that come from elsewhere (disk, network), anew at each pass.
-
-    `resolve` makes fractions and weight of (t, weight) as given.
-    """
-
-    source: Iterable[Any]
-    resolve: Callable[[Any, Any], tuple[Matrix, Vector | None]]
-    n_functions: int
-    threads: int = field(default_factory=default_threads)
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the source's chunks, checked, cut to at most the usual size."""
-        size = chunk_rows(self.n_functions)
-        for Phi, t, weight in self.source:
-            matrix = as_matrix(Phi, "Phi")
-            if matrix.shape[1] != self.n_functions:
-                raise ValueError(
-                    f"a chunk has {matrix.shape[1]} columns where the first had {self.n_functions}"
-                )
-            fraction, w = self.resolve(t, weight)
-            for i in range(0, len(matrix), size):
-                part = slice(i, i + size)
-                yield matrix[part], fraction[part], None if w is None else w[part]
-
-    def accumulate(self, function: ChunkFunction) -> Terms:
-        """Return the sum of `function` over one pass of the source."""
-        total: Terms | None = None
-        with single_threaded_blas():
-            for part in ordered_map(lambda chunk: function(*chunk), self.chunks(), threads=self.threads):
-                total = _add(total, part)
-        if total is None:
-            raise ValueError(
-                "the stream has no chunks; it must be re-iterable, such as a list, not an exhausted generator"
-            )
         return total
 
 

@@ -11,7 +11,8 @@ from blr.corrections import corrections
 from blr.gaussian import Gaussian
 from blr.likelihood import LINKS, Bernoulli, Categorical, unpack
 from blr.newton import SolverPrior, maximise
-from blr.sums import Rows, Stream, likelihood_terms
+from blr.streams import Stream
+from blr.sums import Rows, likelihood_terms
 
 CASES = {
     **{name: Bernoulli(link) for name, link in LINKS.items()},

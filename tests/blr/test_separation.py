@@ -8,7 +8,8 @@ from scipy.optimize import linprog
 
 import blr.separation
 from blr.separation import find_separation
-from blr.sums import Rows, Stream
+from blr.streams import Stream
+from blr.sums import Rows
 
 
 def separation(Phi, t, K=2, weight=None):

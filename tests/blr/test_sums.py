@@ -9,7 +9,8 @@ from scipy.differentiate import jacobian
 import blr.sums
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli, Categorical
-from blr.sums import Rows, Stream, chunk_rows, likelihood_terms, output_covariances, skewness_term
+from blr.streams import Stream
+from blr.sums import Rows, chunk_rows, likelihood_terms, output_covariances, skewness_term
 
 
 @pytest.fixture
