@@ -11,14 +11,13 @@ from typing import Any
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
+from pydantic import PositiveInt
 
 from flows import classification
 from flows.annotation import annotate_each
-from flows.artifacts import keep_markdown, keep_table
 from flows.config import Specification
 from flows.execution import finish_outputs
-from flows.tables import class_count_table, flag_table, to_markdown
-from flows.training_report import classification as shown
+from flows.run_page import bury, keep_run, progress_kept, run_id
 
 __all__ = ["classify"]
 
@@ -27,6 +26,8 @@ STEPS = classification.Steps(
         annotate_each
     ),
     finish=task(name="finish", cache_policy=NO_CACHE)(finish_outputs),
+    identify=run_id,
+    bury=bury,
 )
 """Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there."""
 
@@ -40,8 +41,8 @@ def classify(
     specification: Specification | Path | None = None,
     overwrite: bool = False,  # noqa: FBT001, FBT002 - switches of the form
     verify: bool = False,  # noqa: FBT001, FBT002
-    limit: int | None = None,
-    threads: int | None = None,
+    limit: PositiveInt | None = None,
+    threads: PositiveInt | None = None,
 ) -> dict[str, Any]:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row.
 
@@ -56,24 +57,19 @@ def classify(
         limit: For a trial: score that many rows of each catalogue, write nothing.
         threads: Threads that score; default: the cores of the machine.
     """
-    running = FlowRunContext.get() is not None
-    told = classification.classify(
-        catalogues,
-        model=model,
-        store=store,
-        out=out,
-        specification=specification,
-        overwrite=overwrite,
-        verify=verify,
-        limit=limit,
-        threads=threads,
-        steps=STEPS if running else classification.DIRECT,
-    )
-    if running and told["summary"]:
-        found = shown(", ".join(path.name for path in catalogues), told["summary"])
-        name = told["model"].partition("@")[0]
-        keep_table(f"{name}-classes", class_count_table(found), f"Class counts by {told['model']}")
-        keep_table(f"{name}-flags", flag_table(found), f"Flags by {told['model']}")
-        text = to_markdown(class_count_table(found)) + to_markdown(flag_table(found))
-        keep_markdown(f"{name}-summary", text, f"Classification by {told['model']}")
+    options: dict[str, Any] = {
+        "model": model,
+        "store": store,
+        "out": out,
+        "specification": specification,
+        "overwrite": overwrite,
+        "verify": verify,
+        "limit": limit,
+        "threads": threads,
+    }
+    if FlowRunContext.get() is None:
+        return classification.classify(catalogues, steps=classification.DIRECT, **options)
+    with progress_kept("classify"):
+        told = classification.classify(catalogues, steps=STEPS, **options)
+    keep_run(told)
     return told

@@ -16,7 +16,7 @@ from flows.grouping import groups
 from flows.interrupt import stop_points
 from flows.jobs import Job
 from flows.lock import LOCK, Owner, exclusive
-from flows.manifest import MANIFEST, Manifest, Output, Quarantined
+from flows.manifest import COUNTED, MANIFEST, Manifest, Output, Quarantined
 from flows.model import Model
 from flows.outputs import finish, summary_of
 from flows.plan import Plan
@@ -26,6 +26,9 @@ __all__ = ["DIRECT", "Steps", "carry_out", "execute", "told_of"]
 
 Json = dict[str, Any]
 AnnotateOne = Callable[[Mapping[str, Any]], Json]
+
+MOST_FILES_TOLD = 100
+"""Files whose summaries are told one by one; `summary.json` has all, a flow's result stays small."""
 
 
 def finish_outputs(request: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> Json:
@@ -115,7 +118,12 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
     }
     written = steps.finish(request | _places(plan) | finishing, [o.to_dict() for o in listed])
     told = told_of(model, plan, "done", listed) | written
-    return told | {"quarantined": {n: q.reason for n, q in bad.items()}, "deferred": deferred}
+    known = {(q.name, q.reason) for q in plan.found.quarantined} if plan.found else set()
+    return told | {
+        "quarantined": {n: q.reason for n, q in bad.items()},
+        "newly_quarantined": [n for n, q in bad.items() if (n, q.reason) not in known],
+        "deferred": deferred,
+    }
 
 
 def _annotated(plan: Plan, request: Json, steps: Steps) -> tuple[list[Output], list[Json]]:
@@ -200,6 +208,13 @@ def told_of(model: Model, plan: Plan, status: str, outputs: Sequence[Output] = (
         "retired": [*plan.retired],
         "quarantined": {q.name: q.reason for q in plan.quarantined},
         "deferred": dict(plan.deferred),
-        "summary": summary_of(model, known) if known else None,
+        "summary": _shown(summary_of(model, known)) if known else None,
         "before": _before(plan),
     }
+
+
+def _shown(summary: Json) -> Json:
+    """Return a summary without what only later runs need of each file, and of many files only their sum."""
+    files = summary["files"] if len(summary["files"]) <= MOST_FILES_TOLD else {}
+    shown = {name: {k: v for k, v in file.items() if k not in COUNTED} for name, file in files.items()}
+    return summary | {"files": shown}
