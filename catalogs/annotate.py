@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from catalogs.annotations import NewColumn, Provenance
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
+from catalogs.catalog import BATCH_ROWS, Catalog, Compute, OldColumns, Progress
 from catalogs.computing import CheckedCompute, Computed, NewValues, computed_batches
+from catalogs.conversion import copies
 from catalogs.destination import check_places, check_room, check_whole, destination, is_whole, make_folder
-from catalogs.old_columns import Mode, copying, old_columns
+from catalogs.old_columns import Mode, old_columns
 from catalogs.own_columns import with_user_bits
 
-__all__ = ["CheckedCompute", "Computed", "Mode", "NewValues", "annotate", "computed_batches", "finish"]
+__all__ = [
+    "CheckedCompute",
+    "Computed",
+    "Mode",
+    "NewValues",
+    "Written",
+    "annotate",
+    "computed_batches",
+    "finish",
+]
+
+
+class Written(tuple[Path, ...]):  # noqa: SLOT001 -- a tuple has no room for slots that hold anything
+    """The files that were written; `warnings` says what of the old ones they could not take over."""
+
+    warnings: tuple[str, ...]
+
+    def __new__(cls, files: Iterable[Path], warnings: Iterable[str] = ()) -> Self:
+        """Make a tuple of the files."""
+        made = super().__new__(cls, files)
+        made.warnings = tuple(warnings)
+        return made
 
 
 def annotate(
@@ -30,22 +54,29 @@ def annotate(
     overwrite: bool = False,
     mode: Mode = "annotated",
     keep: Sequence[str] = (),
-) -> tuple[Path, ...]:
+    form: str | None = None,
+) -> Written:
     """Copy every partition, margins too, to the folder `out` with new columns; return the files written.
 
     A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
     replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
     and position.  A catalogue with files of its own beside the partitions (HATS) appears at once, when all are
-    whole; of a part of one, see `finish`.  What can be wrong before any work starts is checked before.
+    whole; of a part of one, see `finish`.  `form` asks for another format, "parquet" or "fits"; what that has no
+    place for stands in the result's `warnings`.  What can be wrong before any work starts is checked before.
     """
+    told: dict[str, None] = {}
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    partitions = [copying(partition, cat, old) for partition in cat.partitions]
-    finals = [out / partition.key for partition in cat.partitions]
-    check_places(cat.partitions, finals, overwrite=overwrite)
+    partitions = copies(cat, old, form, told.setdefault)
+    finals = [out / partition.key for partition in partitions]
+    if form not in {None, cat.format}:
+        cat = replace(cat, whole=None)
+    check_places(partitions, finals, overwrite=overwrite)
     check_whole(cat, out, finals, overwrite=overwrite)
-    check_room(cat, out, columns, old)
+    # FITS is not compressed, so there the size of the source tells nothing.
+    staying = tuple(name for name in cat.names if old.stays(name))
+    check_room(cat, out, columns, OldColumns(only=staying) if form == "fits" else old)
     read, compute = with_user_bits(read, compute, old.replaced, columns)
     checked = CheckedCompute(tuple(columns), compute)
     with destination(cat, out) as folder:
@@ -63,7 +94,7 @@ def annotate(
             )
         if is_whole(cat):
             finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
-    return tuple(finals)
+    return Written(finals, told)
 
 
 def finish(

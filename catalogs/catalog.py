@@ -23,6 +23,7 @@ __all__ = [
     "Catalog",
     "Column",
     "Compute",
+    "Convertible",
     "OldColumns",
     "Partition",
     "Progress",
@@ -102,6 +103,15 @@ class Selectable(Protocol):
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
         """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
+        ...
+
+
+@runtime_checkable
+class Convertible(Protocol):
+    """A partition that knows what its file holds beside the columns."""
+
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return texts to be kept with a copy in another format, and sentences on what such a copy leaves behind."""
         ...
 
 

@@ -8,7 +8,7 @@ byte order, once.  `fits_header`, `fits_columns`, `fits_decode` and `fits_heap` 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
 from catalogs.fits_annotate import Annotation, write_annotated
 from catalogs.fits_ascii import ASCII_TABLE, open_tables
+from catalogs.fits_beside import headers_as_text, left_behind
 from catalogs.fits_columns import MAX_FIELDS, FitsColumn, Table, table_of
 from catalogs.fits_decode import cells, field_type
 from catalogs.fits_header import Hdu, read_hdus
@@ -127,6 +128,12 @@ class FitsPartition:
         selection = Selection(self.table, self.kept, self.slim)
         what = Annotation(selection, self._source, columns, compute, read, provenance)
         write_annotated(self, what, out, rows=rows, threads=threads, progress=progress)
+
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return the headers' cards as text, and what a copy in another format leaves behind."""
+        with self._source() as source:
+            hdus = read_hdus(source)
+        return headers_as_text(self.table, hdus), tuple(left_behind(self.table, hdus))
 
     def _source(self) -> AbstractContextManager[Source]:
         return open_tables(self.path, self.stamp, self.ascii_hdu)

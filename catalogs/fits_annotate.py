@@ -18,10 +18,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from catalogs.annotate import CheckedCompute, Computed, NewValues, computed_batches
 from catalogs.annotations import NewColumn, Provenance, check_names
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Compute, Partition, Progress
+from catalogs.computing import CheckedCompute, Computed, NewValues, computed_batches
 from catalogs.fits_cards import empty_primary
 from catalogs.fits_checksum import OnesSum
 from catalogs.fits_columns import Table

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from catalogs.fits_header import CARD, padding
 
-__all__ = ["empty_primary", "header_bytes", "history_cards", "integer_card", "text_cards"]
+__all__ = ["comment_cards", "empty_primary", "header_bytes", "history_cards", "integer_card", "text_cards"]
 
 PIECE = 67
 """Characters of a long text on a card: between the quotes are 68, and one is the ampersand."""
@@ -35,8 +35,17 @@ def text_cards(keyword: str, text: str, comment: str = "") -> tuple[bytes, ...]:
 
 def history_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
     """Return HISTORY cards; a long line goes on, indented, on the next."""
+    return _prose("HISTORY", lines)
+
+
+def comment_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
+    """Return COMMENT cards; a long line goes on, indented, on the next."""
+    return _prose("COMMENT", lines)
+
+
+def _prose(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
     wrapped = (textwrap.wrap(_printable(line), PROSE, subsequent_indent="    ") for line in lines)
-    return tuple(_card(f"HISTORY {part}") for parts in wrapped for part in parts)
+    return tuple(_card(f"{keyword} {part}") for parts in wrapped for part in parts)
 
 
 def header_bytes(cards: Sequence[bytes]) -> bytes:

@@ -6,12 +6,13 @@ Read back as the same keys and values that other formats store, and removed when
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from catalogs.fits_cards import history_cards
 from catalogs.own_columns import own_names
 
-__all__ = ["provenance_metadata", "with_block"]
+__all__ = ["block_cards", "provenance_metadata", "with_block"]
 
 ENTRY = re.compile(r"blr ([a-z_0-9]+) = (.*)", re.DOTALL)
 FLAG = re.compile(r"blr flag bit (\d+) \(\d+\) (.*)", re.DOTALL)
@@ -45,6 +46,19 @@ def with_block(cards: Sequence[bytes], block: Sequence[bytes], replaced: Collect
     place = max((i + 1 for b in old for i in b.cards), default=len(cards))
     before = [card for i, card in enumerate(cards[:place]) if i not in stale]
     return [*before, *block, *cards[place:]]
+
+
+def block_cards(entries: Mapping[str, str]) -> tuple[bytes, ...]:
+    """Return the cards of an annotation from its provenance as metadata, without `blr.`."""
+    return history_cards(line(key, value) for key, value in entries.items())
+
+
+def line(key: str, value: str) -> str:
+    """Return an entry as a line of HISTORY."""
+    kind, _, bit = key.partition(".")
+    if kind == "flag" and bit.isdigit():
+        return f"blr flag bit {bit} ({2 ** int(bit)}) {value}"
+    return f"blr {key} = {value}"
 
 
 def blocks(cards: Sequence[bytes]) -> list[Block]:

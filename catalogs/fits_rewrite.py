@@ -24,7 +24,7 @@ from catalogs.fits_history import provenance_metadata, with_block
 from catalogs.fits_selection import Selection
 from catalogs.own_columns import with_replaced_models
 
-__all__ = ["NewField", "annotated_cards", "with_checksums"]
+__all__ = ["NewField", "annotated_cards", "blank_checksums", "with_checksums"]
 
 FORMS = {
     pa.bool_(): ("L", "u1", None),
@@ -129,7 +129,7 @@ def annotated_cards(selection: Selection, fields: Sequence[NewField], provenance
     new = [card for i, field in enumerate(fields) for card in field.cards(n_kept + i + 1)]
     cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
     cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray)
-    return _blank_checksums(cards)
+    return blank_checksums(cards)
 
 
 def _told_anew(selection: Selection, provenance: Provenance) -> list[bytes]:
@@ -225,7 +225,7 @@ def _after_columns(groups: list[list[bytes]], n_kept: int) -> int:
     return max(places) + 1
 
 
-def _blank_checksums(cards: list[bytes]) -> list[bytes]:
+def blank_checksums(cards: list[bytes]) -> list[bytes]:
     """Return the cards with one blank DATASUM and CHECKSUM: where the first ones were, or at the end."""
     kept: list[bytes] = []
     missing = dict.fromkeys((b"DATASUM", b"CHECKSUM"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ from catalogs.votable_fields import (
     remove_fields,
 )
 
-__all__ = ["DESCRIPTIONS", "annotated_key_values", "columns_of", "new_fields"]
+__all__ = ["DESCRIPTIONS", "SHAPE", "annotated_key_values", "columns_of", "new_fields"]
 
 VOTABLE = "IVOA.VOTable-Parquet.content"
 VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"
@@ -38,6 +39,9 @@ ASTROPY = "table_meta_yaml"
 ASTROPY_LENGTH = "table::len::"
 ARROW = "ARROW:schema"
 PANDAS = "pandas"
+SHAPE = "shape"
+"""Arrow field metadata of vectors of several dimensions, which other readers know only as flat lists."""
+
 PREFIX = "blr."
 
 DESCRIPTIONS = (VOTABLE, ASTROPY)
@@ -91,6 +95,9 @@ def column(field: pa.Field, about: About) -> Column:
     while pt.is_fixed_size_list(inner):
         shape.append(inner.list_size)
         inner = inner.value_type
+    told = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
+    if all(size.isdigit() for size in told) and math.prod(map(int, told)) == math.prod(shape):
+        shape = list(map(int, told))
     return Column(field.name, datatype, about.unit, about.ucd, about.description, about.null, tuple(shape))
 
 

@@ -1,0 +1,218 @@
+"""Annotated copies in another format: Parquet or FITS of anything that can be read, streamed.
+
+What the other format has no place for is told while it is done, never left out silently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from catalogs import fits_create, parquet_create
+from catalogs.annotations import NewColumn, Provenance
+from catalogs.catalog import (
+    BATCH_ROWS,
+    Catalog,
+    Column,
+    Compute,
+    Convertible,
+    OldColumns,
+    Partition,
+    Progress,
+)
+from catalogs.computing import computed_batches
+from catalogs.errors import CatalogError
+from catalogs.fits_cards import comment_cards
+from catalogs.fits_history import block_cards
+from catalogs.fits_rewrite import NewField
+from catalogs.fits_values import Survey, kind_of, losses, settled
+from catalogs.old_columns import copying
+from catalogs.own_columns import levels, provenance_entries
+
+__all__ = ["TARGETS", "converted_key", "copies"]
+
+TARGETS = {"parquet": ".parquet", "fits": ".fits"}
+SUFFIX = re.compile(
+    r"(?:\.(?:fits?|fts|parquet|parq|pq|vot|votable|xml|ecsv|csv|tsv|txt|dat))?(?:\.gz|\.bz2)?$",
+    re.IGNORECASE,
+)
+
+BATCH_BYTES = 1 << 26
+"""Of all columns together, of which there may be very many."""
+
+TEXT_BYTES, LIST_ITEMS = 32, 16
+"""What a text and a list of unknown length are taken to need."""
+
+LONGEST_REMARK = 200
+DESCRIBING = re.compile(
+    r"ARROW:schema|IVOA\.VOTable-Parquet\..*|table_meta_yaml|pandas|table::len::.*|blr\..*|fits\..*"
+)
+"""Metadata that describe columns or provenance, which are written in the new format's own way."""
+
+Tell = Callable[[str], object]
+"""Takes a sentence on what a copy leaves behind."""
+
+
+def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> list[Partition]:
+    """Return the partitions of which copies are made, in their own format or as `form`."""
+    if form is None or form == cat.format:
+        return [copying(p, cat, old) for p in cat.partitions]
+    if form not in TARGETS:
+        raise CatalogError(
+            f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected {' or '.join(TARGETS)}, "
+            "or none, for the same"
+        )
+    if cat.whole is not None:
+        tell(f"only the rows are written, as plain {form} files: without margins, maps and properties")
+    counted = [p for p in cat.partitions if p.counted]
+    if (cat.format, form) == ("hats", "parquet"):
+        return [copying(p, cat, old) for p in counted]
+    return [Converting(p, cat, old, form, tell) for p in counted]
+
+
+def converted_key(key: str, form: str) -> str:
+    """Return the name of a copy in another format."""
+    return SUFFIX.sub("", key) + TARGETS[form]
+
+
+@dataclass(frozen=True)
+class Converting:
+    """A partition of which copies are of another format."""
+
+    source: Partition
+    catalog: Catalog
+    old: OldColumns
+    form: str
+    tell: Tell
+
+    @property
+    def key(self) -> str:
+        """The copy's name."""
+        return converted_key(self.source.key, self.form)
+
+    @property
+    def path(self) -> Path:
+        """Where the source is."""
+        return self.source.path
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in the file."""
+        return self.source.n_rows
+
+    @property
+    def counted(self) -> bool:
+        """True: only such are converted."""
+        return self.source.counted
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The old columns that stay."""
+        return tuple(c for c in self.catalog.columns if self.old.stays(c.name))
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time."""
+        return self.source.batches(columns, rows)
+
+    def write_annotated(
+        self,
+        out: Path,
+        columns: Sequence[NewColumn],
+        compute: Compute,
+        *,
+        read: Sequence[str],
+        provenance: Provenance,
+        rows: int = BATCH_ROWS,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write the old columns that stay and the new ones to `out`, streamed and atomic."""
+        rows = min(rows, bounded_rows(self.columns))
+        needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
+
+        def compute_read(batch: pa.RecordBatch) -> Mapping[str, pa.Array]:
+            return compute(batch.select(list(read)))
+
+        computed = computed_batches(self.source, needed, compute_read, rows, threads)
+        texts = self.beside()
+        if self.form == "parquet":
+            parquet_create.create(
+                out,
+                self.columns,
+                columns,
+                computed,
+                provenance=provenance,
+                metadata=texts,
+                dropped=self.old.replaced,
+                progress=progress,
+            )
+            return
+        layout = fits_create.Layout(self.fields(rows), tuple(NewField.of(c) for c in columns), self.n_rows)
+        remarks = [*self.remarks(texts), *self.history(texts, provenance)]
+        name = texts.get("extname") or SUFFIX.sub("", out.name)
+        fits_create.create(out, layout, computed, name=name, remarks=remarks, progress=progress)
+
+    def beside(self) -> dict[str, str]:
+        """Return the texts that go with the columns; tell what is left behind."""
+        texts = {k: v for k, v in self.catalog.metadata.items() if k != "hdu"}
+        if isinstance(self.source, Convertible):
+            more, left = self.source.beside_the_columns()
+            for sentence in left:
+                self.tell(sentence)
+            texts |= more
+        return texts
+
+    def fields(self, rows: int) -> tuple[fits_create.FitsField, ...]:
+        """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
+        kinds = {c.name: kind_of(c.datatype).shaped(c.shape) for c in self.columns}
+        surveys = {name: Survey() for name in kinds}
+        for batch in self.source.batches(list(kinds), rows):
+            for name, survey in surveys.items():
+                survey.add(batch.column(name), kinds[name])
+        for name, survey in surveys.items():
+            for what in losses(kinds[name], survey):
+                self.tell(f"'{name}': {what}")
+        return tuple(
+            fits_create.FitsField(c, settled(kinds[c.name], surveys[c.name], c.null), surveys[c.name])
+            for c in self.columns
+        )
+
+    def remarks(self, texts: Mapping[str, str]) -> list[bytes]:
+        """Return the source's metadata as COMMENT cards; tell which are too long for that."""
+        cards: list[bytes] = []
+        for key, value in texts.items():
+            if DESCRIBING.fullmatch(key) or key == "extname":
+                continue
+            if len(value) > LONGEST_REMARK:
+                self.tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
+            else:
+                cards += comment_cards([f"{key} = {value}"])
+        return cards
+
+    def history(self, texts: Mapping[str, str], provenance: Provenance) -> list[bytes]:
+        """Return the provenance of this and of earlier annotations as HISTORY cards, the latest last."""
+        entries = {k.removeprefix("blr."): v for k, v in provenance.metadata().items()}
+        told = levels(provenance_entries(texts, entries, self.old.replaced))
+        return [card for level in reversed(told) for card in block_cards(level)]
+
+
+def bounded_rows(columns: Sequence[Column]) -> int:
+    """Return how many rows of all those columns together are read at a time."""
+    return max(1, BATCH_BYTES // max(1, sum(width(c.datatype) for c in columns)))
+
+
+def width(datatype: pa.DataType) -> int:
+    """Return about how many bytes a cell takes."""
+    if pt.is_fixed_size_list(datatype):
+        return int(datatype.list_size) * width(datatype.value_type)
+    if pt.is_list(datatype) or pt.is_large_list(datatype):
+        return LIST_ITEMS * width(datatype.value_type)
+    try:
+        return max(1, int(datatype.bit_width) // 8)
+    except ValueError:
+        return TEXT_BYTES
