@@ -133,17 +133,75 @@ def classify(
 
 
 @app.command()
+def reprocess(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The specification, a TOML file.")],
+    store: Store = Path("models"),
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME[@VERSION]", help="Default: the specification's champion."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Default: the specification's folder.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
+    threads: Threads = None,
+    quiet_seconds: Annotated[
+        float, typer.Option("--settle", metavar="S", min=0, help="A file changed since is still written.")
+    ] = 5.0,
+    dry_run: DryRun = False,
+    direct: Direct = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Bring a release up to date: classify what is new or changed, retire what is gone, report differences."""
+    from flows.cli_reprocessing import run_reprocess
+
+    chosen = {"store": store, "model": model, "out": out, "verify": verify}
+    run_reprocess(
+        spec,
+        chosen | {"threads": threads, "quiet_seconds": quiet_seconds},
+        dry_run=dry_run,
+        direct=direct,
+        json=json,
+        quiet=quiet,
+    )
+
+
+@app.command()
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue or a model file.")],
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="COLUMN", help="Of the class: look for columns that give it away."),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what a file holds: a catalogue's columns and what is missing in them, or a model."""
-    from flows.cli_store import run_inspect
+    """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
+    from flows.cli_inspect import run_inspect
 
-    run_inspect(file, limit=limit, json=json)
+    run_inspect(file, limit=limit, label=label, json=json)
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="CATALOG", help="A labelled catalogue.")],
+    label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="Column of the class.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of printing it.")
+    ] = None,
+    overwrite: Overwrite = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a commented specification for a labelled catalogue, which trains as it is."""
+    from flows.cli_inspect import run_init
+
+    run_init(file, label, out=out, overwrite=overwrite, limit=limit, json=json)
 
 
 @models.command("list")

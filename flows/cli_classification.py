@@ -11,6 +11,7 @@ from typing import Any
 from flows import classification
 from flows.cli_prefect import start_prefect
 from flows.cli_progress import shown_progress
+from flows.cli_reprocessing import leave_partly
 from flows.cli_show import show, show_classified
 
 __all__ = ["run_classify"]
@@ -36,3 +37,4 @@ def run_classify(
             server.wait()
             told = classify(list(catalogues), **options)
     show(told, show_classified, json=json)
+    leave_partly(told)

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from catalogs.errors import CatalogError
-from flows.errors import FlowError, Interrupted
+from flows.errors import FlowError, Interrupted, Terminated
 
 __all__ = ["exit_status"]
 
@@ -34,8 +34,8 @@ def _told(error: BaseException) -> tuple[int, str]:
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return INTERRUPTED, "interrupted; run the same command again to go on"
-        case Interrupted():
-            return INTERRUPTED, str(error)
+        case Interrupted() | Terminated():
+            return error.exit_status, str(error)
         case FlowError():
             return error.exit_status, f"error: {error}"
         case CatalogError():

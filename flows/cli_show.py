@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from flows.monitoring import trouble_table
 from flows.tables import (
     ReportTable,
     candidate_table,
@@ -22,7 +23,15 @@ from flows.tables import (
 )
 from flows.training_report import classification, train_report
 
-__all__ = ["show", "show_classified", "show_inspected", "show_models", "show_promoted", "show_trained"]
+__all__ = [
+    "show",
+    "show_classified",
+    "show_inspected",
+    "show_models",
+    "show_promoted",
+    "show_tables",
+    "show_trained",
+]
 
 Json = dict[str, Any]
 
@@ -38,7 +47,7 @@ def show(told: Json, people: Callable[[Json], None], *, json: bool) -> None:
 def show_trained(told: Json) -> None:
     """Show a training, what it would do, or a stored model."""
     if told["status"] == "planned":
-        _say(
+        say(
             f"{told['model']} would be trained" + (", but is in the store already" if told["exists"] else "")
         )
         counts = zip(
@@ -47,8 +56,8 @@ def show_trained(told: Json) -> None:
             told["training"]["held_out_counts"],
             strict=True,
         )
-        _tables(
-            _plain(
+        print_tables(
+            plain_table(
                 "Labelled objects",
                 ("class", "training", "held out"),
                 [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
@@ -56,81 +65,64 @@ def show_trained(told: Json) -> None:
         )
         return
     report = train_report(told)
-    _tables(label_table(report), candidate_table(report), performance_table(report), review_table(report))
+    print_tables(label_table(report), candidate_table(report), performance_table(report), review_table(report))
     verdict = told["trust"]["verdict"]
     said = {
         "trained": "trained",
         "exists": "is in the store already: nothing to do",
         "trial": "was a trial: not kept",
     }
-    _say(f"{told['model']} {said.get(told['status'], 'in the store')}; trust verdict {verdict}")
+    say(f"{told['model']} {said.get(told['status'], 'in the store')}; trust verdict {verdict}")
     if told["path"]:
-        _say(f"Model, card and report: {told['path']}")
+        say(f"Model, card and report: {told['path']}")
     if told["champion"] not in (None, told["version"]):
         champion = f"{told['name']}@{told['champion']}"
-        _say(f"The champion is still {champion}: `blr models promote {told['model']}` changes that")
+        say(f"The champion is still {champion}: `blr models promote {told['model']}` changes that")
 
 
 def show_classified(told: Json) -> None:
     """Show a classification, or what it would do."""
     if told["summary"]:
         found = classification("all files", told["summary"])
-        _tables(class_count_table(found), flag_table(found))
+        print_tables(class_count_table(found), flag_table(found))
+    if told.get("quarantined") or told.get("deferred"):
+        print_tables(trouble_table(told))
     if told["status"] == "trial":
-        _say(f"A trial of {told['model']}: nothing written")
+        say(f"A trial of {told['model']}: nothing written")
         return
     to_do = [name for name, file in told["files"].items() if file["to_do"]]
     if told["status"] == "planned":
-        _say(
+        say(
             f"{told['model']} would annotate {len(to_do)} of {len(told['files'])} files: {', '.join(to_do) or 'none'}"
         )
     elif told["status"] == "nothing to do":
-        _say(f"Nothing to do: the files in {told['out']} are up to date with {told['model']}")
+        say(f"Nothing to do: the files in {told['out']} are up to date with {told['model']}")
     else:
-        _say(f"Annotated by {told['model']}: {told['out']}; {told['manifest']} lists the files")
+        say(f"Annotated by {told['model']}: {told['out']}; {told['manifest']} lists the files")
 
 
 def show_models(told: Json) -> None:
     """Show what is in a store."""
     rows = [(m["name"], m["version"], "champion" if m["champion"] else "") for m in told["models"]]
     if rows:
-        _tables(_plain(f"Models in {told['store']}", ("name", "version", ""), rows))
+        print_tables(plain_table(f"Models in {told['store']}", ("name", "version", ""), rows))
     else:
-        _say(f"No models in {told['store']}: `blr train SPEC --store {told['store']}` makes one")
+        say(f"No models in {told['store']}: `blr train SPEC --store {told['store']}` makes one")
 
 
 def show_promoted(told: Json) -> None:
     """Show a promotion."""
     verb = "would be" if told["status"] == "planned" else "is"
-    _say(f"{told['model']} {verb} the champion; before: {told['previous'] or 'none'}")
+    say(f"{told['model']} {verb} the champion; before: {told['previous'] or 'none'}")
 
 
-def show_inspected(told: Json) -> None:
-    """Show what a file holds."""
-    if told["kind"] == "model":
-        show_trained(told)
-        return
-    _say(f"{told['path']}: {told['format']}, {told['n_rows']:,} rows, {len(told['columns'])} columns")
-    keys = ("name", "datatype", "unit", "ucd", "minimum", "maximum")
-    rows = [(*(_cell(c[key]) for key in keys), _share(c["missing"])) for c in told["columns"]]
-    _tables(_plain("Columns", (*keys, "missing"), rows))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
-def _plain(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:
+def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:
+    """Return a table of texts."""
     return ReportTable(title=title, columns=columns, rows=tuple(rows))
 
 
-def _tables(*tables: ReportTable) -> None:
+def print_tables(*tables: ReportTable) -> None:
+    """Print tables on standard output."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)  # nobody cuts a line of a file or a pipe
@@ -139,5 +131,6 @@ def _tables(*tables: ReportTable) -> None:
         console.print(rendered)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line on standard output."""
     Console().print(text, markup=False, highlight=False, soft_wrap=True)

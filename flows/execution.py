@@ -194,7 +194,7 @@ def _before(plan: Plan) -> Json | None:
 
 def told_of(model: Model, plan: Plan, status: str, outputs: Sequence[Output] = ()) -> Json:
     """Return what the user is told."""
-    known = outputs or [*(j.finished for j in plan.jobs if j.finished), *plan.kept]
+    known = outputs or _standing(plan)
     return {
         "status": status,
         "model": model.label,
@@ -211,6 +211,13 @@ def told_of(model: Model, plan: Plan, status: str, outputs: Sequence[Output] = (
         "summary": _shown(summary_of(model, known)) if known else None,
         "before": _before(plan),
     }
+
+
+def _standing(plan: Plan) -> list[Output]:
+    """Return the outputs that are there and stay, without any work."""
+    troubled = (plan.still_good(name) for name in (*(q.name for q in plan.quarantined), *plan.deferred))
+    finished = (job.finished for job in plan.jobs)
+    return [o for o in (*finished, *plan.kept, *troubled) if o is not None]
 
 
 def _shown(summary: Json) -> Json:

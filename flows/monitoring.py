@@ -6,6 +6,7 @@ Tables of texts, made from what `classify` and `reprocess` return; who renders t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,33 +28,34 @@ MOST_TROUBLES = 200
 """Files named in a table; the manifest lists all."""
 
 
-def run_tables(told: Told) -> tuple[ReportTable, ...]:
-    """Return the tables of a run, in reading order, those that have something to tell."""
-    summary = told.get("summary")
-    tables = [work_table(told)]
+def run_tables(told: Told) -> dict[str, ReportTable]:
+    """Return the tables of a run by what they are of, in reading order, those that have something to tell."""
+    summary, before = told.get("summary"), (told.get("before") or {}).get("totals") or {}
+    tables = {"files": work_table(told)}
     if summary:
-        before = (told.get("before") or {}).get("totals") or {}
-        tables += [class_change_table(summary, before), flag_change_table(summary, before)]
-        tables += [drift_table(summary["drift"])] if summary.get("drift") else []
-    tables += [difference_table(told["difference"])] if told.get("difference") else []
-    tables += [trouble_table(told)] if told.get("quarantined") or told.get("deferred") else []
-    return tuple(tables)
+        tables["classes"] = class_change_table(summary, before)
+        tables["flags"] = flag_change_table(summary, before)
+        if summary.get("drift"):
+            tables["drift"] = drift_table(summary["drift"])
+    if told.get("difference"):
+        tables["difference"] = difference_table(told["difference"])
+    if told.get("quarantined") or told.get("deferred"):
+        tables["troubles"] = trouble_table(told)
+    return tables
 
 
 def work_table(told: Told) -> ReportTable:
     """Return what was done, and to how many files."""
-    why: dict[str, int] = {}
-    for file in told.get("files", {}).values():
-        why[file["why"] or "unchanged"] = why.get(file["why"] or "unchanged", 0) + 1
-    rows = [(reason, _count(n)) for reason, n in sorted(why.items())]
-    rows += [(name, _count(len(told.get(name, ())))) for name in ("retired", "quarantined", "deferred")]
+    why = Counter(file["why"] or "unchanged" for file in told.get("files", {}).values())
+    rows = [
+        *sorted(why.items()),
+        *((s, len(told.get(s, ()))) for s in ("retired", "quarantined", "deferred")),
+    ]
     return ReportTable(
-        title=f"Release {told.get('release') or '–'} by {told['model']}: {told['status']}",
-        columns=("files", "number"),
-        rows=tuple(rows),
+        title="Files",
+        columns=("state", "files"),
+        rows=tuple((state, _count(n)) for state, n in rows),
         numeric=frozenset({1}),
-        note="Retired: the input is gone, the copy was moved to _retired/. Quarantined: could not be annotated, tried "
-        "again once changed. Deferred: was being written, left for the next run.",
     )
 
 

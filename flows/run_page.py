@@ -26,28 +26,17 @@ __all__ = ["bury", "keep_run", "progress_kept", "run_id"]
 
 logger = logging.getLogger(__name__)
 
-KEYS = {
-    "Release": "release",
-    "Classes": "classes",
-    "Flags": "flags",
-    "Features": "drift",
-    "Objects": "difference",
-    "Files": "troubles",
-}
-"""The artifact of a table, by the first word of its title."""
-
 SECONDS_BETWEEN_UPDATES = 5.0
 
 
 def keep_run(told: Mapping[str, Any]) -> None:
     """Leave the artifacts of a run, and tell of it."""
     name = told["model"].partition("@")[0]
+    said = f"{told['status']}, by {told['model']}"
     tables = run_tables(told)
-    for table in tables:
-        keep_table(f"{name}-{KEYS[table.title.split()[0]]}", table, f"{table.title}. {told['model']}")
-    keep_markdown(
-        f"{name}-summary", "\n".join(map(to_markdown, tables)), f"Classification by {told['model']}"
-    )
+    for what, table in tables.items():
+        keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
+    keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
     release_events(told)
 
 
