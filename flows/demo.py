@@ -6,6 +6,7 @@ It does what a user would: write a specification, train, classify.  Running it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -118,12 +119,12 @@ def _found(summary: Mapping[str, Any]) -> tuple[Classification, ...]:
 
 
 def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mapping[str, Any]) -> Json:
-    """Return the numbers of a task, for machines."""
+    """Return the numbers of a task, for machines; those of the catalogues file by file, as both hold the same."""
     return {
         "model": trained["model"],
         "classes": [*report.classes],
-        "selected": trained["candidates"][trained["selected"]],
-        "candidates": trained["candidates"],
+        "selected": asdict(report.chosen),
+        "candidates": [asdict(row) for row in report.candidates],
         "held_out": {
             "n": report.n_held_out,
             "log_loss": report.log_loss,
@@ -132,9 +133,12 @@ def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mappin
             "gain_over_baseline": report.log_loss_baseline - report.log_loss,
             "accuracy": report.accuracy,
             "calibration_error": report.calibration_error,
-            "reviews": [vars(review) for review in report.reviews],
+            "reviews": [asdict(review) for review in report.reviews],
         },
-        "classified": classified["summary"],
+        "classified": {
+            name: {key: counts[key] for key in ("n_rows", "n_classified", "classes", "flags", "missing")}
+            for name, counts in classified["summary"]["files"].items()
+        },
         "remarks": [*report.remarks],
         "attribution": [*report.attribution],
     }
