@@ -13,7 +13,7 @@ import typer
 from flows import reprocessing
 from flows.cli_prefect import start_prefect
 from flows.cli_progress import shown_progress
-from flows.cli_show import show, show_tables
+from flows.cli_show import print_tables, say, show
 from flows.config_file import load_specification
 from flows.monitoring import run_tables
 
@@ -49,9 +49,8 @@ def show_reprocessed(told: Mapping[str, Any]) -> None:
         "done": f"is at release {told['release']}",
     }
     report = f"; {told['report']}" if "report" in told else ""
-    show_tables(
-        [*run_tables(told).values()], f"{told['out']} {said[told['status']]}, by {told['model']}{report}"
-    )
+    print_tables(*run_tables(told).values())
+    say(f"{told['out']} {said[told['status']]}, by {told['model']}{report}")
 
 
 def leave_partly(told: Mapping[str, Any]) -> None:

@@ -29,7 +29,6 @@ __all__ = [
     "show_inspected",
     "show_models",
     "show_promoted",
-    "show_tables",
     "show_trained",
 ]
 
@@ -47,9 +46,7 @@ def show(told: Json, people: Callable[[Json], None], *, json: bool) -> None:
 def show_trained(told: Json) -> None:
     """Show a training, what it would do, or a stored model."""
     if told["status"] == "planned":
-        say(
-            f"{told['model']} would be trained" + (", but is in the store already" if told["exists"] else "")
-        )
+        say(f"{told['model']} would be trained" + (", but is in the store already" if told["exists"] else ""))
         counts = zip(
             told["classes"],
             told["training"]["training_counts"],
@@ -65,7 +62,9 @@ def show_trained(told: Json) -> None:
         )
         return
     report = train_report(told)
-    print_tables(label_table(report), candidate_table(report), performance_table(report), review_table(report))
+    print_tables(
+        label_table(report), candidate_table(report), performance_table(report), review_table(report)
+    )
     verdict = told["trust"]["verdict"]
     said = {
         "trained": "trained",
