@@ -96,8 +96,11 @@ def basis_options(basis: Basis) -> dict[str, Any]:
 
 
 def basis_words(basis: Basis) -> str:
-    """Return a basis in words: 'polynomial, degree 2'."""
-    options = basis.model_dump(exclude={"kind"}, exclude_defaults=True) or {
-        name: value for name, value in basis_options(basis).items() if name in ("degree", "centres")
-    }
-    return ", ".join([basis.kind, *(f"{name} {value}" for name, value in options.items())])
+    """Return a basis in words: 'rbf, centres 40, linear'; its size always, the rest where it is not the default."""
+    given = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
+    shown = {name: value for name, value in basis_options(basis).items() if name in SIZES or name in given}
+    words = (name if value is True else f"{name} {value}" for name, value in shown.items())
+    return ", ".join([basis.kind, *words])
+
+
+SIZES = ("degree", "centres", "knots", "frequencies")

@@ -117,3 +117,21 @@ def test_every_basis_has_a_table_whose_options_blr_knows(kind):
     for name in options - {"width", "lengthscale"}:
         assert getattr(table, name) == inspect.signature(BASES[kind].fit).parameters[name].default
     assert basis_words(table).startswith(kind)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('kind = "rbf"', "rbf, centres 40"),
+        ('kind = "rbf", centres = 7, linear = true', "rbf, centres 7, linear"),
+        ('kind = "polynomial"', "polynomial, degree 2"),
+        (
+            'kind = "bspline", extrapolation = "constant"',
+            "bspline, knots 5, degree 3, extrapolation constant",
+        ),
+        ('kind = "linear"', "linear"),
+    ],
+)
+def test_bases_in_words(table, words):
+    specification = parsed(TEXT + f"[[candidate]]\nbasis = {{ {table} }}\n")
+    assert basis_words(specification.candidate[0].basis) == words

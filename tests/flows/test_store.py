@@ -133,7 +133,7 @@ def test_a_newer_schema(store):
 def test_a_tree_with_a_part_missing_or_wrong(store, key):
     path = store.find("morphology").path
     changed(path, **{key: 3})
-    with pytest.raises(ModelError, match="damaged model file.*restore it from a copy, or delete its folder"):
+    with pytest.raises(ModelError, match=r"damaged model file.*restore it from a copy, or delete its folder"):
         store.load("morphology")
 
 
