@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -230,14 +230,21 @@ def models_show(
 def models_promote(
     reference: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The model to use from now on.")],
     store: Store = Path("models"),
-    why: Annotated[str, typer.Option("--why", help="For the log.")] = "by hand",
+    why: Annotated[str | None, typer.Option("--why", help="For the log.")] = None,
+    if_better: Annotated[
+        bool, typer.Option("--if-better", help="Only if its held-out log loss is, and its verdict not red.")
+    ] = False,
+    margin: Annotated[
+        float, typer.Option("--margin", metavar="NATS", min=0, help="By how much, an object.")
+    ] = 0.005,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Put a model in the champion's place."""
     from flows.cli_store import run_promote
 
-    run_promote(reference, store, why=why, dry_run=dry_run, json=json)
+    rule: Literal["now", "better"] = "better" if if_better else "now"
+    run_promote(reference, store, rule=rule, margin=margin, why=why, dry_run=dry_run, json=json)
 
 
 @app.command()

@@ -26,7 +26,6 @@ from flows.training_report import classification, train_report
 __all__ = [
     "show",
     "show_classified",
-    "show_inspected",
     "show_models",
     "show_promoted",
     "show_trained",
@@ -111,8 +110,13 @@ def show_models(told: Json) -> None:
 
 def show_promoted(told: Json) -> None:
     """Show a promotion."""
-    verb = "would be" if told["status"] == "planned" else "is"
-    say(f"{told['model']} {verb} the champion; before: {told['previous'] or 'none'}")
+    said = {
+        "planned": "would be the champion",
+        "promoted": "is the champion",
+        "is the champion": "is the champion already",
+        "kept": f"is not promoted ({told['why']}); the champion stays",
+    }
+    say(f"{told['model']} {said[told['status']]}; before: {told['previous'] or 'none'}")
 
 
 def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:

@@ -1,19 +1,17 @@
-"""`blr models` and `blr inspect`."""
+"""`blr models`."""
+
+# ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from flows.cli_show import show, show_inspected, show_models, show_promoted, show_trained
-from flows.inspection import inspect_file
+from flows.cli_show import show, show_models, show_promoted, show_trained
+from flows.promotion import Rule, promote
+from flows.runtime import configured_server, prefect_environment
 from flows.store import Store
 
-__all__ = ["run_inspect", "run_list", "run_promote", "run_show"]
-
-
-def run_inspect(file: Path, *, limit: int | None, json: bool) -> None:
-    """Say what a file holds."""
-    show(inspect_file(file, limit=limit), show_inspected, json=json)
+__all__ = ["run_list", "run_promote", "run_show"]
 
 
 def run_list(store: Path, *, json: bool) -> None:
@@ -34,12 +32,14 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
     show(told, show_trained, json=json)
 
 
-def run_promote(reference: str, store: Path, *, why: str, dry_run: bool, json: bool) -> None:
-    """Promote a model; the model is read first, so that a damaged one never takes the champion's place."""
-    place = Store(store)
-    model = place.load(place.find(reference).label)
-    before = place.champion(model.name)
-    if not dry_run and before != model.version:
-        place.promote(model.label, why=why)
-    told = {"status": "planned" if dry_run else "promoted", "model": model.label, "previous": before}
+def run_promote(
+    reference: str, store: Path, *, rule: Rule, margin: float, why: str | None, dry_run: bool, json: bool
+) -> None:
+    """Promote a model; where a Prefect server is configured, it hears of it."""
+    told = promote(reference, store=store, rule=rule, margin=margin, why=why, dry_run=dry_run)
+    if told["status"] == "promoted" and configured_server() is not None:
+        prefect_environment(console_level="CRITICAL")
+        from flows.events import model_promoted
+
+        model_promoted(told)
     show(told, show_promoted, json=json)

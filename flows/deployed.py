@@ -13,7 +13,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-__all__ = ["ENTRY", "classify", "train"]
+__all__ = ["ENTRY", "classify", "promote", "reprocess", "train"]
 
 ENTRY = Path(__file__).resolve()
 """This file, the entry point of deployments."""
@@ -40,4 +40,6 @@ for _package in ("blr", "catalogs", "flows"):
     _bind(_package)
 
 from flows.classify import classify
+from flows.promote import promote
+from flows.reprocess import reprocess
 from flows.train import train

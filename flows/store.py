@@ -148,15 +148,17 @@ class Store:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         done = Promotion(now, stored.version, self.champion(stored.name), getpass.getuser(), why)
         folder = self.root / stored.name
-        _append(folder / "champion.log", json.dumps(vars(done)))
+        last = next(reversed(self.history(stored.name)), None)
+        if last is None or (last.version, last.previous) != (done.version, done.previous):
+            _append(folder / "champion.log", json.dumps(vars(done)))  # or a promotion that was killed had
         atomic_write_text(folder / "champion", stored.version + "\n")
         return done
 
     def history(self, name: str) -> list[Promotion]:
         """Return the champions of a name, oldest first."""
         log = self.root / check_name(name) / "champion.log"
-        lines = log.read_text().splitlines() if log.is_file() else []
-        return [Promotion(**json.loads(line)) for line in lines]
+        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+        return [promotion for line in lines if (promotion := _promotion(line)) is not None]
 
     def _versions(self, name: str) -> Iterator[StoredModel]:
         champion = self.champion(name)
@@ -175,11 +177,20 @@ class Store:
         return name
 
 
+def _promotion(line: str) -> Promotion | None:
+    """Return the promotion in a line of the log; None of a line that a full disk has cut."""
+    try:
+        return Promotion(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
+
+
 def _append(log: Path, line: str) -> None:
     # One write of one line in append mode: two promotions at once leave two whole lines.
+    cut = log.is_file() and not log.read_bytes().endswith(b"\n")
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
-        os.write(descriptor, (line + "\n").encode())
+        os.write(descriptor, ("\n" * cut + line + "\n").encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

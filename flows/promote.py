@@ -1,0 +1,88 @@
+"""The flow `promote`: a challenger in the champion's place, by rule or after a person has been asked.
+
+It pauses while it asks.  A deployment of it has no concurrency limit: the server would take the limit's lease from
+a paused run, and end the run for it (../docs/decisions, and shared/prefect.md).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import flow
+from prefect.context import FlowRunContext
+from prefect.flow_runs import pause_flow_run
+from prefect.input import RunInput
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from flows.artifacts import keep_markdown
+from flows.errors import UsageError
+from flows.events import model_promoted
+from flows.promotion import MARGIN, Comparison, Rule, compare, comparison_table
+from flows.promotion import promote as put_in_place
+from flows.tables import to_markdown
+
+__all__ = ["Approval", "promote"]
+
+A_DAY = 86_400
+
+
+class Approval(RunInput):
+    """What the person says who is asked."""
+
+    decision: Literal["promote", "reject"] = Field(
+        default="reject", description="Put the challenger in the champion's place?"
+    )
+    why: str = Field(default="", max_length=500, description="For the champion's log")
+
+
+@flow(name="promote", persist_result=True, result_serializer="json")
+def promote(
+    model: str,
+    store: Path = Path("models"),
+    how: Literal["ask", "better", "now"] = "ask",
+    margin: NonNegativeFloat = MARGIN,
+    why: str | None = None,
+    timeout: PositiveInt = A_DAY,
+) -> dict[str, Any]:
+    """Put a model in the champion's place.
+
+    Args:
+        model: NAME@VERSION, or NAME for the newest of its versions.
+        store: Folder of the model store.
+        how: Ask a person, on the page of this run; or by rule, if it is better; or now.
+        margin: Nats an object by which the held-out log loss has to be better, by rule.
+        why: For the champion's log.
+        timeout: Seconds that the person has for an answer.
+    """
+    rule: Rule = "better" if how == "better" else "now"
+    if how != "ask":
+        told = put_in_place(model, store=store, rule=rule, margin=margin, why=why)
+    else:
+        found = compare(model, store=store, margin=margin)
+        answer = _asked(found, timeout)
+        told = {
+            "model": found.challenger,
+            "status": "rejected",
+            "previous": found.champion,
+            "why": answer.why,
+        }
+        if answer.decision == "promote":
+            # The very model and champion that were shown, whatever has been trained or promoted since.
+            told = put_in_place(
+                found.challenger, store=store, why=answer.why or why, instead_of=found.champion or ""
+            )
+    if told["status"] == "promoted" and FlowRunContext.get() is not None:
+        model_promoted(told)
+    return told
+
+
+def _asked(found: Comparison, timeout: int) -> Approval:
+    if FlowRunContext.get() is None:
+        raise UsageError(
+            "how: got 'ask' without Prefect, where nobody can answer, expected 'better' or 'now'; choose one"
+        )
+    text = to_markdown(comparison_table(found))
+    keep_markdown(f"{found.challenger.partition('@')[0]}-promotion", text, f"Promote {found.challenger}?")
+    asked = Approval.with_initial_data(description=text)
+    return pause_flow_run(wait_for_input=asked, timeout=timeout)

@@ -1,0 +1,188 @@
+"""Put a challenger in the champion's place: by rule, or because a person says so.
+
+The rule: its held-out log loss is smaller by a margin, it knows the same classes, and its own verdict is not red.
+Held-out rows are chosen by a salted hash of the object, so that no version of a model has seen them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from flows.errors import ModelError
+from flows.lock import exclusive
+from flows.model import Model
+from flows.roots import check_inside
+from flows.store import Store
+from flows.tables import ReportTable
+
+__all__ = ["MARGIN", "Comparison", "Rule", "compare", "comparison_table", "promote"]
+
+Json = dict[str, Any]
+Rule = Literal["now", "better"]
+
+MARGIN = 0.005
+"""Nats an object by which a challenger has to be better: about what the choice of held-out rows alone makes."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A challenger beside the champion; `against` says why the rule keeps the champion, if it does."""
+
+    challenger: str
+    champion: str | None
+    log_loss: float
+    champion_log_loss: float | None
+    n_held_out: int
+    champion_n_held_out: int | None
+    verdict: str
+    same_rows: bool
+    against: tuple[str, ...]
+
+    @property
+    def better(self) -> bool:
+        """Whether the rule prefers the challenger."""
+        return not self.against
+
+    def to_dict(self) -> Json:
+        """Return it as JSON can hold it."""
+        return {**asdict(self), "against": [*self.against], "better": self.better}
+
+
+def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
+    """Compare a model with the champion of its name; `NAME` alone means the newest of its versions."""
+    place = Store(check_inside(Path(store), key="store"))
+    challenger = place.load(_challenger(place, reference))
+    version = place.champion(challenger.name)
+    champion = place.load(f"{challenger.name}@{version}") if version else None
+    if champion is None:
+        return _comparison(challenger, None, same_rows=True, against=_alone(challenger))
+    same = _rows(challenger) == _rows(champion)
+    return _comparison(challenger, champion, same_rows=same, against=_against(challenger, champion, margin))
+
+
+def promote(
+    reference: str,
+    *,
+    store: str | Path,
+    rule: Rule = "now",
+    margin: float = MARGIN,
+    why: str | None = None,
+    instead_of: str | None = None,
+    dry_run: bool = False,
+) -> Json:
+    """Put a model in the champion's place, if the rule is for it; return what was done.
+
+    `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
+    """
+    place = Store(check_inside(Path(store), key="store"))
+    found = compare(reference, store=store, margin=margin)
+    told: Json = {
+        "model": found.challenger,
+        "previous": found.champion,
+        "comparison": found.to_dict(),
+        "who": None,
+        "why": why,
+    }
+    if found.champion == found.challenger:
+        return told | {"status": "is the champion"}
+    if rule == "better" and not found.better:
+        return told | {"status": "kept", "why": "; ".join(found.against)}
+    if dry_run:
+        return told | {"status": "planned"}
+    with exclusive(place.root / found.challenger.partition("@")[0]):
+        name = found.challenger.partition("@")[0]
+        now = place.champion(name)
+        expected = found.champion if instead_of is None else instead_of
+        if (None if now is None else f"{name}@{now}") != (expected or None):
+            raise ModelError(
+                f"{place.root}: got {name}@{now} as the champion, expected {expected or 'none'}, which "
+                f"{found.challenger} was compared with: another one was promoted meanwhile; compare again"
+            )
+        done = place.promote(found.challenger, why=why or _reason(found, rule))
+    return told | {"status": "promoted", "who": done.who, "why": done.why}
+
+
+def _challenger(store: Store, reference: str) -> str:
+    """Return the label of the model that is meant."""
+    if "@" in reference:
+        return store.find(reference).label
+    versions = [m for m in store.models() if m.name == reference]
+    return versions[-1].label if versions else store.find(reference).label
+
+
+def _reason(found: Comparison, rule: Rule) -> str:
+    if found.champion_log_loss is None:
+        return "the first of its name"
+    if rule == "now":
+        return "by hand"
+    return f"held-out log loss {found.log_loss:.4f} against {found.champion_log_loss:.4f}"
+
+
+def _comparison(
+    challenger: Model, champion: Model | None, *, same_rows: bool, against: tuple[str, ...]
+) -> Comparison:
+    return Comparison(
+        challenger=challenger.label,
+        champion=None if champion is None else champion.label,
+        log_loss=_log_loss(challenger),
+        champion_log_loss=None if champion is None else _log_loss(champion),
+        n_held_out=challenger.metrics["n"],
+        champion_n_held_out=None if champion is None else champion.metrics["n"],
+        verdict=challenger.trust["verdict"],
+        same_rows=same_rows,
+        against=against,
+    )
+
+
+def _alone(challenger: Model) -> tuple[str, ...]:
+    """Return what speaks against a model whatever the champion."""
+    reasons = []
+    if challenger.trust["verdict"] == "red":
+        reasons.append(f"its verdict is red: {'; '.join(challenger.trust['reasons'])}")
+    if not math.isfinite(_log_loss(challenger)):
+        reasons.append("its held-out log loss is not finite")
+    return tuple(reasons)
+
+
+def _against(challenger: Model, champion: Model, margin: float) -> tuple[str, ...]:
+    """Return what speaks against a model in the champion's place."""
+    reasons = [*_alone(challenger)]
+    if challenger.classes != champion.classes:
+        reasons.append(f"its classes are {', '.join(challenger.classes)}, not {', '.join(champion.classes)}")
+    gain = _log_loss(champion) - _log_loss(challenger)
+    if not gain >= margin:
+        reasons.append(f"its held-out log loss is better by {gain:.4f} nats an object, less than {margin:g}")
+    return tuple(reasons)
+
+
+def _log_loss(model: Model) -> float:
+    return float(model.metrics["log_loss"])
+
+
+def _rows(model: Model) -> tuple[object, ...]:
+    """Return what decides which rows are held out: equal for models that were tested on the same ones."""
+    spec = model.specification
+    inputs = tuple(source["sha256"] for source in model.training["inputs"])
+    return (inputs, spec.catalog.where, spec.catalog.id, spec.label, spec.split)
+
+
+def comparison_table(found: Comparison) -> ReportTable:
+    """Return the comparison for the person who decides."""
+    old = found.champion_log_loss
+    return ReportTable(
+        title=f"{found.challenger} in the place of {found.champion or 'nobody'}",
+        columns=("", "challenger", "champion"),
+        rows=(
+            ("held-out log loss", f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+            ("held-out objects", f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
+            ("verdict", found.verdict, ""),
+        ),
+        numeric=frozenset({1, 2}),
+        note=(
+            "By rule it would be promoted." if found.better else f"By rule not: {'; '.join(found.against)}."
+        )
+        + ("" if found.same_rows else " The two were tested on different objects."),
+    )
