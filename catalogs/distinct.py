@@ -1,0 +1,65 @@
+"""How many different values, and how many repeated ones, in bounded memory.
+
+Each value is hashed; only hashes below a threshold are kept, and the threshold halves whenever there are too many.
+Equal values have equal hashes, so that the kept ones are a fair sample of the *values*, each with its full count:
+repeats are found however far apart they are (Gibbons 2001, "distinct sampling", VLDB).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["DistinctCounter", "hashed"]
+
+Array = np.ndarray[Any, Any]
+CAPACITY = 16_384
+FULL = 2**64 - 1
+
+
+def hashed(values: Array) -> Array:
+    """Return 64-bit hashes (n,) of numbers or texts, the same on every machine."""
+    if values.dtype.kind in "OU":
+        return np.asarray(pd.util.hash_array(values.astype(object), categorize=False), dtype=np.uint64)
+    plain = values.astype(np.float64) + 0.0 if values.dtype.kind == "f" else values  # -0.0 is 0.0
+    return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
+
+
+class DistinctCounter:
+    """Counts different values; exact up to `capacity` of them, within about one percent beyond."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.halvings = 0
+        self.n = 0
+        self._kept: Array = np.empty(0, dtype=np.uint64)
+        self._counts: Array = np.empty(0, dtype=np.int64)
+
+    def add(self, values: Array) -> None:
+        """Count values (n,), none of them missing."""
+        self.n += len(values)
+        self.add_hashes(hashed(values))
+
+    def add_hashes(self, hashes: Array) -> None:
+        """Count values by their hashes."""
+        new = hashes[hashes <= FULL >> self.halvings]
+        found, inverse = np.unique(np.concatenate([self._kept, new]), return_inverse=True)
+        weight = np.concatenate([self._counts, np.ones(len(new), dtype=np.int64)])
+        counts = np.bincount(inverse.ravel(), weights=weight, minlength=len(found)).astype(np.int64)
+        while len(found) > self.capacity:
+            self.halvings += 1
+            keep = found <= FULL >> self.halvings
+            found, counts = found[keep], counts[keep]
+        self._kept, self._counts = found, counts
+
+    @property
+    def estimate(self) -> int:
+        """Number of different values."""
+        return len(self._kept) << self.halvings
+
+    @property
+    def repeated(self) -> int:
+        """Number of rows in excess of one for each value."""
+        return int((self._counts - 1).sum()) << self.halvings

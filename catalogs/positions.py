@@ -1,0 +1,250 @@
+"""Positions on the sky in degrees, from columns in degrees, radians or sexagesimal text.
+
+The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
+are degrees.  A unit that cannot be read is refused, since a position misread is worse than none.
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from astropy import units
+from astropy.coordinates import Latitude, Longitude, SkyCoord
+from numpy.typing import NDArray
+
+from catalogs.catalog import Catalog, Column
+from catalogs.errors import CatalogError
+from catalogs.values import is_text
+
+__all__ = [
+    "PositionUnit",
+    "Positions",
+    "find_position_columns",
+    "is_position",
+    "match_positions",
+    "position_unit",
+    "positions",
+    "unit_of_position",
+]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+PositionUnit = Literal["deg", "rad", "sexagesimal"]
+
+UNITS: dict[str, PositionUnit] = {
+    "deg": "deg",
+    "degs": "deg",
+    "degree": "deg",
+    "degrees": "deg",
+    "rad": "rad",
+    "radian": "rad",
+    "radians": "rad",
+    "hms": "sexagesimal",
+    "dms": "sexagesimal",
+    '"h:m:s"': "sexagesimal",
+    '"d:m:s"': "sexagesimal",
+    "h:m:s": "sexagesimal",
+    "d:m:s": "sexagesimal",
+    "hh:mm:ss": "sexagesimal",
+    "dd:mm:ss": "sexagesimal",
+    "sexagesimal": "sexagesimal",
+}
+"""What catalogues write, in small letters."""
+
+SEXAGESIMAL = re.compile(
+    r"^\s*(?P<sign>[-+−]?)\s*(?P<whole>\d{1,3})\s*[:hd°\s]\s*(?P<minutes>\d{1,2})\s*"
+    r"(?:[:m'′\s]\s*(?P<seconds>\d{1,2}(?:\.\d*)?)\s*[s\"″]?)?\s*$"
+)
+
+RA_NAMES: tuple[str, ...] = (
+    "ra",
+    "radeg",
+    "rajdeg",
+    "raj2000",
+    "ra2000",
+    "raicrs",
+    "alpha",
+    "alphaj2000",
+    "rightascension",
+)
+DEC_NAMES: tuple[str, ...] = (
+    "dec",
+    "decdeg",
+    "dejdeg",
+    "dej2000",
+    "dec2000",
+    "deicrs",
+    "delta",
+    "deltaj2000",
+    "declination",
+)
+DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg")
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Right ascension and declination in degrees (n,), NaN where there is none, and how many were not possible.
+
+    `unreadable` counts texts that are no angle, `out_of_range` declinations beyond 90 and right ascensions
+    beyond a full turn, which are NaN too.
+    """
+
+    ra: Floats
+    dec: Floats
+    unreadable: int = 0
+    out_of_range: int = 0
+
+
+def position_unit(text: str | None, *, is_text: bool, stated: PositionUnit | None = None) -> PositionUnit:
+    """Return the unit of a column of angles from what the catalogue writes; CatalogError where it is unreadable."""
+    if stated is not None:
+        return stated
+    if is_text:
+        return "sexagesimal"
+    word = (text or "").strip().lower()
+    if not word:
+        return "deg"
+    known = UNITS.get(word) or UNITS.get(re.sub(r"\{.*\}", "", word).strip())
+    if known is None:
+        known = by_astropy(word)
+    if known is None or known == "sexagesimal":
+        raise CatalogError(
+            f"got a position in the unit '{text}', expected degrees, radians or sexagesimal text; "
+            'state it: position_unit = "deg" (or "rad") under [catalog]'
+        )
+    return known
+
+
+def by_astropy(word: str) -> PositionUnit | None:
+    """Return the unit that astropy reads, where it is degrees or radians."""
+    parsed = units.Unit(word, parse_strict="silent")
+    return "deg" if parsed == units.deg else "rad" if parsed == units.rad else None
+
+
+def unit_of_position(
+    catalog: Catalog, ra: str, dec: str, *, stated: PositionUnit | None = None
+) -> PositionUnit:
+    """Return the unit of a catalogue's two columns; CatalogError where it is unreadable, or they differ."""
+    found = []
+    for name in (ra, dec):
+        column = catalog.column(name)
+        try:
+            found.append(position_unit(column.unit, is_text=is_text(column.datatype), stated=stated))
+        except CatalogError as error:
+            raise CatalogError(f"{catalog.path}, column '{name}': {error}") from error
+    if found[0] != found[1]:
+        raise CatalogError(
+            f"{catalog.path}: got '{ra}' in {found[0]} and '{dec}' in {found[1]}, expected the same of both; "
+            'state it: position_unit = "deg" (or "rad", "sexagesimal") under [catalog], or name other columns'
+        )
+    return found[0]
+
+
+def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
+    """Return positions (n,) in degrees from two columns."""
+    if unit == "sexagesimal":
+        lon, bad_lon = sexagesimal(ra, per_unit=15.0)
+        lat, bad_lat = sexagesimal(dec, per_unit=1.0)
+        unreadable = int((bad_lon | bad_lat).sum())
+    else:
+        lon, lat = (numbers(x, unit) for x in (ra, dec))
+        unreadable = 0
+    outside = (np.abs(lat) > 90) | (lon < -180) | (lon > 360)
+    gone = outside | ~np.isfinite(lon) | ~np.isfinite(lat)
+    return Positions(
+        ra=np.where(gone, np.nan, lon % 360.0),
+        dec=np.where(gone, np.nan, lat),
+        unreadable=unreadable,
+        out_of_range=int(outside.sum()),
+    )
+
+
+def numbers(column: Array, unit: PositionUnit) -> Floats:
+    """Return angles in degrees; text of numbers, as untyped files hold it, is read as such."""
+    values = np.ma.filled(np.ma.asanyarray(column).astype(np.float64), np.nan)
+    return np.asarray(np.degrees(values) if unit == "rad" else values)
+
+
+def sexagesimal(column: Array, *, per_unit: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return angles (n,) in degrees from texts such as '12:34:56.7' or '-00 12 30', and which were unreadable.
+
+    `per_unit` is 15 for hours.  Minus zero degrees is negative, which reading the parts as numbers would lose.
+    """
+    texts = [str(v) for v in np.ma.filled(column, "").tolist()]
+    values, bad = np.full(len(texts), np.nan), np.zeros(len(texts), dtype=bool)
+    for i, text in enumerate(texts):
+        if not text.strip():
+            continue
+        match = SEXAGESIMAL.match(text)
+        if match is None:
+            bad[i] = True
+            continue
+        minutes, seconds = float(match["minutes"]), float(match["seconds"] or 0)
+        if minutes >= 60 or seconds > 60:
+            bad[i] = True
+            continue
+        angle = per_unit * (float(match["whole"]) + minutes / 60 + seconds / 3600)
+        values[i] = -angle if match["sign"] in {"-", "−"} else angle
+    return values, bad
+
+
+def match_positions(
+    ra: Floats, dec: Floats, other_ra: Floats, other_dec: Floats, *, radius: float
+) -> NDArray[np.intp]:
+    """Return for each position (n,) the index of the nearest other one within `radius` arcseconds, else -1."""
+    here = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
+    there = np.flatnonzero(np.isfinite(other_ra) & np.isfinite(other_dec))
+    found = np.full(len(ra), -1, dtype=np.intp)
+    if not here.size or not there.size:
+        return found
+    index, separation, _ = sky(ra[here], dec[here]).match_to_catalog_sky(
+        sky(other_ra[there], other_dec[there])
+    )
+    near = separation.arcsec <= radius
+    found[here[near]] = there[np.asarray(index)[near]]
+    return found
+
+
+def sky(ra: Floats, dec: Floats) -> Any:
+    """Return positions in degrees as astropy's."""
+    return SkyCoord(Longitude(ra * units.deg), Latitude(dec * units.deg))
+
+
+def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:
+    """Return the columns of right ascension and declination, numbers before text, by UCD and by name."""
+    ra = ranked(catalog, "pos.eq.ra", RA_NAMES)
+    dec = ranked(catalog, "pos.eq.dec", DEC_NAMES)
+    for name in ra:
+        same_kind = [d for d in dec if _is_number(catalog, d) == _is_number(catalog, name)]
+        if same_kind:
+            return name, same_kind[0]
+    return None
+
+
+def _is_number(catalog: Catalog, name: str) -> bool:
+    return not is_text(catalog.column(name).datatype)
+
+
+def is_position(column: Column) -> bool:
+    """Say whether a column is called as a coordinate is, or holds angles."""
+    word = re.sub(r"[^a-z0-9]", "", column.name.lower())
+    return word in RA_NAMES + DEC_NAMES or (column.unit or "").strip().lower() in UNITS
+
+
+def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
+    """Return the columns that may be one coordinate, the likeliest first."""
+    found = []
+    for place, column in enumerate(catalog.columns):
+        word = re.sub(r"[^a-z0-9]", "", column.name.lower())
+        said = (column.ucd or "").lower().split(";")
+        by_ucd, by_name = said[0] == ucd, word in names
+        plain = is_text(column.datatype) or pa.types.is_floating(column.datatype)
+        if plain and not column.shape and (by_ucd or by_name):
+            rank = (is_text(column.datatype), not by_ucd, "meta.main" not in said)
+            found.append((*rank, names.index(word) if by_name else len(names), place, column.name))
+    return [str(entry[-1]) for entry in sorted(found)]

@@ -1,0 +1,127 @@
+"""What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.
+
+Nothing here is sure, so nothing is acted upon: `blr inspect` shows it, and `blr init` writes it into a
+specification that a person reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.types as pt
+
+from catalogs.positions import is_position
+from catalogs.profile import ColumnProfile, Profile
+from catalogs.values import is_text
+
+__all__ = ["Suspected", "bookkeeping", "suspected_identifiers", "suspected_sentinels"]
+
+Array = np.ndarray[Any, Any]
+
+FEWEST = 2
+"""Rows with a number that other catalogues use as a mark, from which it may be one here."""
+FEWEST_UNUSUAL = 5
+"""The same of any other number."""
+GAP = 1.0
+"""Distance of a mark from the other values, in ranges of their middle 98 %."""
+SPIKE = 0.003
+"""Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
+COORDINATES = ("pos.", "time.")
+
+
+@dataclass(frozen=True)
+class Suspected:
+    """A number that may stand for no value, and how many rows have it."""
+
+    value: float
+    count: int
+    why: str
+
+
+def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
+    """Return the numbers of a column that look like marks: repeated, at an end, and apart from the others."""
+    column = profile.columns[name]
+    if not column.is_number or column.minimum == column.maximum or _coordinate(column):
+        return []
+    sample = profile.numbers(name)
+    known = sample[np.isfinite(sample)]
+    candidates = dict(column.marks)
+    candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
+    marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
+    bulk = known[~marked]
+    if len(bulk) < 20:
+        return []
+    found = []
+    low, high = float(bulk.min()), float(bulk.max())
+    middle = float(np.subtract(*np.quantile(bulk, [0.99, 0.01])))
+    for value, count in sorted(candidates.items()):
+        apart = max(low - value, value - high)
+        if count < FEWEST or apart <= 0:
+            continue
+        famous = value in column.marks and value != 0
+        if not famous and not (FEWEST_UNUSUAL <= count < 0.5 * column.n and column.distinct.estimate > 20):
+            continue
+        if apart > GAP * middle or (famous and apart > 0.1 * middle):
+            found.append(Suspected(value, count, "repeated, and far from all other values"))
+        elif famous and count > SPIKE * column.n:
+            found.append(Suspected(value, count, "a spike at the end of the range"))
+    return found
+
+
+def _coordinate(column: ColumnProfile) -> bool:
+    return (column.column.ucd or "").lower().startswith(COORDINATES)
+
+
+def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
+    """Return the columns that may name the objects, the likeliest first, each with what speaks for it or against.
+
+    A column of numbers with fractions names nothing, and integers above 2^53 in floating point were rounded.
+    """
+    found = []
+    for place, (name, c) in enumerate(profile.columns.items()):
+        word, ucd = name.lower(), (c.column.ucd or "").lower()
+        by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
+        unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
+        if pt.is_floating(c.column.datatype):
+            if by_name and c.is_number and c.maximum > 2**53:
+                found.append((9, place, name, "identifiers in floating point: rounded by their source"))
+            continue
+        if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
+            continue
+        if unique:
+            rank = (
+                0
+                if "meta.main" in ucd
+                else 1
+                if by_ucd or by_name
+                else 3
+                if is_text(c.column.datatype)
+                else 4
+            )
+            found.append((rank, place, name, "different in every row"))
+        elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
+            shown = f"{c.distinct.repeated:,} rows repeat another, {c.missing:,} have none"
+            found.append((6, place, name, shown))
+    return [(name, why) for _, _, name, why in sorted(found)]
+
+
+def _names_an_object(word: str) -> bool:
+    parts = word.replace("-", "_").split("_")
+    return word.endswith("id") or any(p in {"id", "name", "designation", "objid", "target"} for p in parts)
+
+
+def bookkeeping(profile: Profile, name: str) -> bool:
+    """Say whether a column is about the observation: whole numbers of no unit, of instruments, fields and dates.
+
+    Such columns tell how objects were selected, not what they are.
+    """
+    c = profile.columns[name]
+    if is_text(c.column.datatype) or pt.is_boolean(c.column.datatype) or c.column.unit:
+        return False
+    if (c.column.ucd or "").lower().startswith(("phot.", "phys.", "src.")):
+        return False
+    values = profile.numbers(name)
+    known = values[np.isfinite(values)]
+    return bool(known.size and (known == np.trunc(known)).all())
