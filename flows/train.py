@@ -11,6 +11,7 @@ from typing import Any
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
+from pydantic import PositiveInt
 
 from flows import training
 from flows.artifacts import keep_markdown, keep_table
@@ -37,8 +38,8 @@ def train(
     specification: Specification | Path,
     store: Path = Path("models"),
     overwrite: bool = False,  # noqa: FBT001, FBT002 - a switch of the form
-    limit: int | None = None,
-    threads: int | None = None,
+    limit: PositiveInt | None = None,
+    threads: PositiveInt | None = None,
 ) -> dict[str, Any]:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them.
 

@@ -1,0 +1,121 @@
+"""What Prefect costs: `blr classify` of about a minute direct, with a server that is up, and with the embedded one.
+
+Whole commands are timed, from the shell's point of view, in turns, so that a machine that others use at the same time
+is unfair to all alike.  `bench_orchestration.py [SECONDS [ROUNDS]]`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.runtime import prefect_environment, start_server_with_services
+from flows.training import train
+
+BLR = Path(sys.executable).with_name("blr")
+FILES = 6
+TRIAL = 100_000
+"""Rows a file of the run that tells how long a row takes."""
+FEATURES = ("c0", "c1", "c2", "c3")
+SPECIFICATION = """
+name = "benchmark"
+[catalog]
+paths = ["labelled.parquet"]
+id = "id"
+[label]
+column = "label"
+classes = {{ early = ["early"], late = ["late"] }}
+[features]
+{features}
+[[candidate]]
+basis = {{ kind = "polynomial", degree = 2 }}
+"""
+
+
+def write(path: Path, n: int, seed: int) -> None:
+    """Write n rows of an id, some features and a label, in row groups of a million."""
+    rng = np.random.default_rng(seed)
+    writer = None
+    for start in range(0, n, 1_000_000):
+        rows = min(1_000_000, n - start)
+        columns = {"id": np.arange(start, start + rows) + seed * 10**9}
+        columns |= {name: rng.standard_normal(rows, dtype=np.float32) for name in FEATURES}
+        late = columns["c0"] + columns["c1"] ** 2 + rng.logistic(size=rows) > 1
+        table = pa.table(columns | {"label": np.where(late, "late", "early")})
+        writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def classify(folder: Path, *options: str, **settings: str) -> float:
+    """Classify the files with a command of its own; return the seconds it took."""
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    command = [BLR, "classify", "release", "--model", "benchmark", "--out", "out", "--quiet", *options]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    start = time.perf_counter()
+    subprocess.run(command, cwd=folder, env=environment | settings, check=True, capture_output=True)  # noqa: S603
+    return time.perf_counter() - start
+
+
+def make(folder: Path, rows: int) -> None:
+    """Write the release: this many rows a file."""
+    shutil.rmtree(folder / "release", ignore_errors=True)
+    (folder / "release").mkdir()
+    for number in range(FILES):
+        write(folder / "release" / f"part-{number}.parquet", rows, number + 1)
+
+
+def main() -> int:
+    """Print the times and their ratios."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "labelled.parquet", 20_000, 0)
+        (folder / "spec.toml").write_text(
+            SPECIFICATION.format(features="\n".join(f'{f} = "{f}"' for f in FEATURES))
+        )
+        train(folder / "spec.toml", folder / "models")
+        make(folder, 1000)
+        fixed = classify(folder, "--direct")
+        make(folder, TRIAL)
+        each = max(classify(folder, "--direct") - fixed, 0.1) / TRIAL
+        rows = int(max(seconds - fixed, 1) / each)
+        make(folder, rows)
+        home = {"PREFECT_HOME": str(folder / "embedded")}
+        for setting in [setting for setting in os.environ if setting.startswith("PREFECT_")]:
+            del os.environ[setting]
+        prefect_environment(folder / "server")
+        server = start_server_with_services()
+        server.wait()
+        up = {"PREFECT_API_URL": f"{server.url}/api", "PREFECT_HOME": str(folder / "client")}
+        times: dict[str, list[float]] = {"direct": [], "server up": [], "embedded": []}
+        for _ in range(rounds):
+            times["direct"].append(classify(folder, "--direct"))
+            times["server up"].append(classify(folder, **up))
+            times["embedded"].append(classify(folder, **home))
+        server.stop()
+    typical = {kind: statistics.median(taken) for kind, taken in times.items()}
+    for kind, taken in times.items():
+        print(f"{kind:10} " + " ".join(f"{t:6.1f}" for t in taken) + f"  median {typical[kind]:.1f} s")
+    for kind in ("server up", "embedded"):
+        print(
+            f"classify {FILES} x {rows:,} rows: {kind} / direct = {typical[kind] / typical['direct']:.3f} "
+            f"({typical[kind] - typical['direct']:+.1f} s)"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
