@@ -1,9 +1,13 @@
-"""What a file holds: a catalogue's columns with unit, UCD, range and missing share; or a model."""
+"""What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them; or a model.
+
+One streamed pass of bounded memory (`catalogs.profile`); what needs more than counts comes from a seeded sample.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,87 +16,202 @@ import pyarrow as pa
 
 import catalogs
 from catalogs.catalog import Catalog
-from catalogs.values import column_values
+from catalogs.errors import CatalogError, nearest
+from catalogs.leaks import Leak, find_leaks
+from catalogs.positions import find_position_columns, positions, unit_of_position
+from catalogs.profile import ColumnProfile, Profile, profile
+from catalogs.suspicions import bookkeeping, suspected_identifiers, suspected_sentinels
+from flows.errors import UsageError
+from flows.labels import label_texts
 from flows.model_file import is_model_file, read_model
+from flows.progress import tell
 from flows.store import Store
-from flows.trial import first_rows
 
-__all__ = ["inspect_file"]
+__all__ = [
+    "described_positions",
+    "found_leaks",
+    "inspect_catalog",
+    "inspect_file",
+    "leaking_column",
+    "seen_profile",
+]
+
+MOST_SETS = 12
+"""Sets of columns that are shown, those that tell the most first."""
+RADIANS = 2 * np.pi
 
 
-def inspect_file(path: Path, *, limit: int | None = None) -> dict[str, Any]:
-    """Return what a file holds; of a catalogue, what the first `limit` rows show, or all."""
-    if is_model_file(path):
+def inspect_file(path: Path, *, limit: int | None = None, label: str | None = None) -> dict[str, Any]:
+    """Return what a file holds; of a catalogue, what the first `limit` rows show, or all.
+
+    `label` is the column of the class that leaks are looked for.
+    """
+    if path.exists() and is_model_file(path):
         model = read_model(path)
         return {"kind": "model", **Store(path.parent.parent.parent).described(model, "stored")}
-    catalog = catalogs.open(path)
-    return {
+    return inspect_catalog(catalogs.open(path), limit=limit, label=label)
+
+
+def inspect_catalog(
+    catalog: Catalog, *, limit: int | None = None, label: str | None = None
+) -> dict[str, Any]:
+    """Return what a catalogue holds, as JSON can hold it."""
+    seen = seen_profile(catalog, limit=limit)
+    told = {
         "kind": "catalogue",
-        "path": str(path),
+        "path": str(catalog.path),
         "format": catalog.format,
         "n_rows": catalog.n_rows,
+        "n_seen": seen.n_rows,
         "files": len(catalog.partitions),
-        "columns": _columns(catalog, limit),
+        "columns": [_column(c.name, catalog, seen) for c in catalog.columns],
+        "identifiers": [{"column": name, "why": why} for name, why in suspected_identifiers(seen)],
+        "position": described_positions(catalog, seen),
+        "duplicate_columns": [list(group) for group in seen.duplicate_columns()],
     }
+    return told if label is None else told | {"label": _label(catalog, seen, label)}
 
 
-@dataclass
-class _Seen:
-    """What the rows of one column have shown so far."""
-
-    n: int = 0
-    missing: int = 0
-    low: float = np.inf
-    high: float = -np.inf
-
-    def add(self, values: np.ndarray[Any, Any]) -> None:
-        """Count a batch of one value a row."""
-        self.n += len(values)
-        if values.dtype.kind == "O":
-            self.missing += int(np.count_nonzero(values == ""))
-            return
-        numbers = np.ma.filled(np.ma.asanyarray(values).astype(float), np.nan)
-        known = numbers[np.isfinite(numbers)]
-        self.missing += len(numbers) - len(known)
-        if known.size:
-            self.low, self.high = min(self.low, float(known.min())), max(self.high, float(known.max()))
+def seen_profile(
+    catalog: Catalog, *, limit: int | None = None, also: Callable[[pa.RecordBatch], None] | None = None
+) -> Profile:
+    """Return the profile of a catalogue's rows, telling how far it is; `also` is called with each batch."""
+    n = catalog.n_rows if limit is None else min(limit, catalog.n_rows)
+    tell().start("looking at rows", n, "rows")
+    return profile(catalog, limit=limit, also=also, progress=tell().advance)
 
 
-def _columns(catalog: Catalog, limit: int | None) -> list[dict[str, Any]]:
-    readable = [c for c in catalog.columns if not c.shape and _is_plain(c.datatype)]
-    seen = {c.name: _Seen() for c in readable}
-    for batch in first_rows(catalog, list(seen), limit if limit is not None else max(1, catalog.n_rows)):
-        for name, counts in seen.items():
-            counts.add(column_values(batch.column(name), name=name))
-    return [
-        {
-            "name": c.name,
-            "datatype": str(c.datatype),
-            "unit": c.unit,
-            "ucd": c.ucd,
-            "description": c.description,
-            **_shown(seen.get(c.name)),
-        }
-        for c in catalog.columns
-    ]
+def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
+    column = catalog.column(name)
+    told = {
+        "name": name,
+        "datatype": str(column.datatype),
+        "unit": column.unit,
+        "ucd": column.ucd,
+        "description": column.description,
+    }
+    return told | _shown(seen.columns.get(name), seen)
 
 
-def _is_plain(datatype: pa.DataType) -> bool:
-    kinds: Iterable[Any] = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_boolean,
-        pa.types.is_string,
-    )
-    return any(is_kind(datatype) for is_kind in kinds)
-
-
-def _shown(counts: _Seen | None) -> dict[str, float | None]:
+def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
+    nothing = {"missing": None, "minimum": None, "median": None, "maximum": None}
     if counts is None or not counts.n:
-        return {"missing": None, "minimum": None, "maximum": None}
-    numeric = counts.low <= counts.high
-    return {
-        "missing": counts.missing / counts.n,
-        "minimum": counts.low if numeric else None,
-        "maximum": counts.high if numeric else None,
+        return nothing | {"distinct": None, "constant": False, "sentinels": []}
+    told: dict[str, Any] = nothing | {"missing": counts.missing_share}
+    if counts.is_number:
+        numbers = seen.numbers(counts.name)
+        known = numbers[np.isfinite(numbers)]
+        told |= {"minimum": counts.minimum, "maximum": counts.maximum}
+        told["median"] = float(np.median(known)) if known.size else None
+    return told | {
+        "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
+        "constant": counts.constant,
+        "sentinels": [asdict(s) for s in suspected_sentinels(seen, counts.name)],
     }
+
+
+def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
+    """Return which columns hold the position, in which unit, and what is wrong with them; None without any."""
+    found = find_position_columns(catalog)
+    if found is None:
+        return None
+    ra, dec = found
+    told: dict[str, Any] = {"ra": ra, "dec": dec, "unit": None, "remarks": []}
+    try:
+        unit = unit_of_position(catalog, ra, dec)
+    except CatalogError as error:
+        return told | {"remarks": [str(error)]}
+    told["unit"] = unit
+    place = positions(seen.sample[ra], seen.sample[dec], unit)
+    if place.unreadable:
+        told["remarks"].append(
+            f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
+        )
+    if place.out_of_range:
+        told["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
+    columns = [seen.columns[name] for name in found]
+    if unit == "deg" and all(c.is_number and c.column.unit is None for c in columns):
+        turn, pole = (max(abs(c.minimum), abs(c.maximum)) for c in columns)
+        if turn <= RADIANS and pole <= RADIANS / 4:
+            told["remarks"].append(
+                'no unit, and no value beyond 2 pi: if these are radians, state position_unit = "rad"'
+            )
+    return told
+
+
+def _label(catalog: Catalog, seen: Profile, label: str) -> dict[str, Any]:
+    """Return the labels with their counts, and the leaks."""
+    if label not in seen.sample:
+        known = nearest(label, catalog.names)
+        raise UsageError(f"--label: got '{label}', expected a column of {catalog.path}; {known}")
+    texts = label_texts(seen.sample[label])
+    leaks, gains = found_leaks(catalog, seen, label)
+    counts = Counter(texts.tolist())
+    order = sorted(gains, key=lambda name: -gains[name])
+    return {
+        "column": label,
+        "sampled": len(texts),
+        "unlabelled": counts.pop("", 0),
+        "counts": dict(counts.most_common(40)),
+        "leaks": [asdict(leak) | {"columns": list(leak.columns)} for leak in leaks],
+        "gains": {name: max(0.0, gains[name]) for name in order},
+        "bookkeeping": [
+            n
+            for n in order
+            if gains[n] > 0.05 and n not in dict(suspected_identifiers(seen)) and bookkeeping(seen, n)
+        ],
+    }
+
+
+def found_leaks(
+    catalog: Catalog, seen: Profile, label: str, texts: Any = None
+) -> tuple[list[Leak], dict[str, float]]:
+    """Return the leaks of a class and every column's gain by itself.
+
+    Names and places of objects are in no set: what they tell is where the survey looked.  `texts` are the labels
+    of the sample where the column does not hold them as they are.
+    """
+    place = find_position_columns(catalog) or ()
+    names = [name for name, _ in suspected_identifiers(seen)]
+    columns = {n: _plain(v, seen, n) for n, v in seen.sample.items() if n != label}
+    measured = [n for n in columns if n not in place and n not in names and not bookkeeping(seen, n)]
+    labels = label_texts(seen.sample[label]) if texts is None else texts
+    leaks, gains = find_leaks(columns, labels, together=measured)
+    alone = [leak for leak in leaks if len(leak.columns) == 1]
+    derived = [leak for leak in leaks if leak.derived]
+    rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
+    return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
+
+
+def _plain(values: Any, seen: Profile, name: str) -> Any:
+    """Return a column of the sample with its suspected sentinels missing."""
+    marks = [s.value for s in suspected_sentinels(seen, name)]
+    if not marks:
+        return values
+    numbers = seen.numbers(name)
+    return np.where(np.isin(numbers.astype(np.float32), np.array(marks, dtype=np.float32)), np.nan, numbers)
+
+
+def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
+    """Return the fewest columns without which no derived set is whole, each with the set that speaks against it.
+
+    The one that is in the most sets goes first: it is what was computed from the others.
+    """
+    left, gone = [leak for leak in leaks if leak.derived], {}
+    while left:
+        weight = Counter[str]()
+        for leak in left:
+            weight.update(dict.fromkeys(leak.columns, 1))
+        most = max(weight.values())
+        tied = [name for name in weight if weight[name] == most]
+        worst = min(tied, key=lambda name: -_first_power(left, name))
+        gone[worst] = next(leak for leak in left if worst in leak.columns)
+        left = [leak for leak in left if worst not in leak.columns]
+    return gone
+
+
+def _first_power(leaks: list[Leak], name: str) -> float:
+    """Return how much the sets that a column is in tell: breaks ties."""
+    return sum(
+        leak.beyond for leak in leaks if name in leak.columns and f"log10({name})" not in leak.combination
+    )

@@ -1,0 +1,123 @@
+"""`blr inspect` and `blr init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import catalogs
+from catalogs.atomic import atomic_path
+from flows.cli_progress import shown_progress
+from flows.cli_show import plain_table, print_tables, say, show, show_trained
+from flows.errors import OutputFolderError
+from flows.inspection import inspect_file
+from flows.starting_specification import starting_specification
+
+__all__ = ["run_init", "run_inspect"]
+
+Json = dict[str, Any]
+
+
+def run_inspect(file: Path, *, limit: int | None, label: str | None, json: bool) -> None:
+    """Say what a file holds."""
+    with shown_progress(quiet=True):
+        told = inspect_file(file, limit=limit, label=label)
+    show(told, show_inspected, json=json)
+
+
+def run_init(
+    file: Path, label: str, *, out: Path | None, overwrite: bool, limit: int | None, json: bool
+) -> None:
+    """Write a first specification, or print it."""
+    if out is not None and out.exists() and not overwrite:
+        raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
+    folder = Path() if out is None else out.parent
+    with shown_progress(quiet=True):
+        start = starting_specification(catalogs.open(file), label, folder=folder, limit=limit)
+    if out is not None:
+        with atomic_path(out) as temporary:
+            temporary.write_text(start.text, encoding="utf-8")
+    told = {"status": "written" if out else "printed", "path": str(out) if out else None, **vars(start)}
+    show(told, _show_started, json=json)
+
+
+def _show_started(told: Json) -> None:
+    if told["path"] is None:
+        say(told["text"].rstrip("\n"))
+        return
+    n, k = len(told["features"]), len(told["classes"])
+    say(
+        f"{told['path']}: {k} classes, {n} features, {len(told['left_out'])} columns left out, each with its reason"
+    )
+    say(f"Read it, then `blr train {told['path']}`")
+
+
+def show_inspected(told: Json) -> None:
+    """Show what a file holds."""
+    if told["kind"] == "model":
+        show_trained(told)
+        return
+    say(f"{told['path']}: {told['format']}, {told['n_rows']:,} rows, {len(told['columns'])} columns")
+    if told["n_seen"] < told["n_rows"]:
+        say(f"Ranges and shares are those of the first {told['n_seen']:,} rows")
+    keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
+    rows = [(*(_cell(c[key]) for key in keys), _share(c["missing"]), _remark(c)) for c in told["columns"]]
+    print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
+    for found in told["identifiers"]:
+        say(f"Suspected identifier: {found['column']} ({found['why']})")
+    _show_position(told["position"])
+    for group in told["duplicate_columns"]:
+        say(f"The same in every row: {', '.join(group)}")
+    if "label" in told:
+        _show_label(told["label"])
+
+
+def _show_position(place: Json | None) -> None:
+    if place is None:
+        say("No columns of positions were recognised")
+        return
+    unit = place["unit"] or "an unreadable unit"
+    say(f"Position: {place['ra']}, {place['dec']}, in {unit}")
+    for remark in place["remarks"]:
+        say(f"  {remark}")
+
+
+def _show_label(label: Json) -> None:
+    """Show the labels and the columns that give them away."""
+    rows = [(text, f"{n:,}") for text, n in label["counts"].items()]
+    print_tables(plain_table(f"Labels in {label['column']}", ("label", "rows of the sample"), rows))
+    leaks = [
+        (
+            ", ".join(leak["columns"]),
+            f"{leak['gain']:.0%}",
+            f"{leak['beyond']:.0%}",
+            _kind(leak),
+            leak["combination"],
+        )
+        for leak in label["leaks"]
+    ]
+    columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
+    print_tables(plain_table("What gives the class away", columns, leaks))
+    if label["bookkeeping"]:
+        say(f"Selection-like, whole numbers that tell of the class: {', '.join(label['bookkeeping'])}")
+
+
+def _kind(leak: Json) -> str:
+    if len(leak["columns"]) == 1:
+        return "leak: by itself"
+    return "leak: computed with the class" if leak["derived"] else "colour, or leak: only together"
+
+
+def _remark(column: Json) -> str:
+    marks = [f"{s['value']:g} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
+    return "; ".join((["constant"] if column["constant"] else []) + marks)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
