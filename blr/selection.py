@@ -54,7 +54,7 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
         left = np.eye(C) - np.asarray(V @ R, dtype=np.float64)
         # A row with all of the curvature in some direction has nothing to be predicted from there.
         influential = np.linalg.det(left) < 0.5
-        V_out: Matrix = np.linalg.solve(left, V)
+        V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
         mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
         density: Vector = w * _log_density(q, mean, V_out, t)
         return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
