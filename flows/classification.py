@@ -12,7 +12,7 @@ from typing import Any
 
 from flows.config import Output as OutputTable
 from flows.config import Specification
-from flows.config_file import load_specification
+from flows.config_file import read_specification
 from flows.execution import DIRECT, Steps, execute
 from flows.inputs import resolve_paths
 from flows.jobs import Policy
@@ -66,13 +66,6 @@ def classify(
 def request_of(model: Path, settings: Specification, threads: int | None) -> Json:
     """Return what every task is told."""
     return {"model": str(model), "specification": settings.model_dump(mode="json"), "threads": threads}
-
-
-def read_specification(given: Specification | str | Path) -> Specification:
-    """Return the specification that was given, or is in the file that was."""
-    if isinstance(given, Specification):
-        return given
-    return load_specification(check_inside(Path(given), key="specification"))
 
 
 def annotation_settings(model: Model, given: Specification) -> Specification:

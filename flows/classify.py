@@ -22,14 +22,18 @@ from flows.run_page import bury, keep_run, progress_kept, run_id
 __all__ = ["classify"]
 
 STEPS = classification.Steps(
-    together=task(name="annotate", task_run_name="annotate {group[label]}", cache_policy=NO_CACHE)(
-        annotate_each
-    ),
-    finish=task(name="finish", cache_policy=NO_CACHE)(finish_outputs),
+    together=task(
+        name="annotate",
+        task_run_name="annotate {group[label]}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )(annotate_each),
+    finish=task(name="finish", cache_policy=NO_CACHE, persist_result=False)(finish_outputs),
     identify=run_id,
     bury=bury,
 )
-"""Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there."""
+"""Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there.  Nor are
+results kept: a run that is tried again would read them, and whatever somebody has put in their place."""
 
 
 @flow(name="classify", persist_result=True, result_serializer="json")

@@ -16,8 +16,9 @@ from pydantic_core import ErrorDetails
 from catalogs.errors import nearest
 from flows.config import Specification
 from flows.errors import SpecificationError
+from flows.roots import check_inside
 
-__all__ = ["load_specification", "parse_specification", "specification_toml"]
+__all__ = ["load_specification", "parse_specification", "read_specification", "specification_toml"]
 
 Location = Sequence[int | str]
 
@@ -28,6 +29,13 @@ def load_specification(path: Path | str) -> Specification:
     """Return the specification in the TOML file at `path`; its relative paths start at the file's folder."""
     file = Path(path)
     return parse_specification(_read(file), source=str(file), base_folder=str(file.parent))
+
+
+def read_specification(given: Specification | str | Path) -> Specification:
+    """Return the specification that was given, or is in the file that was."""
+    if isinstance(given, Specification):
+        return given
+    return load_specification(check_inside(Path(given), key="specification"))
 
 
 def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Specification:

@@ -42,4 +42,7 @@ for _package in ("blr", "catalogs", "flows"):
 from flows.classify import classify
 from flows.promote import promote
 from flows.reprocess import reprocess
+from flows.results import read_json_only
 from flows.train import train
+
+read_json_only()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from catalogs.errors import nearest
 from flows.errors import UsageError
+from flows.roots import check_inside
 
 __all__ = ["resolve_paths"]
 
@@ -19,11 +20,11 @@ def resolve_paths(patterns: Sequence[str], folder: Path, *, key: str) -> tuple[P
     `key` says in the errors who named them.
     """
     found = [path for pattern in patterns for path in _matches(pattern, folder, key)]
-    return tuple(dict.fromkeys(found))
+    return tuple(check_inside(path, key=key) for path in dict.fromkeys(found))
 
 
 def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path]:
-    path = folder / Path(pattern).expanduser()
+    path = check_inside(folder / Path(pattern).expanduser(), key=key)
     if path.exists():
         return [path]
     if not WILD.isdisjoint(pattern):

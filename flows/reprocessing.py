@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from catalogs.errors import OutputExistsError
-from flows.classification import annotation_settings, read_specification, request_of
+from flows.classification import annotation_settings, request_of
 from flows.config import Specification
+from flows.config_file import read_specification
 from flows.errors import UsageError
 from flows.execution import DIRECT, Steps, execute
 from flows.inputs import resolve_paths

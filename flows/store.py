@@ -19,6 +19,7 @@ from catalogs.errors import nearest
 from flows.errors import ModelError
 from flows.model import Model, check_name, check_version
 from flows.model_file import read_model, write_model
+from flows.roots import check_inside
 
 __all__ = ["Promotion", "Store", "StoredModel"]
 
@@ -103,7 +104,7 @@ class Store:
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""
         stored = self.find(reference)
-        model = read_model(stored.path)
+        model = read_model(check_inside(stored.path, key="store"))
         if (model.name, model.version) != (stored.name, stored.version):
             raise ModelError(
                 f"{stored.path}: got the model {model.label}, expected {stored.label}; "
@@ -123,6 +124,7 @@ class Store:
         folder = self.folder(name, version)
         if staging:
             folder = folder.with_name(f".training-{version}")
+        check_inside(folder, key="store")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

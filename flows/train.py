@@ -22,13 +22,15 @@ from flows.training_report import train_report
 __all__ = ["train"]
 
 STEPS = training.Steps(
-    ingest=task(name="ingest", cache_policy=NO_CACHE)(training.ingest),
-    fit=task(name="fit", task_run_name="fit candidate {index}", cache_policy=NO_CACHE)(training.fit),
-    choose=task(name="choose", cache_policy=NO_CACHE)(training.choose),
-    refine=task(name="refine", task_run_name="refine candidate {index}", cache_policy=NO_CACHE)(
-        training.refine
+    ingest=task(name="ingest", cache_policy=NO_CACHE, persist_result=False)(training.ingest),
+    fit=task(name="fit", task_run_name="fit candidate {index}", cache_policy=NO_CACHE, persist_result=False)(
+        training.fit
     ),
-    save=task(name="save", cache_policy=NO_CACHE)(training.save),
+    choose=task(name="choose", cache_policy=NO_CACHE, persist_result=False)(training.choose),
+    refine=task(
+        name="refine", task_run_name="refine candidate {index}", cache_policy=NO_CACHE, persist_result=False
+    )(training.refine),
+    save=task(name="save", cache_policy=NO_CACHE, persist_result=False)(training.save),
 )
 """Not cached by Prefect: the staging folder knows what is done, and whether it is still there."""
 

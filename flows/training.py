@@ -23,7 +23,7 @@ from blr.threads import single_threaded_blas
 from catalogs.catalog import Catalog
 from flows.candidates import CandidateData, fit_candidate, refit_candidate
 from flows.config import Specification
-from flows.config_file import load_specification
+from flows.config_file import read_specification
 from flows.errors import TrainingError
 from flows.features import training_reader
 from flows.holdout import split_columns
@@ -36,6 +36,7 @@ from flows.model import make_version
 from flows.model_file import read_tree, write_tree
 from flows.progress import tell
 from flows.ranking import rank
+from flows.roots import check_inside
 from flows.saving import make_model, save_model
 from flows.store import Store
 from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
@@ -51,7 +52,7 @@ def ingest(request: Row) -> Json:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
     specification, opened, gathered = _gathered(request)
     version = make_version(specification, gathered.content_hash, code_version())
-    store = Store(Path(request["store"]))
+    store = Store(check_inside(Path(request["store"]), key="store"))
     found = {"version": version, "exists": store.contains(specification.name, version)}
     if request["dry_run"] or (found["exists"] and not request["overwrite"]):
         return found | {
@@ -87,6 +88,8 @@ def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
     specification = Specification.model_validate(request["specification"])
     paths = resolve_paths(specification.catalog.paths, Path(specification.base_folder), key="catalog.paths")
     opened = [catalogs.open(path) for path in paths]
+    for partition in (part for catalog in opened for part in catalog.partitions):
+        check_inside(partition.path, key="catalog.paths")
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
     return specification, opened, gather(specification, opened, limit=request["limit"])
 
@@ -203,7 +206,7 @@ def train(
 
     `limit` is a trial: that many rows are read, and nothing is kept.
     """
-    given = specification if isinstance(specification, Specification) else load_specification(specification)
+    given = read_specification(specification)
     if limit is not None and not dry_run:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
             return _trained(given, folder, steps, limit=limit, threads=threads) | {
