@@ -53,7 +53,9 @@ class _Run:
         self.theta = self.theta + self.step**-_DECAY * _bounded(direction, scale)
         # Later iterates count for more, so that the start is forgotten without a burn-in to choose.
         share = min(1.0, _RECENCY / (self.step + _RECENCY - 1))
-        self.average = self.theta if self.average is None else self.average + share * (self.theta - self.average)
+        self.average = (
+            self.theta if self.average is None else self.average + share * (self.theta - self.average)
+        )
 
 
 def _bounded(direction: Vector, scale: Matrix) -> Vector:
