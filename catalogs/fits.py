@@ -21,20 +21,21 @@ from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
 from catalogs.fits_annotate import Annotation, write_annotated
-from catalogs.fits_ascii import ASCII_TABLE, open_tables
+from catalogs.fits_ascii import ASCII_TABLE
 from catalogs.fits_beside import headers_as_text, left_behind
 from catalogs.fits_columns import MAX_FIELDS, FitsColumn, Table, table_of
 from catalogs.fits_decode import cells, field_type
 from catalogs.fits_header import Hdu, read_hdus
 from catalogs.fits_heap import heap_cells
 from catalogs.fits_history import provenance_metadata
+from catalogs.fits_restored import is_plain, open_tables
 from catalogs.fits_selection import Selection
 from catalogs.fits_source import GZIP_MAGIC, Source, Stamp, stamp
 
 __all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
 
 FORMAT = "fits"
-SUFFIXES = (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz")
+SUFFIXES = (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fits.fz", ".fz")
 
 SIGNATURE = b"SIMPLE  ="
 IMAGE_HEADER = "LDAC_IMHEAD"
@@ -60,11 +61,11 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     seen = stamp(path)
     with open_tables(path, seen) as source:
         hdu = _chosen(path, read_hdus(source), table, columns)
-    ascii_hdu = hdu.index if hdu.kind == ASCII_TABLE else None
-    if ascii_hdu is not None:
-        with open_tables(path, seen, ascii_hdu) as source:
-            hdu = read_hdus(source)[ascii_hdu]
-    partition = FitsPartition(path, table_of(hdu), seen, ascii_hdu)
+    restored = None if is_plain(hdu) else hdu.index
+    if restored is not None:
+        with open_tables(path, seen, restored) as source:
+            hdu = read_hdus(source)[restored]
+    partition = FitsPartition(path, table_of(hdu), seen, restored)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
     metadata |= provenance_metadata(hdu.header.cards)
     return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
@@ -72,7 +73,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
 
 @dataclass(frozen=True)
 class FitsPartition:
-    """One table of a FITS file; `ascii_hdu` is its number where it is one of characters.
+    """One table of a FITS file; `restored` is its number where it is one of characters, or compressed.
 
     `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` copy keeps nothing else.
     """
@@ -80,7 +81,7 @@ class FitsPartition:
     path: Path
     table: Table
     stamp: Stamp
-    ascii_hdu: int | None = None
+    restored: int | None = None
     kept: frozenset[str] | None = None
     slim: bool = False
 
@@ -136,7 +137,7 @@ class FitsPartition:
         return headers_as_text(self.table, hdus), tuple(left_behind(self.table, hdus))
 
     def _source(self) -> AbstractContextManager[Source]:
-        return open_tables(self.path, self.stamp, self.ascii_hdu)
+        return open_tables(self.path, self.stamp, self.restored)
 
     def _column(self, name: str) -> FitsColumn:
         found = [c for c in self.table.columns if c.name == name]

@@ -1,4 +1,4 @@
-"""ASCII tables: rewritten as a binary table in an unnamed file, from which all else goes on as usual.
+"""ASCII tables as binary ones: their cards, and their rows.
 
 FITS Standard 4.0, section 7.2.  Integers become J or K, real numbers D.  A field that is blank, or that holds the
 text of TNULL, was left out by its writer: a null integer, NaN, or an empty text, and not the zero of Fortran.
@@ -7,25 +7,21 @@ Null integers are stored as the smallest of their type, which nobody measures.
 
 from __future__ import annotations
 
-import functools
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from catalogs.errors import DamagedFileError
-from catalogs.fits_cards import header_bytes, integer_card, text_cards
+from catalogs.fits_cards import integer_card, text_cards
 from catalogs.fits_columns import MAX_FIELDS
-from catalogs.fits_header import Hdu, Header, padding, read_hdus
-from catalogs.fits_source import Bytes, Source, Stamp, Unnamed, open_source
+from catalogs.fits_header import Hdu, Header
+from catalogs.fits_source import Bytes, Source
 
-__all__ = ["ASCII_TABLE", "open_tables"]
+__all__ = ["ASCII_TABLE", "binary_cards", "write_data"]
 
 ASCII_TABLE = "TABLE"
 
@@ -86,32 +82,21 @@ class _Field:
         return values
 
 
-@contextmanager
-def open_tables(path: Path, expected: Stamp, ascii_hdu: int | None = None) -> Iterator[Source]:
-    """Open a file in which the HDU of that number, an ASCII table, has become a binary one."""
-    if ascii_hdu is None:
-        with open_source(path, expected) as source:
-            yield source
-        return
-    with open_source(path, expected):  # it is still the same
-        rewritten = _rewritten(path, expected, ascii_hdu)
-    yield rewritten.source(path)
+def binary_cards(hdu: Hdu) -> list[bytes]:
+    """Return the cards of the binary table."""
+    fields = _fields(hdu)
+    return _cards(hdu, fields, _row(fields).itemsize)
 
 
-@functools.lru_cache(maxsize=4)
-def _rewritten(path: Path, expected: Stamp, number: int) -> Unnamed:
-    with open_source(path, expected) as source, tempfile.TemporaryFile() as stream:
-        hdu = read_hdus(source)[number]
-        fields = _fields(hdu)
-        row = np.dtype([(str(field.number), field.stored) for field in fields])
-        for piece in source.pieces(0, hdu.header.offset):
-            stream.write(piece.data)
-        stream.write(header_bytes(_cards(hdu, fields, row.itemsize)))
-        _write_rows(source, stream, hdu, fields, row)
-        stream.write(bytes(padding(hdu.header.integer("NAXIS2") * row.itemsize)))
-        for piece in source.pieces(min(hdu.end, source.size), source.size):
-            stream.write(piece.data)
-        return Unnamed.of(stream)
+def write_data(source: Source, hdu: Hdu, stream: IO[bytes]) -> int:
+    """Write the rows of the binary table; return their bytes."""
+    fields = _fields(hdu)
+    _write_rows(source, stream, hdu, fields, _row(fields))
+    return hdu.header.integer("NAXIS2") * _row(fields).itemsize
+
+
+def _row(fields: Sequence[_Field]) -> np.dtype[Any]:
+    return np.dtype([(str(field.number), field.stored) for field in fields])
 
 
 def _write_rows(

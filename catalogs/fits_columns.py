@@ -18,7 +18,7 @@ from catalogs.catalog import Column
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.fits_header import Hdu, Header
 
-__all__ = ["FitsColumn", "Table", "table_of"]
+__all__ = ["FitsColumn", "Table", "column_of", "table_of"]
 
 STORED = {
     "L": np.dtype("u1"), "X": np.dtype("u1"), "B": np.dtype("u1"), "A": np.dtype("S1"),
@@ -139,10 +139,6 @@ def table_of(hdu: Hdu) -> Table:
             f"{header.where}: NAXIS, GCOUNT and BITPIX are {n_axes}, {n_groups}, {bits}; "
             "expected 2, 1, 8 of a table: get another copy"
         )
-    if "ZTABLE" in header:
-        raise FormatError(
-            f"{header.where} is a tile-compressed table; run `funpack` on the file, and open that"
-        )
     row_bytes, n_rows = header.integer("NAXIS1"), header.integer("NAXIS2")
     columns = _columns(header, row_bytes)
     if row_bytes > MAX_ROW or (n_rows and not row_bytes):
@@ -166,7 +162,7 @@ def _columns(header: Header, row_bytes: int) -> tuple[FitsColumn, ...]:
     columns: list[FitsColumn] = []
     offset = 0
     for n in range(1, n_fields + 1):
-        columns.append(_column(header, n, offset))
+        columns.append(column_of(header, n, offset))
         offset += columns[-1].n_bytes
     if offset != row_bytes:
         raise DamagedFileError(
@@ -176,16 +172,17 @@ def _columns(header: Header, row_bytes: int) -> tuple[FitsColumn, ...]:
     return tuple(columns)
 
 
-def _column(header: Header, n: int, offset: int) -> FitsColumn:
-    form = header.text(f"TFORM{n}") or ""
+def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") -> FitsColumn:
+    """Return the n-th column, of the form that a keyword gives it, at a place in the row."""
+    form = header.text(f"{keyword}{n}") or ""
     parts = TFORM.fullmatch(form)
     if not parts:
         raise DamagedFileError(
-            f"{header.where}: TFORM{n} is {form!r}, expected a count and a code, as in '1E'"
+            f"{header.where}: {keyword}{n} is {form!r}, expected a count and a code, as in '1E'"
         )
     repeat, code, rest = int(parts[1] or 1), parts[2].upper(), parts[3]
     if repeat > MAX_ROW:
-        raise DamagedFileError(f"{header.where}: TFORM{n} is {form!r}: cells of {repeat:,} elements")
+        raise DamagedFileError(f"{header.where}: {keyword}{n} is {form!r}: cells of {repeat:,} elements")
     n_bytes = (repeat + 7) // 8 if code == "X" else repeat * STORED[code].itemsize
     heap, width = "", 0
     shape: tuple[int, ...] = () if repeat == 1 else (repeat,)

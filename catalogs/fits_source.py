@@ -25,7 +25,18 @@ import numpy.typing as npt
 from catalogs.atomic import StorageError
 from catalogs.errors import CatalogError, DamagedFileError
 
-__all__ = ["GZIP_MAGIC", "Bytes", "Source", "Stamp", "Unnamed", "is_gzipped", "open_source", "stamp"]
+__all__ = [
+    "GZIP_MAGIC",
+    "KEEP_FREE",
+    "MAX_INFLATED",
+    "Bytes",
+    "Source",
+    "Stamp",
+    "Unnamed",
+    "is_gzipped",
+    "open_source",
+    "stamp",
+]
 
 Bytes = npt.NDArray[np.uint8]
 
