@@ -41,6 +41,7 @@ def team(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         prefect.cli("deployments", "--out", "prefect.yaml", cwd=survey, program="blr")
         schedule_soon(survey / "prefect.yaml")
         prefect.cli("work-pool", "create", "blr", "--type", "process", cwd=survey)
+        prefect.cli("work-queue", "create", "nightly", "--pool", "blr", "--limit", "1", cwd=survey)
         prefect.cli("--no-prompt", "deploy", "--all", cwd=survey)
         stack.enter_context(prefect.worker("blr", BLR_ROOTS=str(survey)))
         yield Team(survey, prefect, request.param)
@@ -51,4 +52,6 @@ def schedule_soon(file: Path) -> None:
     told: dict[str, Any] = yaml.safe_load(file.read_text())
     (classify,) = (entry for entry in told["deployments"] if entry["name"] == "classify")
     classify["schedules"].append({"slug": "soon", "interval": 30})
+    (reprocess,) = (entry for entry in told["deployments"] if entry["name"] == "reprocess")
+    reprocess["parameters"]["quiet_seconds"] = 0
     file.write_text(yaml.safe_dump(told))

@@ -17,6 +17,12 @@ name = "morphology"
 paths = ["labelled.parquet"]
 id = "name"
 
+[target]
+paths = ["release/*.parquet"]
+
+[output]
+folder = "product"
+
 [label]
 column = "hubble"
 classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }

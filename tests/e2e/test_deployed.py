@@ -37,12 +37,11 @@ def wait_for_login(window: Browser):
 
 def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team):
     told = {d["name"]: d for d in team.prefect.find("deployments")}
-    assert {"train", "classify"} <= set(told)
+    assert {"train", "classify", "reprocess", "promote"} == set(told)
     assert {s["slug"]: s["active"] for s in told["train"]["schedules"]} == {"sundays": False}
-    assert {s["slug"]: s["active"] for s in told["classify"]["schedules"]} == {
-        "every-six-hours": False,
-        "soon": True,
-    }
+    (nightly, often) = sorted(told["reprocess"]["schedules"], key=lambda s: s["slug"])
+    assert (nightly["schedule"]["cron"], nightly["active"]) == ("15 3 * * *", True)
+    assert (often["schedule"]["interval"], often["active"]) == (900, False)
     for deployment in told.values():
         assert Path(deployment["entrypoint"].partition(":")[0]).name == "deployed.py"
         assert deployment["concurrency_limit"] is None, "its lease would kill long runs"
@@ -90,7 +89,7 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
     assert [path.name for path in (team.folder / "by-hand").glob("*.parquet")] == ["field-1.parquet"]
 
     pages.open(f"{team.prefect.url}/v2/runs/flow-run/{run['id']}?tab=Artifacts")
-    pages.shows(name, "Completed", "Class counts by morphology")
+    pages.shows(name, "Completed", "Classification: done", "300 of 300 rows")
     pages.picture(f"{team.database}-run")
     left = {
         artifact["key"]: artifact["id"] for artifact in team.prefect.find("artifacts", flow_run_id=run["id"])
@@ -99,6 +98,21 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
         pages.open(f"{team.prefect.url}/v2/artifacts/artifact/{left[key]}")
         pages.shows("early", "late")
         pages.picture(f"{team.database}-{key}")
+
+
+def test_an_event_starts_a_run_with_what_it_tells(team):
+    """The delivery script's word that a release has arrived; templates of triggers are plain strings."""
+    (team.folder / "dr6.toml").write_text((team.folder / "spec.toml").read_text())
+    payload = '{"specification": "dr6.toml"}'
+    told = ("blr.release.arrived", "--resource-id", "blr.release.dr6", "--payload", payload)
+    team.prefect.cli("event", "emit", *told, cwd=team.folder)
+    deployment = team.prefect.deployment("reprocess")
+    run = team.prefect.run_ended(deployment_id=deployment["id"], auto_scheduled=False)
+    assert run["parameters"]["specification"] == "dr6.toml"
+    assert run["state_name"] == "Completed", team.prefect.logs(run)
+    assert run["work_queue_name"] == "nightly"
+    outputs = sorted(path.name for path in (team.folder / "product").glob("*.parquet"))
+    assert outputs == ["field-0.parquet", "field-1.parquet"]
 
 
 def change(pages: Browser, old: str, new: str) -> None:
