@@ -25,10 +25,12 @@ from flows.report_data import BoundaryPicture, ReliabilityBin, Review, RiskCurve
 __all__ = ["DARK", "LIGHT", "Theme", "boundary_figure", "reliability_figure", "review_figure"]
 
 LEVELS: Final = (0.3, 0.5, 0.7)
-DPI: Final = 160
+DPI: Final = 128
 LONGEST_TEXT: Final = 60
 STEPS: Final = tuple(np.linspace(0, 1, 41))
 TWO_CLASSES: Final = 2
+LEFT, RIGHT, BOTTOM, TOP = 0.75, 0.2, 0.6, 0.35
+"""Margins of a panel, in inches: a layout that measures every text first takes half of a report's time."""
 
 
 Place = Literal["upper right", "lower right"]
@@ -125,11 +127,9 @@ def boundary_figure(picture: BoundaryPicture, classes: Sequence[str], theme: The
     shown = range(1, 2) if len(classes) == TWO_CLASSES else range(len(classes))
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
-    figure = Figure(
-        figsize=(8.2, 5.6) if len(shown) == 1 else (3.6 * columns, 3.1 * rows + 0.5),
-        facecolor=theme.surface,
-        layout="constrained",
-    )
+    width, height = (8.2, 5.6) if len(shown) == 1 else (3.6 * columns, 3.1 * rows + 0.5)
+    figure = Figure(figsize=(width, height), facecolor=theme.surface)
+    _margins(figure, columns, rows, below=0.35)
     FigureCanvasAgg(figure)
     for place, k in enumerate(shown, start=1):
         axes = figure.add_subplot(rows, columns, place)
@@ -142,7 +142,7 @@ def boundary_figure(picture: BoundaryPicture, classes: Sequence[str], theme: The
     legend = figure.legend(
         handles,
         ("moderated: 0.3, 0.5, 0.7", "plug-in: 0.3, 0.5, 0.7"),
-        loc="outside lower center",
+        loc="lower center",
         ncols=2,
         frameon=False,
         fontsize=9,
@@ -207,12 +207,27 @@ def _panel(axes: Axes, picture: BoundaryPicture, classes: Sequence[str], k: int,
 
 
 def _figure(theme: Theme, width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), facecolor=theme.surface, layout="constrained")
+    figure = Figure(figsize=(width, height), facecolor=theme.surface)
+    _margins(figure, 1, 1)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     _style(axes, theme)
     axes.grid(visible=True, color=theme.grid, linewidth=0.8)
     return figure, axes
+
+
+def _margins(figure: Figure, columns: int, rows: int, *, below: float = 0.0) -> None:
+    """Leave room for the texts around each panel, and `below` inches under all."""
+    width, height = figure.get_size_inches()
+    across, down = LEFT + RIGHT, BOTTOM + TOP
+    figure.subplots_adjust(
+        left=LEFT / width,
+        right=1 - RIGHT / width,
+        bottom=(BOTTOM + below) / height,
+        top=1 - TOP / height,
+        wspace=across / ((width - columns * across) / columns),
+        hspace=down / ((height - below - rows * down) / rows),
+    )
 
 
 def _style(axes: Axes, theme: Theme) -> None:

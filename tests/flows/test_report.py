@@ -14,6 +14,7 @@ from rich.console import Console
 
 from flows import tables
 from flows.figures import LIGHT, boundary_figure
+from flows.pictures import pictures
 from flows.report import render_report, write_report
 from flows.report_data import (
     BoundaryPicture,
@@ -284,3 +285,12 @@ def test_boundary_where_no_level_is_reached() -> None:
 def test_without_reviews_or_boundary() -> None:
     report = replace(make_report(), reviews=(), boundary=None, classifications=(), reliability=())
     assert "soft decision boundary" not in render_report(report)
+
+
+def test_figures_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = replace(make_report(), reliability_of="probability, said once")
+    first = pictures(report)
+    monkeypatch.setattr("flows.pictures._draw", lambda _: pytest.fail("drawn again"))
+    assert pictures(replace(report, remarks=("more",), attribution=("someone",))) is first
+    with pytest.raises(pytest.fail.Exception, match="drawn again"):
+        pictures(replace(report, classes=("early", "other")))
