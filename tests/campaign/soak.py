@@ -55,12 +55,12 @@ def memory(pid: int, *, children: bool = False) -> float:
     return float(sum(each.memory_info().rss for each in counted) / 1e6)
 
 
-def deploy(prefect: Prefect, survey: Path) -> None:
-    """Deploy as a team does, `reprocess` due every few seconds and one at a time."""
+def deploy(prefect: Prefect, survey: Path, schedules: list[dict[str, Any]]) -> None:
+    """Deploy `reprocess` as a team does, with these schedules, one run at a time."""
     prefect.cli("deployments", "--out", "prefect.yaml", cwd=survey, program="blr")
     told: dict[str, Any] = yaml.safe_load((survey / "prefect.yaml").read_text())
     (reprocess,) = (entry for entry in told["deployments"] if entry["name"] == "reprocess")
-    reprocess["schedules"] = [{"interval": EVERY, "slug": "soak"}]
+    reprocess["schedules"] = schedules
     (survey / "prefect.yaml").write_text(yaml.safe_dump(told))
     prefect.cli("work-pool", "create", "blr", "--type", "process", cwd=survey)
     prefect.cli("work-queue", "create", "nightly", "--pool", "blr", "--limit", "1", cwd=survey)
@@ -83,7 +83,7 @@ def soak(folder: Path, runs: int) -> list[Sample]:
     survey = make_survey(folder / "survey")
     prefect, samples = Prefect(folder), []
     with prefect.server() as server:
-        deploy(prefect, survey)
+        deploy(prefect, survey, [{"interval": EVERY, "slug": "soak"}])
         with prefect.worker("blr") as worker:
             start = last = time.monotonic()
             done = 0

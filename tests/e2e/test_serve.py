@@ -84,10 +84,11 @@ def test_ui_shows_pages_and_ends_with_ctrl_c(folder):
     with blr("ui --no-open", folder) as (process, log):
         url = address(process, log)
         connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
-        connection.request("GET", "/dashboard")
+        connection.request("GET", "/v2/dashboard")
         answer = connection.getresponse()
         assert answer.status == 200
         assert b"<html" in answer.read()
+        connection.close()
         assert urlsplit(url).hostname == "127.0.0.1"
         process.send_signal(2)
         process.wait(timeout=60)

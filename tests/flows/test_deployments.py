@@ -67,8 +67,8 @@ def test_served_as_prefect_would_deploy_them(tmp_path):
     (nightly, often) = told["reprocess"].schedules
     assert (nightly.schedule.cron, nightly.active) == ("15 3 * * *", True)
     assert (often.schedule.interval, often.active) == (timedelta(seconds=900), False)
-    (trigger,) = told["reprocess"].triggers
-    assert trigger.expect == {"blr.release.arrived"}
+    expected = [trigger.expect for trigger in told["reprocess"].triggers]
+    assert expected == [{"blr.release.arrived"}, {"blr.model.promoted"}]
 
 
 def test_a_schedule_that_is_none(tmp_path):
