@@ -20,7 +20,7 @@ from blr.basis import Basis, basis_from_dict
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
 from blr.missing import FeatureMoments, missing_patterns
-from blr.mixture import Prediction, mix
+from blr.mixture import Prediction, mix, replaced
 from blr.posterior import Posterior
 from blr.scores import Scores, joined
 
@@ -144,6 +144,7 @@ class Classifier:
         *,
         not_detected: Mask | None = None,
         excluded: Mask | None = None,
+        credible: float | None = None,
     ) -> Scores:
         """Return probabilities, their uncertainty and flags of N rows.
 
@@ -155,6 +156,8 @@ class Classifier:
             One-sigma errors (N, F) in excess of the training set's; NaN or zero for none.
         not_detected, excluded
             Rows (N,) with a band that was looked at and not seen; rows that are not to be classified.
+        credible
+            Share of the posterior in intervals of the probabilities, which take longer; None for none.
         """
         n = len(X)
         if X.shape[1:] != (len(self.features),) or missing.shape != X.shape:
@@ -168,11 +171,17 @@ class Classifier:
         for start in range(0, max(n, 1), _BLOCK):
             rows = slice(start, start + _BLOCK)
             e = None if errors is None else errors[rows]
-            parts.append(self._score(X[rows], missing[rows], e, undetected[rows], excluded[rows]))
+            parts.append(self._score(X[rows], missing[rows], e, undetected[rows], excluded[rows], credible))
         return joined(parts)
 
     def _score(
-        self, X: Matrix, missing: Mask, errors: Matrix | None, undetected: Mask, excluded: Mask
+        self,
+        X: Matrix,
+        missing: Mask,
+        errors: Matrix | None,
+        undetected: Mask,
+        excluded: Mask,
+        credible: float | None,
     ) -> Scores:
         gone = missing.all(axis=1) | excluded
         point, plugin, gradients = self._point(self.moments.impute(X, missing), ~gone)
@@ -191,7 +200,9 @@ class Classifier:
             (Flag.NOT_DETECTED, undetected),
         ):
             flags[where] |= int(flag)
-        return Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, gradients, gone))
+        scores = Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, gradients, gone))
+        link = self.members[0].posterior.link
+        return scores if credible is None else scores.with_intervals(prediction, credible, link=link)
 
     def _flags(self, probability: Matrix, plugin: Matrix) -> NDArray[np.int32]:
         flags = flag_confidence(probability, low_confidence=self.low_confidence, close_call=self.close_call)
@@ -231,7 +242,7 @@ class Classifier:
             size = _NODES if sigma is None and pattern.sum() == 1 else _MORE_NODES
             nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma)
             part = mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
-            base = _replaced(base, rows, part)
+            base = replaced(base, rows, part)
         return base
 
     @cached_property
@@ -286,12 +297,3 @@ class Classifier:
 
 def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
     return parts[0][1] if len(parts) == 1 else mix(parts)
-
-
-def _replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Prediction:
-    arrays = []
-    for old, new in zip(vars(base).values(), vars(part).values(), strict=True):
-        filled = old.copy()
-        filled[rows] = new
-        arrays.append(filled)
-    return Prediction(*arrays)

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import mutual_information
 from blr.predictive import binary_exact, binary_expected_entropy
 from blr.softmax_predictive import softmax_exact
 
-__all__ = ["Prediction", "mix", "predicted"]
+__all__ = ["Prediction", "mix", "predicted", "replaced"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,16 @@ def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
     if covariance.ndim == 1:
         covariance = np.maximum(covariance, 0.0)  # what rounding leaves of a variance of zero
     return Prediction(p, expected_entropy, mean, covariance)
+
+
+def replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Prediction:
+    """Return a prediction in which `rows` are those of `part`."""
+    arrays = []
+    for old, new in zip(vars(base).values(), vars(part).values(), strict=True):
+        filled = old.copy()
+        filled[rows] = new
+        arrays.append(filled)
+    return Prediction(*arrays)
 
 
 def _square(mean: Matrix) -> Matrix:

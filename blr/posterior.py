@@ -212,7 +212,7 @@ class Posterior:
         if self.problem.binary:
             exact = method == "exact"
             return (
-                binary_exact(mean, covariance, link=self._link) if exact else binary_probit(mean, covariance)
+                binary_exact(mean, covariance, link=self.link) if exact else binary_probit(mean, covariance)
             )
         return softmax_exact(mean, covariance)[0] if method == "exact" else softmax_pairwise(mean, covariance)
 
@@ -228,14 +228,15 @@ class Posterior:
         """
         if self.draws is not None:
             return averaged(self.problem, self.problem.design(Phi), self.draws, shift)[0]
-        return predicted(*self.logit_moments(Phi), link=self._link, shift=shift)
+        return predicted(*self.logit_moments(Phi), link=self.link, shift=shift)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
         """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""
-        return predicted(*self.problem.class_moments(mean, covariance), link=self._link).probability
+        return predicted(*self.problem.class_moments(mean, covariance), link=self.link).probability
 
     @property
-    def _link(self) -> str:
+    def link(self) -> str:
+        """The link of two classes."""
         return self.likelihood if self.problem.binary else "logistic"
 
     def plugin(self, Phi: ArrayLike) -> Matrix:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import Flag
+from blr.intervals import credible_interval
 from blr.mixture import Prediction
 
 __all__ = ["Scores", "joined"]
@@ -23,6 +24,8 @@ class Scores:
     `logit_mean` (N,) of the second class, for two; `logit_std` and `mutual_information` (N,); `flags` (N,).
     All but the flags are NaN where a row is unclassifiable.  `count_draws` (S, K): the classes' expected counts in this
     batch under draws of the weights, which all rows share; they add up over batches.
+    Asked for only: the ends `low` and `high` (N, K) of intervals of the probabilities, and for more than two classes
+    `logit_means` (N, K) and `logit_covariance` (N, K, K), the mean of all logits taken away.
     """
 
     probability: Matrix
@@ -32,6 +35,10 @@ class Scores:
     mutual_information: Vector
     flags: NDArray[np.int32]
     count_draws: Matrix
+    low: Matrix | None = None
+    high: Matrix | None = None
+    logit_means: Matrix | None = None
+    logit_covariance: Matrix | None = None
 
     @classmethod
     def of(
@@ -58,6 +65,16 @@ class Scores:
             flags=flags,
             count_draws=count_draws,
         )
+
+    def with_intervals(self, prediction: Prediction, share: float, *, link: str) -> Scores:
+        """Return the scores with what is asked for only, of the prediction that they came from."""
+        gone = np.isnan(self.logit_std)
+        mean, covariance = prediction.mean, prediction.covariance
+        low, high = credible_interval(mean, covariance, share, link=link)
+        made = replace(self, low=_without(low, gone), high=_without(high, gone))
+        if mean.ndim == 1:
+            return made
+        return replace(made, logit_means=_without(mean, gone), logit_covariance=_without(covariance, gone))
 
 
 def _without(x: Matrix, gone: NDArray[np.bool_]) -> Matrix:
