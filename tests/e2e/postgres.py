@@ -49,7 +49,7 @@ def postgresql() -> Iterator[str]:
         if who:
             for path in (folder, folder / "password"):
                 shutil.chown(path, who["user"], who["group"])
-        initdb: list[str | Path] = [found / "initdb", "--pgdata", folder / "data", "--username", "prefect"]
+        initdb: list[str | Path] = [found / "initdb", "--pgdata", folder / "data", "--username", "postgres"]
         initdb += [
             "--pwfile",
             folder / "password",
@@ -68,7 +68,27 @@ def postgresql() -> Iterator[str]:
                 lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "PostgreSQL"
             )
             try:
-                yield f"postgresql+asyncpg://prefect:{password}@127.0.0.1:{port}/postgres"
+                # As docs/operations.md has it: the server's role owns its database, and rules no other.
+                tell = [
+                    found / "psql",
+                    "-h",
+                    "127.0.0.1",
+                    "-p",
+                    str(port),
+                    "-U",
+                    "postgres",
+                    "-v",
+                    "ON_ERROR_STOP=1",
+                ]
+                for database, statement in (
+                    ("postgres", f"CREATE ROLE prefect LOGIN PASSWORD '{password}'"),
+                    ("postgres", "CREATE DATABASE prefect OWNER prefect"),
+                    ("prefect", "CREATE EXTENSION pg_trgm"),
+                ):
+                    command = [*tell, "--dbname", database, "--command", statement]
+                    environment = os.environ | {"PGPASSWORD": password}
+                    subprocess.run(command, env=environment, check=True, capture_output=True)
+                yield f"postgresql+asyncpg://prefect:{password}@127.0.0.1:{port}/prefect"
             finally:
                 process.send_signal(signal.SIGINT)  # its fast way to stop: SIGTERM waits for clients
                 process.wait(timeout=30)
