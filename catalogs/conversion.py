@@ -51,8 +51,15 @@ TEXT_BYTES, LIST_ITEMS = 32, 16
 LONGEST_REMARK = 200
 DESCRIBING = re.compile(
     r"ARROW:schema|IVOA\.VOTable-Parquet\..*|table_meta_yaml|pandas|table::len::.*|blr\..*|fits\..*"
+    r"|type\..*|delimiter|encoding|version"
 )
-"""Metadata that describe columns or provenance, which are written in the new format's own way."""
+"""Metadata that describe columns, provenance or the old file, which are written in the new format's own way."""
+
+BESIDE = {
+    "votable": "what a VOTable holds beside the rows (other tables, parameters, groups, coordinates) is left out",
+    "ecsv": "what an ECSV header says beside the columns is left out",
+    "csv": "comments are left out",
+}
 
 Tell = Callable[[str], object]
 """Takes a sentence on what a copy leaves behind."""
@@ -165,6 +172,8 @@ class Converting:
             for sentence in left:
                 self.tell(sentence)
             texts |= more
+        if self.catalog.format in BESIDE:
+            self.tell(BESIDE[self.catalog.format])
         return texts
 
     def fields(self, rows: int) -> tuple[fits_create.FitsField, ...]:

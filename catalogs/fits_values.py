@@ -256,11 +256,11 @@ def losses(kind: CellKind, survey: Survey) -> list[str]:
     """Return what of a column does not survive."""
     told = [kind.told] if kind.told else []
     if kind.element in FLOATS and survey.nulls:
-        told.append(f"{survey.nulls:,} nulls become NaN")
+        told.append("nulls become NaN")
     if kind.is_text and survey.nulls:
-        told.append(f"{survey.nulls:,} nulls become empty text")
+        told.append("nulls become empty text")
     if kind.variable and survey.null_cells:
-        told.append(f"{survey.null_cells:,} null lists become empty ones")
+        told.append("null lists become empty ones")
     if survey.escaped:
         told.append("characters beyond ASCII are written as backslash escapes")
     if kind.is_text and survey.blanks:

@@ -27,6 +27,10 @@ __all__ = [
     "write",
 ]
 
+ELEMENTS = {"unsignedByte": "u1", "short": "i2", "int": "i4", "long": "i8", "float": "f4", "double": "f8"}
+ELEMENTS |= {"floatComplex": "c8", "doubleComplex": "c16"}
+"""The types of a VOTable's numbers."""
+
 OWN = "blr."
 """How the names of our INFO elements begin."""
 
@@ -100,8 +104,22 @@ def add_columns(
         mask[name] = np.ma.getmaskarray(old[name])
     for field in fields:
         data[field.ID] = values.get(field.name, data[field.ID])
+    for field, name in zip(table.fields, old.dtype.names, strict=True):
+        if (numeric := ELEMENTS.get(str(field.datatype))) and data.dtype[name].kind == "O":
+            data[name] = retyped(data[name], np.dtype(numeric))
     table.fields.extend(fields)
     table.array = np.ma.MaskedArray(data, mask)
+
+
+def retyped(cells: np.ndarray[Any, Any], element: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return arrays of any length with elements of the type that their field says.
+
+    astropy reads them with whatever type NumPy takes Python's numbers for, and would write that many bytes.
+    """
+    typed = np.empty(len(cells), object)
+    for i, cell in enumerate(cells):
+        typed[i] = None if cell is None else np.ma.MaskedArray(cell, dtype=element)
+    return typed
 
 
 def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:

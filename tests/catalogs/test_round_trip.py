@@ -1,0 +1,68 @@
+"""The round-trip page says what is found, and nothing changes silently."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.io import votable
+from astropy.table import Table
+
+import catalogs
+from catalogs.annotations import NewColumn
+from tests.catalogs.round_trip import PAGE, SILENT, Trip, page, trips
+from tests.catalogs.round_trip_samples import LABELS, WRITERS
+
+MARK = (NewColumn("blr_mark", pa.int32()),)
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Trip]:
+    return trips()
+
+
+def test_nothing_changes_silently(found: list[Trip]) -> None:
+    silent = [
+        (t.source, t.target, what) for t in found for what, word in t.verdicts.items() if word == SILENT
+    ]
+    assert silent == []
+
+
+def test_copies_in_the_same_format_lose_nothing(found: list[Trip]) -> None:
+    """But CSV, which has no place for provenance."""
+    words = {word for t in found if t.source == t.target for word in t.verdicts.values()}
+    assert words == {"kept", "columns kept; CSV has no place for their provenance"}
+    assert not any(t.warnings for t in found if t.source == t.target)
+
+
+def test_the_page_says_what_is_found(found: list[Trip]) -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(found), (
+        "docs/round-trip.md is not what is found; run `python -m tests.catalogs.round_trip`, and read what changed"
+    )
+
+
+def test_every_kind_of_column_is_in_some_sample(found: list[Trip]) -> None:
+    assert {t.source for t in found} == set(WRITERS)
+    assert set(LABELS.values()) <= {what for t in found for what in t.verdicts}
+
+
+@pytest.mark.parametrize("datatype", [np.int16, np.int32, np.float32, np.complex64])
+def test_lists_of_any_length_keep_their_bytes_in_votables(tmp_path: Path, datatype: type) -> None:
+    """Astropy forgets the type of their elements, and would write as many bytes as NumPy's own types have."""
+    cells = np.empty(6, object)
+    cells[:] = [np.ma.MaskedArray(np.arange(n % 4, dtype=datatype), mask=False) for n in range(6)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = Table({"row": np.arange(6), "list": cells})
+        votable.from_table(table).to_xml(str(tmp_path / "t.vot"), tabledata_format="binary2")
+    old = catalogs.open(tmp_path / "t.vot")
+    before = pa.Table.from_batches(list(old.batches(["row", "list"])))
+
+    def compute(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {"blr_mark": batch.column("row").to_numpy().astype(np.int32)}
+
+    (out,) = catalogs.annotate(old, tmp_path / "out", MARK, compute, read=["row"])
+    after = pa.Table.from_batches(list(catalogs.open(out).batches(["row", "list", "blr_mark"])))
+    assert after.select(["row", "list"]).to_pydict() == before.to_pydict()
+    assert after["blr_mark"].to_pylist() == list(range(6))
