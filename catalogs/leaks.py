@@ -81,7 +81,7 @@ class Scaled:
         low, high = np.quantile(x[known], [0.005, 0.995])
         clipped = np.clip(x, low, high)
         spread = float(clipped[known].std())
-        if spread == 0:
+        if spread <= 1e-9 * float(np.abs(clipped[known]).max()):
             return None
         z = np.where(known, (clipped - clipped[known].mean()) / spread, np.nan)
         return cls(name, z, spread, log)
@@ -236,7 +236,8 @@ def _unexplained(within: Floats, target: int, others: Sequence[int]) -> float:
 
 def _formula(raw: Floats, columns: Sequence[Scaled]) -> str:
     """Return the combination with the coefficient nearest to the others' middle set to 1."""
-    first = next((i for i, c in enumerate(columns) if not c.log), 0)
+    plain = [i for i, c in enumerate(columns) if not c.log and abs(raw[i]) > 0]
+    first = plain[0] if plain else int(np.abs(raw).argmax())
     terms = []
     for w, c in zip(raw / raw[first], columns, strict=True):
         factor = "" if abs(abs(w) - 1) < 5e-3 else f"{abs(w):.3g} "

@@ -23,6 +23,7 @@ from flows.model_file import read_model
 from flows.plan import reason
 from flows.progress import tell
 from flows.scoring import Scorer, budget_threshold, provenance
+from flows.slim import kept_columns
 from flows.sources import open_source
 from flows.staging import Staging
 
@@ -49,6 +50,8 @@ def annotate_file(job: Job) -> Json:
             threads=job["threads"],
             progress=tell().advance,
             overwrite=True,
+            mode=specification.output.mode,
+            keep=kept_columns(specification),
         )
     output = _output(job, staging.file(job["name"]), scorer)
     staging.record(output)
@@ -93,7 +96,7 @@ def _changed(path: Path, state: FileState) -> Json | None:
 
 def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
     """Return the scorer of a catalogue; a review budget needs a pass over its rows first."""
-    scorer = Scorer.of(model, specification)
+    scorer = Scorer.of(model, specification).on(catalog)
     if specification.flags.budget is None:
         return scorer
     with single_threaded_blas():

@@ -101,7 +101,7 @@ def _fitted(specification: Specification, index: int, data: CandidateData, threa
     )
     q = fit_evidence(
         basis(X),
-        data.rows.target[training],
+        data.rows.response[training],
         likelihood=candidate.likelihood if len(data.classes) == 2 else "softmax",
         sample_weight=weight,
         classes=range(len(data.classes)),

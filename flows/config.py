@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -17,6 +16,8 @@ from catalogs.annotations import standard_columns
 from catalogs.errors import ExpressionError, NameClashError, nearest
 from catalogs.expressions import parse
 from flows.config_bases import Basis, LinearBasis, SpecificationTable
+from flows.config_label import Label
+from flows.config_photometry import Band
 
 __all__ = [
     "Basis",
@@ -49,22 +50,9 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
 
 
-def _offered(*offered: str) -> AfterValidator:
-    """Refuse the choices of the specification that later versions will offer."""
-
-    def check(value: str) -> str:
-        if value not in offered:
-            choices = ", ".join(repr(o) for o in offered)
-            raise ValueError(f"got '{value}', which this version does not do yet; expected one of: {choices}")
-        return value
-
-    return AfterValidator(check)
-
-
 Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
 Sentinels = Annotated[tuple[float, ...], BeforeValidator(_listed)]
-ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class CatalogTable(SpecificationTable):
@@ -78,6 +66,15 @@ class CatalogTable(SpecificationTable):
     sentinels: dict[str, Sentinels] = Field(
         default={}, description="Values of a column that mean: not measured"
     )
+    position_unit: Literal["deg", "rad", "sexagesimal"] | None = Field(
+        default=None, description="Unit of the position; default: what the columns say"
+    )
+    not_detected: dict[str, Sentinels] = Field(
+        default={}, description="Values of a column that mean: looked at, and not seen (flag 8)"
+    )
+    limits: dict[str, float] = Field(
+        default={}, description="Value that a column takes where not detected; default: it is missing"
+    )
     weight: Expression | None = Field(
         default=None, description="Weight of a training row, an expression; default 1"
     )
@@ -88,54 +85,12 @@ class Target(SpecificationTable):
 
     paths: Paths | None = Field(default=None, description="Files or globs, relative to the specification")
     columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
+    units: dict[str, str] = Field(
+        default={}, description="Our name of a column = its unit, where the target does not say, or wrongly"
+    )
     where: Expression | None = Field(
         default=None, description="Condition on the rows to classify (in our names); others get flag 5"
     )
-
-
-class Label(SpecificationTable):
-    """What the classes are, and where a row's class is written."""
-
-    column: str | None = Field(default=None, description="Column that holds the class")
-    classes: dict[ClassName, Annotated[tuple[str, ...], BeforeValidator(_listed)]] | None = Field(
-        default=None,
-        description="Class = its spellings in the column, in order; default: each value a class",
-    )
-    votes: dict[ClassName, str] | None = Field(default=None, description="Class = column of its vote count")
-    extra: tuple[str, ...] = Field(default=(), description="Label tables that came back from review")
-
-    @model_validator(mode="after")
-    def _check(self) -> Label:
-        if self.votes is not None or self.extra:
-            which = "votes" if self.votes is not None else "extra"
-            raise ValueError(
-                f"got '{which}', which this version does not do yet; expected 'column', with 'classes'"
-            )
-        if self.column is None:
-            raise ValueError(
-                "got no 'column', expected the column that holds the class; add column = \"...\""
-            )
-        _check_classes(self.classes)
-        return self
-
-
-def _check_classes(classes: Mapping[str, tuple[str, ...]] | None) -> None:
-    if classes is None:
-        return
-    if len(classes) < 2:
-        raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the other")
-    seen: dict[str, str] = {}
-    for name, spellings in classes.items():
-        if not spellings:
-            raise ValueError(
-                f"class '{name}' lists no spelling, expected one or more; add it or drop the class"
-            )
-        for spelling in spellings:
-            other = seen.setdefault(spelling, name)
-            if other != name:
-                raise ValueError(
-                    f"'{spelling}' is in class '{other}' and in '{name}'; keep it in one of them"
-                )
 
 
 class Split(SpecificationTable):
@@ -183,10 +138,8 @@ class Output(SpecificationTable):
     """What annotated catalogues look like."""
 
     folder: str = Field(default="annotated", description="Where they go, relative to the specification")
-    columns: Annotated[Literal["standard", "full"], _offered("standard")] = Field(
-        default="standard", description="Which columns are added"
-    )
-    mode: Annotated[Literal["annotated", "slim"], _offered("annotated")] = Field(
+    columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
+    mode: Literal["annotated", "slim"] = Field(
         default="annotated",
         description="Every input column and the new ones, or id, position and the new ones",
     )
@@ -203,6 +156,7 @@ class Specification(SpecificationTable):
     target: Target = Field(default=Target(), description="The catalogue to classify, where it differs")
     label: Label
     split: Split = Split()
+    photometry: dict[str, Band] = Field(default={}, description="Magnitude = flux and what is done to it")
     features: dict[str, Expression] = Field(min_length=1, description="Feature = expression over columns")
     errors: dict[str, Expression] = Field(default={}, description="Feature = one-sigma error, an expression")
     candidate: tuple[Candidate, ...] = Field(
@@ -216,11 +170,21 @@ class Specification(SpecificationTable):
 
     @model_validator(mode="after")
     def _check_columns(self) -> Specification:
-        if self.label.classes is not None:
+        classes = self.label.classes or self.label.votes
+        if classes is not None:
             try:
-                standard_columns(tuple(self.label.classes), self.output.prefix)
+                standard_columns(tuple(classes), self.output.prefix, columns=self.output.columns)
             except NameClashError as error:
                 raise ValueError(f"label: {error}") from error
+        return self
+
+    @model_validator(mode="after")
+    def _check_slim(self) -> Specification:
+        if self.output.mode == "slim" and self.catalog.id is None and None in (self.catalog.ra, self.catalog.dec):
+            raise ValueError(
+                "output.mode: got 'slim' without catalog.id, and without a position, expected one of them, by which "
+                'rows join their old columns again; add id = "..." under [catalog]'
+            )
         return self
 
     @model_validator(mode="after")
@@ -235,6 +199,16 @@ class Specification(SpecificationTable):
                 "split.by: got 'healpix' without catalog.ra and catalog.dec, expected the columns of the position; "
                 "add them under [catalog], or split by 'id'"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Specification:
+        for name in self.catalog.limits:
+            if name not in self.catalog.not_detected:
+                raise ValueError(
+                    f"catalog.limits: got '{name}', of which no value means not detected, expected one of "
+                    f"catalog.not_detected; {nearest(name, self.catalog.not_detected)}"
+                )
         return self
 
     @model_validator(mode="after")

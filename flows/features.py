@@ -7,7 +7,7 @@ Conventions: n rows, F features.  What is not finite is missing: X is 0 there an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +18,19 @@ from numpy.typing import NDArray
 from catalogs.catalog import Catalog
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions import Expression, parse
+from catalogs.photometry import floats
 from catalogs.values import batch_values
 from flows.config import Specification
+from flows.derived import NOT_DETECTED, DerivedColumns
 
-__all__ = ["FeatureBatch", "FeatureReader", "apply_sentinels", "target_reader", "training_reader"]
+__all__ = [
+    "FeatureBatch",
+    "FeatureReader",
+    "apply_sentinels",
+    "derived_columns",
+    "target_reader",
+    "training_reader",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,6 +43,7 @@ class FeatureBatch:
     missing: NDArray[np.bool_]
     errors: NDArray[np.float64] | None
     inside: NDArray[np.bool_]
+    not_detected: NDArray[np.bool_] | None = None  # (n,), where some column was looked at and not seen
 
 
 @dataclass(frozen=True)
@@ -46,12 +56,19 @@ class FeatureReader:
     sentinels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[str, str] = field(default_factory=dict)  # further columns = the key that wants each
+    derived: DerivedColumns = field(default_factory=DerivedColumns)
+    scales: Mapping[str, float] = field(default_factory=dict)  # what brings a column to the training's unit
+
+    @cached_property
+    def _spoken(self) -> frozenset[str]:
+        """The names in expressions, of the catalogue's columns and of derived ones."""
+        used = {name for _, expression in self._keyed() for name in expression.names}
+        return frozenset(used.union(self.also))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Our names of the columns needed, sorted."""
-        used = {name for _, expression in self._keyed() for name in expression.names}
-        return tuple(sorted(used.union(self.also)))
+        return tuple(sorted(set[str]().union(*(self.derived.needs(name) for name in self._spoken))))
 
     @cached_property
     def read(self) -> tuple[str, ...]:
@@ -61,18 +78,58 @@ class FeatureReader:
     def check(self, catalog: Catalog) -> None:
         """Raise `ColumnNotFoundError` where the catalogue lacks a column, saying who wants it."""
         for key, expression in self._keyed():
-            self._check_columns(catalog, expression.names, wanted_by=f"{key} = '{expression.text}'")
+            for name in sorted(expression.names):
+                self._check_columns(
+                    catalog, self.derived.needs(name), wanted_by=f"{key} = '{expression.text}'"
+                )
         for name, key in self.also.items():
-            self._check_columns(catalog, [name], wanted_by=key)
+            self._check_columns(catalog, self.derived.needs(name), wanted_by=key)
+        self.derived.in_units_of(catalog, self.columns)
+
+    def of(self, catalog: Catalog) -> FeatureReader:
+        """Return the reader for one catalogue, whose units of flux are known."""
+        return (
+            replace(self, derived=self.derived.in_units_of(catalog, self.columns))
+            if self.derived.bands
+            else self
+        )
 
     def values(self, batch: pa.RecordBatch, names: Iterable[str] | None = None) -> dict[str, Array]:
-        """Return the columns under our names, sentinels made missing."""
-        wanted = self.names if names is None else tuple(names)
-        theirs = batch_values(batch, {self.columns.get(name, name) for name in wanted})
-        return {
-            name: apply_sentinels(theirs[self.columns.get(name, name)], self.sentinels.get(name, ()))
-            for name in wanted
+        """Return the columns under our names, the derived ones too, sentinels made missing."""
+        wanted = self._spoken if names is None else frozenset(names)
+        needed = wanted.union(*(self.derived.needs(name) for name in wanted))
+        plain = [name for name in needed if name in self.derived.needs(name)]
+        theirs = batch_values(batch, {self.columns.get(name, name) for name in plain})
+        raw = {name: theirs[self.columns.get(name, name)] for name in plain}
+        values = {
+            name: self._scaled(
+                name, apply_sentinels(self.derived.observed(name, column), self.sentinels.get(name, ()))
+            )
+            for name, column in raw.items()
         }
+        made = {name: self._made(name, raw, values) for name in needed if name not in raw}
+        return {name: column for name, column in (values | made).items() if name in wanted}
+
+    def _scaled(self, name: str, values: Array) -> Array:
+        factor = self.scales.get(name)
+        return values if factor is None else floats(values) * factor
+
+    def _made(self, name: str, raw: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        if self.derived.band_of(name) is not None:
+            return self.derived.make(name, values)
+        column = name.removesuffix(NOT_DETECTED)
+        return self.derived.undetected(column, raw[column]).astype(np.float64)
+
+    def _undetected(self, batch: pa.RecordBatch) -> NDArray[np.bool_] | None:
+        """Return which rows (n,) have a column of a feature that was looked at and not seen."""
+        used = {n for e in self.features.values() for name in e.names for n in self.derived.needs(name)}
+        asked = sorted(used.intersection(self.derived.not_detected))
+        if not asked:
+            return None
+        theirs = batch_values(batch, {self.columns.get(name, name) for name in asked})
+        return np.logical_or.reduce(
+            [self.derived.undetected(name, theirs[self.columns.get(name, name)]) for name in asked]
+        )
 
     def select(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         """Return the rows (n,) that `where` wants; all without one."""
@@ -87,7 +144,8 @@ class FeatureReader:
         X = self._matrix(self.features, values, batch.num_rows)
         missing = ~np.isfinite(X)
         X[missing] = 0.0
-        return FeatureBatch(X, missing, self._error_matrix(values, missing), self.select(batch))
+        errors = self._error_matrix(values, missing)
+        return FeatureBatch(X, missing, errors, self.select(batch), self._undetected(batch))
 
     def _matrix(
         self, expressions: Mapping[str, Expression], values: Mapping[str, Array], n: int
@@ -160,14 +218,36 @@ def training_reader(specification: Specification, *, split_by: Iterable[str] = (
     catalog = specification.catalog
     also = dict.fromkeys(split_by, "split.by")
     also |= dict.fromkeys(parse(catalog.weight).names if catalog.weight else (), "catalog.weight")
-    also |= {specification.label.column: "label.column"} if specification.label.column else {}
+    also |= _label_columns(specification)
     return FeatureReader(
         features=_parsed(specification.features),
         errors=_parsed(specification.errors),
         where=parse(catalog.where) if catalog.where else None,
         sentinels=catalog.sentinels,
         also=also,
+        derived=derived_columns(specification),
     )
+
+
+def _label_columns(specification: Specification) -> dict[str, str]:
+    """Return the catalogue's columns that labels come from, each with the key that wants it."""
+    label, catalog = specification.label, specification.catalog
+    if label.votes is not None:
+        return dict.fromkeys(label.votes.values(), "label.votes") | (
+            {label.total: "label.total"} if label.total else {}
+        )
+    wanted = {label.column: "label.column"} if label.column and label.table is None else {}
+    if catalog.id and (label.extra or (label.table is not None and label.table.id is not None)):
+        wanted[catalog.id] = "catalog.id"
+    if label.table is not None and label.table.ra is not None:
+        wanted |= {name: "label.table" for name in (catalog.ra, catalog.dec) if name}
+    return wanted
+
+
+def derived_columns(specification: Specification) -> DerivedColumns:
+    """Return what a specification makes of the catalogue's columns."""
+    given = specification.catalog
+    return DerivedColumns(specification.photometry, given.not_detected, given.limits)
 
 
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:
@@ -179,6 +259,7 @@ def target_reader(specification: Specification, features: Iterable[str]) -> Feat
         where=parse(target.where) if target.where else None,
         sentinels=specification.catalog.sentinels,
         columns=target.columns,
+        derived=derived_columns(specification),
     )
 
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from catalogs import split
 from catalogs.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.positions import PositionUnit, positions, unit_of_position
 from flows.config import Specification
 from flows.errors import SpecificationError
 
-__all__ = ["check_positions", "held_out", "split_columns"]
-
-DEGREES = (None, "", "deg", "degree", "degrees")
+__all__ = ["held_out", "position_unit", "split_columns"]
 
 
 def split_columns(specification: Specification) -> tuple[str, ...]:
@@ -26,23 +26,25 @@ def split_columns(specification: Specification) -> tuple[str, ...]:
     return (catalog.id,) if by == "id" and catalog.id else (by,)
 
 
-def check_positions(specification: Specification, catalog: Catalog) -> None:
-    """Raise SpecificationError where a split by position would misread the unit."""
-    if specification.split.by != "healpix":
-        return
-    for name in split_columns(specification):
-        unit = catalog.column(name).unit
-        if unit not in DEGREES:
-            raise SpecificationError(
-                f"split.by: got 'healpix' with '{name}' in units of '{unit}' in {catalog.path}, expected degrees; "
-                "convert the column, or split by 'id'"
-            )
+def position_unit(specification: Specification, catalog: Catalog) -> PositionUnit:
+    """Return the unit of the position in a catalogue; SpecificationError where it is needed and not known."""
+    given, table = specification.catalog, specification.label.table
+    needed = specification.split.by == "healpix" or (table is not None and table.id is None)
+    if not needed or given.ra is None or given.dec is None:
+        return "deg"
+    try:
+        return unit_of_position(catalog, given.ra, given.dec, stated=given.position_unit)
+    except CatalogError as error:
+        who = "split.by: got 'healpix'" if specification.split.by == "healpix" else "label.table"
+        raise SpecificationError(f"{who}: {error}, or split by 'id'") from error
 
 
-def held_out(specification: Specification, values: Mapping[str, np.ndarray[Any, Any]]) -> NDArray[np.bool_]:
-    """Return the rows (n,) that are held out, of columns under our names."""
+def held_out(
+    specification: Specification, values: Mapping[str, np.ndarray[Any, Any]], unit: PositionUnit = "deg"
+) -> NDArray[np.bool_]:
+    """Return the rows (n,) that are held out, of columns under our names; positions are in that unit."""
     columns = [values[name] for name in split_columns(specification)]
     if specification.split.by == "healpix":
-        ra, dec = columns
-        columns = [split.healpix_pixels(ra, dec)]
+        place = positions(columns[0], columns[1], unit)
+        columns = [split.healpix_pixels(place.ra, place.dec)]
     return split.held_out(columns, specification.split.held_out)

@@ -35,6 +35,7 @@ def describe_rows(
         "class_share": (training / training.sum()).tolist(),
         "unlabelled": gathered.seen.get("", 0),
         "unknown_labels": dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
+        "labels": dict(gathered.labels),
         "features": [
             _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)
             for j, name in enumerate(specification.features)

@@ -14,7 +14,7 @@ from catalogs.errors import nearest
 from flows.config import Label
 from flows.errors import TrainingError
 
-__all__ = ["LabelReader", "check_classes", "label_texts"]
+__all__ = ["LabelReader", "check_classes", "label_texts", "wanted_labels"]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,30 +24,56 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class LabelReader:
-    """The classes in order, and the class of each spelling."""
+    """The classes in order, and the class of each spelling, in small letters where case does not matter."""
 
     classes: tuple[str, ...]
     spellings: Mapping[str, int]
+    case_sensitive: bool = True
 
     @classmethod
     def of(cls, label: Label, seen: Counter[str]) -> LabelReader:
         """Return the reader that a specification asks for; without classes, each value `seen` is one."""
+        fold = str if label.case_sensitive else str.casefold
+        if label.votes is not None:
+            return cls(tuple(label.votes), {name: k for k, name in enumerate(label.votes)})
         if label.classes is not None:
-            spellings = {text.strip(): k for k, texts in enumerate(label.classes.values()) for text in texts}
-            return cls(tuple(label.classes), spellings)
-        names = sorted(text for text in seen if text)
+            lists = enumerate(label.classes.values())
+            spellings = {fold(text.strip()): k for k, texts in lists for text in texts}
+            return cls(tuple(label.classes), spellings, label.case_sensitive)
+        excluded = {fold(text.strip()) for text in label.exclude}
+        names: dict[str, str] = {}
+        for text, _ in seen.most_common():  # of several spellings, the most frequent names the class
+            if text and fold(text) not in excluded:
+                names.setdefault(fold(text), text)
         if len(names) > MOST_CLASSES:
             raise TrainingError(
                 f"label.column: got '{label.column}' with {len(names)} different values, expected at most "
                 f"{MOST_CLASSES} classes; list the spellings of each class under [label.classes]"
             )
-        return cls(tuple(names), {name: k for k, name in enumerate(names)})
+        ordered = sorted(names.items(), key=lambda entry: entry[1])
+        return cls(
+            tuple(name for _, name in ordered),
+            {key: k for k, (key, _) in enumerate(ordered)},
+            label.case_sensitive,
+        )
+
+    def knows(self, text: str) -> bool:
+        """Say whether a label is of some class."""
+        return (text if self.case_sensitive else text.casefold()) in self.spellings
 
     def read(self, texts: Array) -> NDArray[np.intp]:
         """Return the class index (n,) of each label."""
         found, inverse = np.unique(texts.astype(str), return_inverse=True)
-        index = np.array([self.spellings.get(text, -1) for text in found.tolist()], dtype=np.intp)
+        keys = found.tolist() if self.case_sensitive else [text.casefold() for text in found.tolist()]
+        index = np.array([self.spellings.get(key, -1) for key in keys], dtype=np.intp)
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
+
+
+def wanted_labels(label: Label, texts: Array) -> NDArray[np.bool_]:
+    """Return which labels (n,) are neither empty nor excluded."""
+    fold = str if label.case_sensitive else str.casefold
+    unwanted = {"", *(fold(text.strip()) for text in label.exclude)}
+    return np.array([fold(text) not in unwanted for text in texts.tolist()], dtype=bool)
 
 
 def label_texts(values: Array) -> Array:
@@ -70,6 +96,11 @@ def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts:
         )
     for name, count in zip(reader.classes, counts, strict=True):
         if not count:
+            if label.votes is not None:
+                raise TrainingError(
+                    f"label.votes.{name}: got no training row where the class has the most votes, expected some; "
+                    "merge it with another class, or drop it"
+                )
             wanted = (label.classes or {}).get(name, (name,))
             hint = nearest(wanted[0], [text for text in seen if text])
             raise TrainingError(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalogs.annotations import NewColumn, check_names
+from catalogs.annotations import NewColumn
 from catalogs.atomic import check_free_space
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, DamagedFileError, OutputExistsError
@@ -22,6 +22,7 @@ from flows.jobs import Job, Looker, Policy
 from flows.manifest import FileState, Manifest, Output, Quarantined, file_state
 from flows.model import Model
 from flows.scoring import Scorer
+from flows.slim import check_copies
 from flows.sources import files_of, find_files
 from flows.staging import Staging
 
@@ -108,7 +109,7 @@ def make_plan(
     known = _still_quarantined(paths, out, before) if before and same and not verify else {}
     found, failed = find_files(
         paths,
-        lambda catalog: _check(catalog, scorer),
+        lambda catalog: _check(catalog, scorer, specification),
         left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )
@@ -157,9 +158,9 @@ def _state(path: Path, known: Quarantined | None) -> FileState | None:
         return None
 
 
-def _check(catalog: Catalog, scorer: Scorer) -> None:
-    scorer.reader.check(catalog)
-    check_names(catalog.names, scorer.columns)
+def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> None:
+    scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
+    check_copies(catalog, scorer.columns, specification)
 
 
 def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> dict[Path, Quarantined]:

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
 from blr.scores import Scores
-from catalogs.annotations import NewColumn, Provenance, standard_columns
+from catalogs.annotations import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.catalog import Catalog
 from flows.config import Specification, specification_hash
 from flows.drift import FeatureCounts
 from flows.features import FeatureBatch, FeatureReader, target_reader
+from flows.full_columns import full_arrays
 from flows.model import Model
 from flows.tally import Tally, total
+from flows.units import conversions
 from flows.version import code_version
 
 __all__ = ["Scorer", "budget_threshold", "flag_names", "provenance"]
@@ -44,6 +46,8 @@ class Scorer:
     reader: FeatureReader
     columns: tuple[NewColumn, ...]
     prefix: str = "blr_"
+    units: Mapping[str, str] = field(default_factory=dict)  # of the target's columns, where it does not say
+    full: bool = False  # whether the columns are the full ones
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
 
@@ -56,7 +60,21 @@ class Scorer:
         )
         reader = target_reader(specification, model.features)
         prefix = specification.output.prefix
-        return cls(model, classifier, reader, standard_columns(model.classes, prefix), prefix)
+        columns = standard_columns(model.classes, prefix, columns=specification.output.columns)
+        full = specification.output.columns == "full"
+        return cls(model, classifier, reader, columns, prefix, specification.target.units, full)
+
+    def on(self, catalog: Catalog) -> Scorer:
+        """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""
+        self.reader.check(catalog)
+        scales = conversions(
+            self.model.columns,
+            catalog,
+            columns=self.reader.columns,
+            stated=self.units,
+            fluxes=self.reader.derived.fluxes,
+        )
+        return replace(self, reader=replace(self.reader.of(catalog), scales=scales))
 
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold and no tallies."""
@@ -81,16 +99,22 @@ class Scorer:
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
         return FeatureCounts.of(X, missing, self.model.training.get("distribution", {}), self.model.features)
 
-    def score(self, batch: pa.RecordBatch) -> tuple[Scores, FeatureBatch]:
+    def score(
+        self, batch: pa.RecordBatch, *, credible: float | None = None
+    ) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
         found = self.reader.evaluate(batch)
         inside = found.inside
         errors = None if found.errors is None else found.errors[inside]
-        return self.classifier.score(found.X[inside], found.missing[inside], errors), found
+        unseen = None if found.not_detected is None else found.not_detected[inside]
+        scores = self.classifier.score(
+            found.X[inside], found.missing[inside], errors, not_detected=unseen, credible=credible
+        )
+        return scores, found
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
-        scores, found = self.score(batch)
+        scores, found = self.score(batch, credible=CREDIBLE if self.full else None)
         inside, missing = found.inside, found.missing[found.inside]
         self.counts.append(self._counted(found.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
@@ -103,6 +127,7 @@ class Scorer:
             *_moments(scores, inside),
             flags,
             np.full(len(p), self.model.id),
+            *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())

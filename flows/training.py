@@ -35,12 +35,15 @@ from flows.manifest import write_json
 from flows.model import make_version
 from flows.model_file import read_tree, write_tree
 from flows.progress import tell
+from flows.quality_report import catalog_quality
 from flows.ranking import rank
 from flows.roots import check_inside
 from flows.saving import make_model, save_model
+from flows.softening import with_learned_photometry
 from flows.store import Store
 from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
 from flows.version import code_version
+from flows.votes import without_overdispersion
 
 __all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "refine", "save", "train"]
 
@@ -51,7 +54,8 @@ Row = Mapping[str, Any]
 def ingest(request: Row) -> Json:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
     specification, opened, gathered = _gathered(request)
-    version = make_version(specification, gathered.content_hash, code_version())
+    given = Specification.model_validate(request["specification"])
+    version = make_version(given, gathered.content_hash, code_version())
     store = Store(check_inside(Path(request["store"]), key="store"))
     found = {"version": version, "exists": store.contains(specification.name, version)}
     if request["dry_run"] or (found["exists"] and not request["overwrite"]):
@@ -61,18 +65,26 @@ def ingest(request: Row) -> Json:
         }
     rows = gathered.rows
     folder = store.make_folder(specification.name, version, staging=True)
-    write_rows(rows, folder)
     training, weight = rows.training, rows.weight
     with single_threaded_blas():
         moments = FeatureMoments.estimate(
             rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
         )
-        write_array(moments.impute(rows.X, rows.missing), folder / "filled.npy")
+        filled = moments.impute(rows.X, rows.missing)
+        rows, phi = without_overdispersion(specification, rows, filled)
+    write_rows(rows, folder)
+    write_array(filled, folder / "filled.npy")
     described = {
         "specification": specification.model_dump(mode="json"),
         "version": version,
         "classes": [*gathered.classes],
-        "training": describe_rows(specification, gathered, opened),
+        "training": describe_rows(specification, gathered, opened)
+        | {
+            "overdispersion": phi,
+            "quality": [
+                catalog_quality(specification, c, limit=request["limit"]) for c in opened[:MOST_QUALITY]
+            ],
+        },
         "columns": column_metadata(
             opened[0], training_reader(specification, split_by=split_columns(specification)).names
         ),
@@ -82,6 +94,8 @@ def ingest(request: Row) -> Json:
 
 
 INGESTED = "ingested.json"
+MOST_QUALITY = 4
+"""Catalogues whose quality is looked at, the first of many: each is read once more."""
 
 
 def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
@@ -91,7 +105,8 @@ def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
     for partition in (part for catalog in opened for part in catalog.partitions):
         check_inside(partition.path, key="catalog.paths")
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
-    return specification, opened, gather(specification, opened, limit=request["limit"])
+    learned = with_learned_photometry(specification, opened, limit=request["limit"])
+    return learned, opened, gather(learned, opened, limit=request["limit"])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from catalogs.atomic import atomic_path
 from flows.evaluation import Evaluation
+from flows.quality_report import quality_remarks
 from flows.report_data import (
     BoundaryPicture,
     CandidateRow,
@@ -51,11 +52,28 @@ def train_report(
         classifications=tuple(classifications),
         catalogue=", ".join(source["name"] for source in training["inputs"]),
         n_rows=training["n_read"],
-        remarks=tuple(remarks),
+        remarks=(*remarks, *_noted(training)),
         attribution=tuple(attribution),
         provenance=_provenance(described),
         **shown,
     )
+
+
+def _noted(training: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was noted of catalogue and labels at the ingest."""
+    for quality in training.get("quality", ()):
+        yield from quality_remarks(quality)
+    labels = training.get("labels", {})
+    if labels.get("conflicts"):
+        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels["conflicting"].items())
+        yield f"{labels['conflicts']:,} objects have labels in conflict, and were left out: {shown}."
+    if labels.get("reviewed"):
+        yield f"{labels['reviewed']:,} labels are from review."
+    if training.get("overdispersion", 1.0) > 1:
+        yield (
+            f"Votes scatter {training['overdispersion']:.2f} times as much as independent ones (variance): "
+            "their weight was divided by that."
+        )
 
 
 REPORT_KEYS = frozenset(field.name for field in fields(TrainReport))

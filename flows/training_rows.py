@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,17 @@ from catalogs.annotations import standard_columns
 from catalogs.atomic import atomic_path
 from catalogs.catalog import BATCH_ROWS, Catalog
 from catalogs.expressions import parse
+from catalogs.positions import PositionUnit
 from catalogs.values import batch_values
 from flows.config import Specification
+from flows.config_label import Label
 from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
-from flows.holdout import check_positions, held_out, split_columns
-from flows.labels import LabelReader, check_classes, label_texts
+from flows.holdout import held_out, position_unit, split_columns
+from flows.label_source import LabelSource
+from flows.labels import LabelReader, check_classes, wanted_labels
 from flows.progress import tell
+from flows.vote_columns import VoteReader
 
 __all__ = ["Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
 
@@ -44,6 +48,12 @@ class TrainingRows:
     target: NDArray[np.intp]
     held_out: Mask
     weight: Floats | None = None
+    votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
+
+    @property
+    def response(self) -> Floats | NDArray[np.intp]:
+        """What fits are of: votes (N, K), or class indices (N,)."""
+        return self.target if self.votes is None else self.votes
 
     @property
     def training(self) -> Mask:
@@ -61,6 +71,7 @@ class Gathered:
     n_read: int
     n_selected: int
     seen: Counter[str]  # labels of the selected rows, '' where there is none
+    labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
 
     @property
     def unknown_labels(self) -> dict[str, int]:
@@ -77,6 +88,7 @@ class _Part:
     texts: NDArray[np.object_]
     held_out: Mask
     weight: Floats | None
+    votes: Floats | None = None
 
 
 def gather(
@@ -86,48 +98,78 @@ def gather(
 
     `limit` reads that many rows only, for a trial.
     """
-    column = specification.label.column or ""
-    reader = training_reader(specification, split_by=split_columns(specification))
-    known = LabelReader.of(specification.label, Counter()) if specification.label.classes else None
+    label = specification.label
+    general = training_reader(specification, split_by=split_columns(specification))
+    known = LabelReader.of(label, Counter()) if label.classes or label.votes else None
+    source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()
-    content = {name: hashlib.sha256() for name in reader.names}
+    content = {name: hashlib.sha256() for name in general.names}
     parts, n_read, n_selected = [], 0, 0
     for catalog in catalogs:
-        reader.check(catalog)
-        check_positions(specification, catalog)
-    for batch in _batches(catalogs, reader, limit):
+        general.check(catalog)
+    for catalog, batch in _batches(catalogs, general, limit):
+        reader, unit = general.of(catalog), position_unit(specification, catalog)
         tell().advance(batch.num_rows)
         n_read += batch.num_rows
         selected = reader.select(batch)
         n_selected += int(selected.sum())
-        texts = label_texts(reader.values(batch, [column])[column])
+        values = reader.values(batch)
+        counts = None if votes is None else votes.counts(values)
+        texts = source.texts(values, unit) if counts is None else _most(counts, label)
         seen.update(texts[selected].tolist())
-        labelled = (texts != "") if known is None else known.read(texts) >= 0
-        chosen = batch.filter(pa.array(selected & labelled))
-        parts.append(_part(specification, reader, chosen))
-        _feed(content, chosen)
-    labels = known or LabelReader.of(specification.label, seen)
+        labelled = wanted_labels(label, texts) if known is None else known.read(texts) >= 0
+        chosen = selected & labelled
+        rows = batch.filter(pa.array(chosen))
+        parts.append(
+            _part(
+                specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
+            )
+        )
+        _feed(content, rows)
+    labels = known or LabelReader.of(label, seen)
     rows = _joined(parts, labels)
     _check(specification, rows, labels, seen)
-    for text in labels.spellings:
+    for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
-    return Gathered(rows, labels.classes, _combined(content), n_read, n_selected, seen)
+    given = hashlib.sha256(repr(sorted(source.given.items())).encode()) if source.given else None
+    return Gathered(
+        rows,
+        labels.classes,
+        _combined(content if given is None else content | {"": given}),
+        n_read,
+        n_selected,
+        seen,
+        source.told(),
+    )
+
+
+def _most(votes: Floats, label: Label) -> NDArray[np.object_]:
+    """Return the class (n,) of the most votes, '' where there are none."""
+    names = np.array(["", *(label.votes or {})], dtype=object)
+    return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
 
 
 def _batches(
     catalogs: Iterable[Catalog], reader: FeatureReader, limit: int | None
-) -> Iterable[pa.RecordBatch]:
+) -> Iterable[tuple[Catalog, pa.RecordBatch]]:
     left = limit
     for catalog in catalogs:
         for batch in catalog.batches(reader.read, min(BATCH_ROWS, left or BATCH_ROWS)):
-            yield batch if left is None else batch.slice(0, left)
+            yield catalog, batch if left is None else batch.slice(0, left)
             if left is not None:
                 left -= batch.num_rows
                 if left <= 0:
                     return
 
 
-def _part(specification: Specification, reader: FeatureReader, batch: pa.RecordBatch) -> _Part:
+def _part(
+    specification: Specification,
+    reader: FeatureReader,
+    batch: pa.RecordBatch,
+    texts: NDArray[np.object_],
+    votes: Floats | None,
+    unit: PositionUnit,
+) -> _Part:
     """Return the contribution of a batch that holds training rows only."""
     found = reader.evaluate(batch)
     values = reader.values(batch)
@@ -139,18 +181,19 @@ def _part(specification: Specification, reader: FeatureReader, batch: pa.RecordB
             f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of 0 '
             "or more in each; leave such rows out with catalog.where"
         )
-    texts = label_texts(values[specification.label.column or ""])
-    return _Part(found.X, found.missing, texts, held_out(specification, values), weight)
+    return _Part(found.X, found.missing, texts, held_out(specification, values, unit), weight, votes)
 
 
 def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
     weights = [p.weight for p in parts if p.weight is not None]
+    votes = [p.votes for p in parts if p.votes is not None]
     return TrainingRows(
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
         target=labels.read(np.concatenate([p.texts for p in parts])),
         held_out=np.concatenate([p.held_out for p in parts]),
         weight=np.concatenate(weights) if weights else None,
+        votes=np.concatenate(votes) if votes else None,
     )
 
 
@@ -193,10 +236,10 @@ def _combined(content: Mapping[str, Any]) -> str:
 
 def write_rows(rows: TrainingRows, folder: Path) -> None:
     """Write the rows, one file an array, each whole or not at all."""
-    for field in fields(rows):
-        array = getattr(rows, field.name)
+    for part in fields(rows):
+        array = getattr(rows, part.name)
         if array is not None:
-            write_array(array, folder / f"{field.name}.npy")
+            write_array(array, folder / f"{part.name}.npy")
 
 
 def write_array(array: np.ndarray[Any, Any], path: Path) -> None:
@@ -207,7 +250,7 @@ def write_array(array: np.ndarray[Any, Any], path: Path) -> None:
 
 def read_rows(folder: Path) -> TrainingRows:
     """Return the rows that `write_rows` wrote."""
-    paths = {field.name: folder / f"{field.name}.npy" for field in fields(TrainingRows)}
+    paths = {part.name: folder / f"{part.name}.npy" for part in fields(TrainingRows)}
     return TrainingRows(
         **{name: np.load(path, allow_pickle=False) for name, path in paths.items() if path.exists()}
     )

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 import catalogs
-from catalogs.annotations import check_names
 from catalogs.catalog import BATCH_ROWS, Catalog
 from flows.config import Specification
 from flows.model import Model
 from flows.scoring import Scorer
+from flows.slim import check_copies
 from flows.tally import summarise
 
 __all__ = ["trial"]
@@ -29,10 +29,10 @@ def trial(paths: Sequence[Path], model: Model, specification: Specification, lim
     shown: list[dict[str, Any]] = []
     for path in paths:
         catalog = catalogs.open(path)
-        scorer.reader.check(catalog)
-        check_names(catalog.names, scorer.columns)
-        for batch in first_rows(catalog, scorer.reader.read, limit):
-            new = scorer(batch)
+        check_copies(catalog, scorer.columns, specification)
+        here = scorer.on(catalog)  # its tallies are the scorer's
+        for batch in first_rows(catalog, here.reader.read, limit):
+            new = here(batch)
             shown += _rows(new, SHOWN - len(shown))
     return {"summary": summarise(scorer.tally(), model.classes, model.features), "rows": shown}
 

@@ -1,0 +1,210 @@
+"""Columns that the catalogue has not: magnitudes of [photometry], and which rows were looked at but not seen.
+
+`NAME` is the magnitude, `NAME_err` its one-sigma error where one is stated, and `COLUMN_not_detected` is 1 where a
+column holds one of its catalog.not_detected values: an indicator that any expression may use.
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.expressions import Expression, parse
+from catalogs.photometry import (
+    ZERO_POINT,
+    asinh_magnitude,
+    asinh_magnitude_error,
+    dereddened_flux,
+    error_from_inverse_variance,
+    floats,
+    is_sentinel,
+    magnitude,
+    magnitude_error,
+    softening_of,
+)
+from flows.config_photometry import Band
+from flows.errors import SpecificationError
+
+__all__ = ["ERROR", "NOT_DETECTED", "DerivedColumns", "flux_unit"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+ERROR, NOT_DETECTED = "_err", "_not_detected"
+
+FLUX_UNITS = {
+    "nanomaggy": "nanomaggy",
+    "nanomaggies": "nanomaggy",
+    "nmgy": "nanomaggy",
+    "nmaggy": "nanomaggy",
+    "njy": "nJy",
+    "nanojy": "nJy",
+    "jy": "Jy",
+    "janskys": "Jy",
+}
+
+
+def flux_unit(written: str | None) -> str | None:
+    """Return the unit of flux that a catalogue writes, None where it is none of ours."""
+    return FLUX_UNITS.get((written or "").strip().lower())
+
+
+@dataclass(frozen=True)
+class DerivedColumns:
+    """How columns are made of others; `units` are the fluxes' units by the name of the band."""
+
+    bands: Mapping[str, Band] = field(default_factory=dict)
+    not_detected: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _parsed(self) -> dict[str, Expression]:
+        return {text: parse(text) for band in self.bands.values() for text in band.texts}
+
+    @property
+    def fluxes(self) -> frozenset[str]:
+        """The columns of fluxes and their errors, whose unit is the zero point's business."""
+        made = [band for band in self.bands.values() if band.flux is not None]
+        texts = [t for b in made for t in (b.flux, b.error, b.inverse_variance) if t is not None]
+        return frozenset().union(*(self._parsed[text].names for text in texts))
+
+    def band_of(self, name: str) -> str | None:
+        """Return the band that makes a column of that name."""
+        if name in self.bands:
+            return name
+        stem = name.removesuffix(ERROR)
+        has_error = stem in self.bands and (self.bands[stem].error or self.bands[stem].inverse_variance)
+        return stem if name.endswith(ERROR) and has_error else None
+
+    def needs(self, name: str) -> frozenset[str]:
+        """Return the catalogue's columns, under our names, that a column is made of: itself, if it is one."""
+        band = self.band_of(name)
+        if band is not None:
+            return frozenset().union(*(self._parsed[text].names for text in self.bands[band].texts))
+        if name.endswith(NOT_DETECTED) and name.removesuffix(NOT_DETECTED) in self.not_detected:
+            return frozenset({name.removesuffix(NOT_DETECTED)})
+        return frozenset({name})
+
+    def undetected(self, name: str, values: Array) -> NDArray[np.bool_]:
+        """Return which rows (n,) of a column were looked at and not seen."""
+        marks = self.not_detected.get(name, ())
+        return is_sentinel(values, marks) if marks else np.zeros(len(values), dtype=bool)
+
+    def observed(self, name: str, values: Array) -> Array:
+        """Return a column with what was not detected at its limit, or missing where none is stated."""
+        hit = self.undetected(name, values)
+        if not hit.any():
+            return values
+        return np.where(hit, self.limits.get(name, np.nan), floats(values))
+
+    def make(self, name: str, values: Mapping[str, Array]) -> Floats:
+        """Return a magnitude or its error (n,) from the columns that it needs."""
+        band = self.bands[str(self.band_of(name))]
+        return (
+            self._errors(band, values, name)
+            if name not in self.bands
+            else self._magnitudes(band, values, name)
+        )
+
+    def _evaluate(self, text: str, values: Mapping[str, Array]) -> Floats:
+        return np.asarray(self._parsed[text].evaluate(values), dtype=np.float64)
+
+    def _magnitudes(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
+        taken = None if band.dereddened else band.extinction
+        extinct: Floats | float = 0.0
+        if taken is not None and taken.e_bv is not None:
+            extinct = taken.factor * self._evaluate(taken.e_bv, values)
+        elif taken is not None and taken.magnitudes is not None:
+            extinct = self._evaluate(taken.magnitudes, values)
+        through = None if taken is None else taken.transmission
+        if band.magnitude is not None:
+            known = self._evaluate(band.magnitude, values)
+            if through is not None:
+                return known - magnitude(self._evaluate(through, values), 0.0)
+            return known - extinct
+        flux = self._freed(band, values, self._evaluate(str(band.flux), values))
+        zero = ZERO_POINT[self.units[name]]
+        return (
+            asinh_magnitude(flux, self._softening(band, name), zero)
+            if band.scale == "asinh"
+            else magnitude(flux, zero)
+        )
+
+    def _freed(self, band: Band, values: Mapping[str, Array], flux: Floats) -> Floats:
+        """Return a flux, or its error, without extinction: taken off before the logarithm, as asinh is none."""
+        taken = None if band.dereddened else band.extinction
+        if taken is None:
+            return flux
+        if taken.transmission is not None:
+            return dereddened_flux(flux, self._evaluate(taken.transmission, values))
+        text = taken.e_bv or str(taken.magnitudes)
+        factor = taken.factor if taken.e_bv is not None else 1.0
+        return np.asarray(flux * 10 ** (0.4 * factor * self._evaluate(text, values)))
+
+    def sigma(self, name: str, values: Mapping[str, Array]) -> Floats:
+        """Return the stated one-sigma errors (n,) of a band, in its flux's unit or in magnitudes."""
+        band = self.bands[name]
+        if band.inverse_variance is not None:
+            return error_from_inverse_variance(self._evaluate(band.inverse_variance, values))
+        return self._evaluate(str(band.error), values)
+
+    def _errors(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
+        stem = name.removesuffix(ERROR)
+        sigma = self.sigma(stem, values)
+        if band.magnitude is not None:
+            return sigma
+        flux = self._freed(band, values, self._evaluate(str(band.flux), values))
+        sigma = self._freed(band, values, sigma)
+        if band.scale == "asinh":
+            zero = ZERO_POINT[self.units[stem]]
+            return asinh_magnitude_error(flux, sigma, self._softening(band, stem), zero)
+        return magnitude_error(flux, sigma)
+
+    @staticmethod
+    def _softening(band: Band, name: str) -> float:
+        if band.softening is None:
+            raise SpecificationError(
+                f"photometry.{name}: got no softening, expected the one that the training learned; give it"
+            )
+        return band.softening
+
+    def learned(self, name: str, sigma: Floats) -> float:
+        """Return the softening of a band from the training rows' errors."""
+        return softening_of(sigma, ZERO_POINT[self.units[name]])
+
+    def stated(self, units: Mapping[str, str]) -> DerivedColumns:
+        """Return these with the units of the fluxes."""
+        return DerivedColumns(self.bands, self.not_detected, self.limits, units)
+
+    def in_units_of(self, catalog: Catalog, columns: Mapping[str, str]) -> DerivedColumns:
+        """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says."""
+        found = {}
+        for name, band in self.bands.items():
+            if band.flux is None:
+                continue
+            known = {c.name: c.unit for c in catalog.columns}
+            ours = {n: known.get(columns.get(n, n)) for n in self._parsed[band.flux].names}
+            written = self._parsed[band.flux].unit(ours) if len(ours) != 1 else next(iter(ours.values()))
+            said = flux_unit(written)
+            if said is None and written and band.unit is not None:
+                raise CatalogError(
+                    f"photometry.{name}: got a flux in '{written}' in {catalog.path}, expected {band.unit}; "
+                    "convert the column, or correct the unit"
+                )
+            if said is None and band.unit is None:
+                raise CatalogError(
+                    f"photometry.{name}: got a flux in '{written or 'no unit'}' in {catalog.path}, expected "
+                    f'nanomaggy, nJy or Jy; state it: unit = "nanomaggy" under [photometry.{name}]'
+                )
+            # What the catalogue says of itself comes first: a target in nJy is read as nJy.
+            found[name] = said or str(band.unit)
+        return self.stated(found)

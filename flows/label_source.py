@@ -1,0 +1,190 @@
+"""Where a row's label comes from: a column, a separate table joined by identifier or position, or a review's answers.
+
+A label table is small against the catalogue, and is read whole.  An object that a table labels twice, differently,
+has a conflict: it is reported, and has no label.  What came back from review replaces what the catalogue says.
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import catalogs
+from catalogs.catalog import Catalog
+from catalogs.errors import nearest
+from catalogs.positions import PositionUnit, match_positions, positions, unit_of_position
+from catalogs.values import batch_values
+from flows.config import Specification
+from flows.errors import SpecificationError
+from flows.inputs import resolve_paths
+from flows.labels import label_texts
+
+__all__ = ["LabelSource"]
+
+Array = np.ndarray[Any, Any]
+REVIEWED = ("label", "class", "blr_label")
+"""Columns of a review's table that hold the answer, where it has none of the catalogue's name."""
+
+
+@dataclass
+class LabelSource:
+    """Labels of batches, and what was met on the way: how many matched, and which objects have two labels."""
+
+    column: str
+    identifier: str | None = None
+    by_id: Mapping[str, str] | None = None
+    by_place: tuple[Array, Array, Array, float] | None = None
+    place: tuple[str, str] | None = None
+    reviewed: Mapping[str, str] = field(default_factory=dict)
+    conflicts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    n_reviewed: int = 0
+    n_joined: int = 0
+
+    @classmethod
+    def of(cls, specification: Specification) -> LabelSource:
+        """Return the source that a specification names; its tables are read."""
+        label, given, base = specification.label, specification.catalog, Path(specification.base_folder)
+        source = cls(
+            label.column or "", given.id, place=(given.ra, given.dec) if given.ra and given.dec else None
+        )
+        if label.table is not None:
+            (path, *_) = resolve_paths([label.table.path], base, key="label.table.path")
+            table = catalogs.open(path)
+            if label.table.id is not None:
+                source.by_id = source._joined_by_id(table, label.table.id, source.column, "label.table")
+            else:
+                source._join_by_place(specification, table)
+        if label.extra:
+            source.reviewed = source._answers(resolve_paths(label.extra, base, key="label.extra"))
+        return source
+
+    def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
+        """Return the labels (n,) of rows, '' where there is none, from the columns under our names."""
+        if self.by_id is not None:
+            names = label_texts(values[str(self.identifier)])
+            found = np.array([self.by_id.get(name, "") for name in names.tolist()], dtype=object)
+            self.n_joined += int(np.count_nonzero(found != ""))
+        elif self.by_place is not None and self.place:
+            found = self._nearest(values, unit)
+            self.n_joined += int(np.count_nonzero(found != ""))
+        else:
+            found = label_texts(values[self.column])
+        if not self.reviewed:
+            return found
+        names = label_texts(values[str(self.identifier)])
+        answers = np.array([self.reviewed.get(name, "") for name in names.tolist()], dtype=object)
+        self.n_reviewed += int(np.count_nonzero(answers != ""))
+        return np.where(answers != "", answers, found)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What tables say, by object or place: part of what makes a model's version."""
+        joined = dict(self.by_id or {})
+        if self.by_place is not None:
+            ra, dec, texts, _ = self.by_place
+            joined |= {f"{r!r} {d!r}": t for r, d, t in zip(ra.tolist(), dec.tolist(), texts, strict=True)}
+        return joined | {f"reviewed {name}": text for name, text in self.reviewed.items()}
+
+    def _nearest(self, values: Mapping[str, Array], unit: PositionUnit) -> Array:
+        ra, dec, texts, radius = self.by_place or (np.empty(0),) * 3 + (0.0,)
+        here = positions(values[(self.place or ("", ""))[0]], values[(self.place or ("", ""))[1]], unit)
+        index = match_positions(here.ra, here.dec, ra, dec, radius=radius)
+        return np.where(index >= 0, texts[index], "") if len(texts) else np.full(len(index), "", dtype=object)
+
+    def _joined_by_id(self, table: Catalog, key: str, column: str, who: str) -> dict[str, str]:
+        if self.identifier is None:
+            raise SpecificationError(
+                f"{who}: got labels to join by identifier without a catalog.id, expected the column that names "
+                'an object; add id = "..." under [catalog]'
+            )
+        found: dict[str, str] = {}
+        for names, texts in _columns(table, [key, column], who):
+            for name, text in zip(names.tolist(), texts.tolist(), strict=True):
+                if name and text:
+                    self._note(found, name, text)
+        return {name: text for name, text in found.items() if name not in self.conflicts}
+
+    def _note(self, found: dict[str, str], name: str, text: str) -> None:
+        """Take a label; a second one that differs is a conflict."""
+        before = found.setdefault(name, text)
+        if before != text:
+            self.conflicts[name] = tuple(dict.fromkeys((*self.conflicts.get(name, (before,)), text)))
+
+    def _join_by_place(self, specification: Specification, table: Catalog) -> None:
+        given = specification.label.table
+        if given is None or given.ra is None or given.dec is None:
+            return
+        if self.place is None:
+            raise SpecificationError(
+                "label.table: got labels to join by position without catalog.ra and catalog.dec, expected the "
+                "columns of the position; add them under [catalog]"
+            )
+        unit = unit_of_position(table, given.ra, given.dec)
+        parts = list(_columns(table, [given.ra, given.dec, self.column], "label.table", texts=1))
+        ra, dec, texts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        place = positions(ra, dec, unit)
+        self.by_place = self._agreed(place.ra, place.dec, texts, given.radius)
+
+    def _agreed(
+        self, ra: Array, dec: Array, texts: Array, radius: float
+    ) -> tuple[Array, Array, Array, float]:
+        """Return the labelled places; where two within the radius of a cell differ, neither has a label."""
+        known = np.isfinite(ra) & (texts != "")
+        cell = 3600 / radius
+        groups: dict[str, str] = {}
+        names = [f"{r:.0f} {d:.0f}" for r, d in zip(ra[known] * cell, dec[known] * cell, strict=True)]
+        for name, text in zip(names, texts[known].tolist(), strict=True):
+            self._note(groups, name, text)
+        kept = np.array([name not in self.conflicts for name in names], dtype=bool)
+        return ra[known][kept], dec[known][kept], texts[known][kept], radius
+
+    def _answers(self, paths: Sequence[Path]) -> dict[str, str]:
+        """Return the answers of reviews, the later file's word standing."""
+        found: dict[str, str] = {}
+        for path in paths:
+            table = catalogs.open(path)
+            if self.identifier is None or self.identifier not in table.names:
+                raise SpecificationError(
+                    f"label.extra: got {path} without the column '{self.identifier}', expected catalog.id, by which "
+                    f"answers are joined; {nearest(self.identifier or 'id', table.names)}"
+                )
+            column = next((n for n in (self.column, *REVIEWED) if n in table.names), None)
+            if column is None:
+                raise SpecificationError(
+                    f"label.extra: got {path} without an answer, expected the column '{self.column}' or 'label'; "
+                    f"{nearest(self.column, table.names)}"
+                )
+            here: dict[str, str] = self._joined_by_id(table, self.identifier, column, "label.extra")
+            found |= here
+        return found
+
+    def told(self) -> dict[str, Any]:
+        """Return what the report says: conflicts, and what tables and reviews gave."""
+        shown = dict(sorted(self.conflicts.items())[:20])
+        return {
+            "conflicts": len(self.conflicts),
+            "conflicting": {name: list(texts) for name, texts in shown.items()},
+            "joined": self.n_joined,
+            "reviewed": self.n_reviewed,
+        }
+
+
+def _columns(table: Catalog, names: Sequence[str], who: str, *, texts: int = 2) -> Any:
+    """Yield batches of a table's columns, the last `texts` as label texts, the others as they are."""
+    for name in names:
+        if name not in table.names:
+            raise SpecificationError(
+                f"{who}: got '{name}', which {table.path} has not, expected one of its columns; "
+                f"{nearest(name, table.names)}"
+            )
+    for batch in table.batches(list(names)):
+        values = batch_values(batch, names)
+        yield tuple(
+            label_texts(values[name]) if i >= len(names) - texts else values[name]
+            for i, name in enumerate(names)
+        )

@@ -1,0 +1,92 @@
+"""The quality of a labelled catalogue, for the report of a training: columns, duplicates, outliers, leaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from catalogs.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.expressions import parse
+from catalogs.positions import unit_of_position
+from catalogs.quality import Places, Quality, quality
+from flows.config import Specification
+from flows.inspection import found_leaks
+from flows.labels import LabelReader, label_texts
+
+__all__ = ["catalog_quality", "quality_remarks"]
+
+SHOWN = 8
+
+
+def catalog_quality(
+    specification: Specification, catalog: Catalog, *, limit: int | None = None
+) -> dict[str, Any]:
+    """Return the quality of a labelled catalogue, as JSON can hold it."""
+    label = specification.label
+    found, seen = quality(
+        catalog, identifier=specification.catalog.id, places=_places(specification, catalog), limit=limit
+    )
+    told = found.to_dict() | {"catalogue": catalog.path.name}
+    if label.column is None or label.table is not None or label.column not in seen.sample:
+        return told
+    texts = label_texts(seen.sample[label.column])
+    if label.classes is not None:
+        reader = LabelReader.of(label, Counter())
+        texts = np.array(["", *reader.classes], dtype=object)[reader.read(texts) + 1]
+    used = {name for text in specification.features.values() for name in parse(text).names}
+    leaks = found_leaks(catalog, seen, label.column, texts)[0]
+    return told | {"leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]}
+
+
+def _places(specification: Specification, catalog: Catalog) -> Places | None:
+    """Return the columns of the position; None without any, or where their unit is not known."""
+    given = specification.catalog
+    if given.ra is None or given.dec is None:
+        return None
+    try:
+        unit = unit_of_position(catalog, given.ra, given.dec, stated=given.position_unit)
+    except CatalogError:
+        return None  # who needs positions refuses; who does not need not state their unit
+    return Places(given.ra, given.dec, unit)
+
+
+def quality_remarks(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a reader of the report should know, in sentences; the leaks that the features hold first."""
+    return tuple(_remarks(found)) if found else ()
+
+
+def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
+    n = found["n_rows"]
+    for leak in found["leaks"]:
+        if leak["used"] and (len(leak["columns"]) == 1 or leak["derived"]):
+            columns = ", ".join(leak["columns"])
+            told = f"tell {leak['gain']:.0%} of the class"
+            if leak["derived"]:
+                told += f", by {leak['combination']}, to which no smaller set comes near"
+            yield f"Suspected leakage: the features use {columns}, which {told}."
+    for key, what in (
+        ("repeated_identifiers", "repeat the identifier of another"),
+        ("repeated_positions", "lie within about an arcsecond of another"),
+        ("positions_without", "have no position"),
+        ("positions_out_of_range", "have a position out of range"),
+    ):
+        if found[key]:
+            yield f"{found[key]:,} of {n:,} rows {what}."
+    if found["constant"]:
+        yield f"The same in every row: {_some(found['constant'])}."
+    for group in found["duplicate_columns"][:SHOWN]:
+        yield f"Columns that are equal in every row: {', '.join(group)}."
+    if found["missing"]:
+        worst = sorted(found["missing"].items(), key=lambda entry: -entry[1])
+        yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
+    if found["outliers"]:
+        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in found['outliers'].items()])}."
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

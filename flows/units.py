@@ -1,0 +1,73 @@
+"""Units of a target catalogue against those that a model was trained in: converted where unambiguous, else refused.
+
+A column of which either side states no unit is taken as it is.  Fluxes of [photometry] are converted there, by their
+zero points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astropy import units
+
+from catalogs.catalog import Catalog
+from catalogs.errors import CatalogError
+from flows.derived import flux_unit
+
+__all__ = ["conversions"]
+
+PLAIN = {
+    "degrees": "deg",
+    "degree": "deg",
+    "radians": "rad",
+    "radian": "rad",
+    "mags": "mag",
+    "magnitude": "mag",
+}
+PLAIN |= {"magnitudes": "mag", "arcsecs": "arcsec", "arcmins": "arcmin", "seconds of arc": "arcsec"}
+
+
+def conversions(
+    trained: Mapping[str, Mapping[str, Any]],
+    catalog: Catalog,
+    *,
+    columns: Mapping[str, str],
+    stated: Mapping[str, str],
+    fluxes: frozenset[str] = frozenset(),
+) -> dict[str, float]:
+    """Return the factor of each column that has to be converted, by our names.
+
+    `trained` says of each column what the training's catalogue did, `columns` what they are called here, `stated`
+    the units that the specification gives where this catalogue says none, or the wrong one.
+    """
+    here = {c.name: c.unit for c in catalog.columns}
+    found = {}
+    for name, said in trained.items():
+        theirs = columns.get(name, name)
+        if theirs not in here or name in fluxes:
+            continue
+        factor = _factor(said.get("unit"), stated.get(name) or here[theirs])
+        if factor is None:
+            raise CatalogError(
+                f"{catalog.path}: got column '{theirs}' in '{here[theirs]}', expected '{said['unit']}', in which the "
+                f"model was trained; convert it, or, if they are the same, state it: units = {{ {name} = "
+                f'"{said["unit"]}" }} under [target]'
+            )
+        if factor != 1:
+            found[name] = factor
+    return found
+
+
+def _factor(trained: str | None, here: str | None) -> float | None:
+    """Return what brings a value here to the unit of the training; None where nothing does."""
+    ours, theirs = ((PLAIN.get(t.strip().lower(), t.strip()) if t else "") for t in (trained, here))
+    if not ours or not theirs or ours.lower() == theirs.lower():
+        return 1.0
+    if flux_unit(ours) and flux_unit(ours) == flux_unit(theirs):
+        return 1.0
+    old, new = (units.Unit(t, parse_strict="silent") for t in (ours, theirs))
+    try:
+        return float(new.to(old))
+    except (units.UnitsError, TypeError, AttributeError):
+        return None

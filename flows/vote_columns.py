@@ -1,0 +1,58 @@
+"""Votes from a catalogue's columns: counts of each class, or fractions with a total.
+
+Shapes: n rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.config_label import Label
+from flows.errors import TrainingError
+
+__all__ = ["VoteReader"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class VoteReader:
+    """The columns of votes, and whether they are fractions of a total."""
+
+    columns: tuple[str, ...]
+    total: str | None
+    fewest: float
+
+    @classmethod
+    def of(cls, label: Label) -> VoteReader:
+        """Return the reader that a specification asks for."""
+        return cls(tuple((label.votes or {}).values()), label.total, label.fewest_votes)
+
+    def counts(self, values: Mapping[str, Array]) -> Floats:
+        """Return the votes (n, K), those of rows with too few or missing ones zero."""
+        raw = np.stack([_numbers(values[name]) for name in self.columns], axis=1)
+        bad = (raw < 0).any(axis=1)
+        if bad.any():
+            raise TrainingError(
+                f"label.votes: got negative votes in {int(bad.sum())} rows, expected counts or fractions; state what "
+                "stands for no value under [catalog.sentinels]"
+            )
+        if self.total is not None:
+            if np.nanmax(raw, initial=0.0) > 1 + 1e-6:
+                raise TrainingError(
+                    f"label.votes: got {np.nanmax(raw):g} beside a total, expected fractions up to 1; name the columns "
+                    "of the fractions, or drop total"
+                )
+            raw = raw * _numbers(values[self.total])[:, None]
+        usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
+        return np.where(usable[:, None], raw, 0.0)
+
+
+def _numbers(values: Array) -> Floats:
+    return np.asarray(np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan))

@@ -1,0 +1,68 @@
+"""Positions in degrees, radians and sexagesimal text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from astropy.coordinates import SkyCoord
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogs.errors import CatalogError
+from catalogs.positions import match_positions, position_unit, positions
+
+
+@given(
+    ra=st.lists(st.floats(0, 359.99), min_size=1, max_size=20),
+    dec=st.floats(-89.99, 89.99),
+    separator=st.sampled_from([":", " "]),
+)
+def test_sexagesimal_text_as_astropy_writes_it(ra, dec, separator):
+    sky = SkyCoord(ra, np.full(len(ra), dec), unit="deg")
+    place = positions(
+        np.array(sky.ra.to_string("hour", sep=separator, precision=6), dtype=object),
+        np.array(sky.dec.to_string("deg", sep=separator, precision=5), dtype=object),
+        "sexagesimal",
+    )
+    assert np.allclose(place.ra, ra, atol=1e-7)
+    assert np.allclose(place.dec, dec, atol=1e-7)
+    assert place.unreadable == 0
+
+
+def test_minus_zero_degrees_is_south():
+    place = positions(np.array(["00h01m00s"]), np.array(["-00d30m00s"]), "sexagesimal")
+    assert place.dec[0] == pytest.approx(-0.5)
+
+
+def test_what_is_unreadable_or_out_of_range_is_counted():
+    place = positions(np.array(["12:00:00", "12:75:00", "", "x"]), np.array(["10:00:00"] * 4), "sexagesimal")
+    assert place.unreadable == 2
+    assert np.isfinite(place.ra).tolist() == [True, False, False, False]
+    place = positions(np.array([10.0, 400.0, -10.0, np.nan]), np.array([95.0, 0.0, 5.0, 0.0]))
+    assert place.out_of_range == 2
+    assert place.ra[2] == 350
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [(None, "deg"), ("degrees", "deg"), ("RADIANS{3}", "rad"), ("rad", "rad"), ("deg", "deg")],
+)
+def test_units(unit, expected):
+    assert position_unit(unit, is_text=False) == expected
+
+
+def test_an_unreadable_unit_is_refused_unless_stated():
+    with pytest.raises(CatalogError, match="got a position in the unit 'furlong', expected degrees"):
+        position_unit("furlong", is_text=False)
+    assert position_unit("furlong", is_text=False, stated="deg") == "deg"
+
+
+def test_matches_cross_the_meridian():
+    index = match_positions(
+        np.array([359.9999, 10.0, np.nan]),
+        np.array([0.0, 0.0, 0.0]),
+        np.array([50.0, 0.0001]),
+        np.array([0.0, 0.0]),
+        radius=1.0,
+    )
+    assert index.tolist() == [1, -1, -1]

@@ -1,0 +1,275 @@
+"""Labels from tables, reviews and votes; magnitudes from fluxes; what was not detected; units of the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from catalogs.errors import CatalogError
+from catalogs.photometry import asinh_magnitude
+from flows.classification import classify
+from flows.config_file import parse_specification
+from flows.errors import SpecificationError
+from flows.features import training_reader
+from flows.softening import with_learned_photometry
+from flows.store import Store
+from flows.training import train
+from flows.training_rows import gather
+from flows.votes import overdispersion
+
+HEAD = """
+name = "made"
+[catalog]
+paths = ["survey.parquet"]
+id = "id"
+ra = "ra"
+dec = "dec"
+"""
+TAIL = """
+[features]
+x = "x"
+"""
+
+
+def survey(n: int = 300, *, seed: int = 5) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    late = rng.random(n) < 0.5
+    p = 1 / (1 + np.exp(-(x := rng.normal(2.0 * late - 1, 1.0))))
+    votes = rng.binomial(40, p)
+    return {
+        "id": np.array([f"G{i}" for i in range(n)]),
+        "ra": rng.uniform(0, 360, n),
+        "dec": rng.uniform(-60, 60, n),
+        "x": x,
+        "kind": np.where(late, "Late ", "early"),
+        "n_late": votes,
+        "n_early": 40 - votes,
+        "f_late": votes / 40,
+        "f_early": 1 - votes / 40,
+        "n": np.full(n, 40),
+        "flux": 10 ** rng.normal(1, 0.5, n) * (1 + late) + rng.normal(0, 0.3, n),
+        "flux_ivar": np.full(n, 1 / 0.3**2),
+        "ebv": rng.uniform(0, 0.1, n),
+    }
+
+
+def write(path: Path, columns: dict, **units: str) -> None:
+    table = pa.table(columns)
+    fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), path)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
+    return tmp_path
+
+
+def gathered(folder: Path, label: str, features: str = TAIL):
+    specification = parse_specification(HEAD + label + features, source="here", base_folder=str(folder))
+    return gather(specification, [catalogs.open(folder / "survey.parquet")])
+
+
+def test_case_and_blanks_of_labels(made):
+    columns = survey()
+    columns["kind"] = np.array([k.upper() if i % 2 else k for i, k in enumerate(columns["kind"])])
+    write(made / "survey.parquet", columns)
+    found = gathered(made, '[label]\ncolumn = "kind"\ncase_sensitive = false\n')
+    assert {c.lower() for c in found.classes} == {"early", "late"}
+    assert len(found.rows.target) == 300
+    assert not found.unknown_labels
+    listed = '[label]\ncolumn = "kind"\ncase_sensitive = false\nclasses = { a = ["LATE"], b = ["Early"] }\n'
+    assert len(gathered(made, listed).rows.target) == 300
+
+
+def test_excluded_labels(made):
+    columns = survey()
+    columns["kind"][:20] = "?"
+    write(made / "survey.parquet", columns)
+    found = gathered(made, '[label]\ncolumn = "kind"\nexclude = ["?"]\n')
+    assert found.classes == ("Late", "early")
+    assert len(found.rows.target) == 280
+    assert found.unknown_labels == {"?": 20}
+
+
+def test_labels_joined_by_identifier_with_conflicts(made):
+    columns = survey()
+    names = [*columns["id"][:200], "G0", "G1"]
+    kinds = [*columns["kind"][:200], "Late", "Late"]
+    pq.write_table(pa.table({"name": names, "kind": kinds}), made / "labels.parquet")
+    found = gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
+    doubled = sum(k.strip() != "Late" for k in columns["kind"][:2])
+    assert found.labels["conflicts"] == doubled
+    assert len(found.rows.target) == 200 - doubled
+
+
+def test_labels_joined_by_position(made):
+    columns = survey()
+    arcsec = 1 / 3600
+    pq.write_table(
+        pa.table(
+            {
+                "RA": columns["ra"][:150],
+                "DE": columns["dec"][:150] + np.where(np.arange(150) < 100, 0.5, 3.0) * arcsec,
+                "kind": columns["kind"][:150],
+            }
+        ),
+        made / "labels.parquet",
+    )
+    table = 'table = { path = "labels.parquet", ra = "RA", dec = "DE", radius = 1.0 }'
+    found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
+    assert len(found.rows.target) == 100
+    names = np.array(found.classes)[found.rows.target]
+    assert names.tolist() == [k.strip() for k in columns["kind"][:100]]
+
+
+def test_answers_of_a_review_replace_labels(made):
+    (made / "review.csv").write_text("id,label\nG0,early\nG1,early\n")
+    label = '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'
+    found = gathered(made, label)
+    assert found.labels["reviewed"] == 2
+    assert [found.classes[k] for k in found.rows.target[:2]] == ["early", "early"]
+    before = found.content_hash
+    (made / "review.csv").write_text("id,label\nG0,Late\nG1,early\n")
+    assert gathered(made, label).content_hash != before  # another training: another version
+
+
+def test_votes_and_fractions_are_the_same_targets(made):
+    counts = gathered(made, '[label.votes]\nearly = "n_early"\nlate = "n_late"\n').rows
+    shares = gathered(made, '[label]\ntotal = "n"\n[label.votes]\nearly = "f_early"\nlate = "f_late"\n').rows
+    assert np.allclose(counts.votes, shares.votes)
+    assert np.array_equal(counts.target, (counts.votes[:, 1] > counts.votes[:, 0]).astype(int))
+
+
+def test_training_on_votes(made):
+    text = HEAD + '[label.votes]\nearly = "n_early"\nlate = "n_late"\n' + TAIL
+    (made / "spec.toml").write_text(text)
+    told = train(made / "spec.toml", made / "models")
+    assert told["classes"] == ["early", "late"]
+    assert told["training"]["overdispersion"] == pytest.approx(1, abs=0.25)
+
+
+def test_overdispersion_of_correlated_votes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 1))
+    p = 1 / (1 + np.exp(-X[:, 0]))
+    # Beta-binomial of 20 votes and correlation 1/11: the variance is 1 + 19/11 times the binomial one.
+    k = rng.binomial(20, rng.beta(10 * p, 10 * (1 - p)))
+    votes = np.stack([20 - k, k], axis=1).astype(float)
+    assert overdispersion(X, votes, rng=rng) == pytest.approx(1 + 19 / 11, rel=0.12)
+
+
+FLUX = """
+[photometry.mag]
+flux = "flux"
+inverse_variance = "flux_ivar"
+extinction = { e_bv = "ebv", system = "sdss", band = "r" }
+[features]
+m = "mag"
+"""
+
+
+def test_magnitudes_of_fluxes_with_learned_softening(made):
+    columns = survey()
+    spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
+    catalog = catalogs.open(made / "survey.parquet")
+    learned = with_learned_photometry(spec, [catalog])
+    band = learned.photometry["mag"]
+    assert band.unit == "nanomaggy"
+    assert band.softening == pytest.approx(0.3e-9)
+    batch = next(catalog.batches(catalog.names))
+    found = training_reader(learned).of(catalog).evaluate(batch)
+    free = columns["flux"] * 10 ** (0.4 * 2.285 * columns["ebv"])
+    assert np.allclose(found.X[:, 0], asinh_magnitude(free, 0.3e-9))
+
+
+def test_a_flux_without_unit_has_to_be_stated(made):
+    write(made / "survey.parquet", survey())
+    spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
+    with pytest.raises(CatalogError, match=r"photometry.mag: got a flux in 'no unit' .* state it: unit = "):
+        with_learned_photometry(spec, [catalogs.open(made / "survey.parquet")])
+
+
+def test_a_model_of_fluxes_reads_another_unit(made):
+    (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + FLUX)
+    told = train(made / "spec.toml", made / "models")
+    model = Store(made / "models").load(told["model"])
+    assert model.specification.photometry["mag"].softening == pytest.approx(0.3e-9)
+    columns, factor = survey(), 10 ** ((31.4 - 22.5) / 2.5)
+    columns |= {"flux": columns["flux"] * factor, "flux_ivar": columns["flux_ivar"] / factor**2}
+    write(made / "target.parquet", columns, flux="nJy")
+    for name in ("survey", "target"):
+        classify(
+            [made / f"{name}.parquet"], model=told["model"], out=made / f"out-{name}", store=made / "models"
+        )
+    one, two = (
+        pq.read_table(made / f"out-{n}" / f"{n}.parquet")["blr_p_early"].to_numpy()
+        for n in ("survey", "target")
+    )
+    assert np.allclose(one, two, atol=1e-5)
+
+
+def test_a_model_of_magnitudes_refuses_fluxes(made):
+    write(made / "survey.parquet", survey(), x="mag")
+    (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + TAIL)
+    told = train(made / "spec.toml", made / "models")
+    write(made / "target.parquet", survey(), x="nanomaggy")
+    with pytest.raises(CatalogError, match="got column 'x' in 'nanomaggy', expected 'mag'"):
+        classify([made / "target.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    columns = survey()
+    columns["x"] = columns["x"] * 1000
+    write(made / "milli.parquet", columns, x="mmag")
+    classify([made / "milli.parquet"], model=told["model"], out=made / "out-milli", store=made / "models")
+    classify([made / "survey.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    one = pq.read_table(made / "out" / "survey.parquet")["blr_p_early"].to_numpy()
+    two = pq.read_table(made / "out-milli" / "milli.parquet")["blr_p_early"].to_numpy()
+    assert np.allclose(one, two, atol=1e-6)
+
+
+def test_not_detected_is_not_missing(made):
+    columns = survey()
+    columns["x"][:10], columns["x"][10:20] = 99.0, -99.0
+    write(made / "survey.parquet", columns)
+    states = "not_detected = { x = 99.0 }\nsentinels = { x = -99.0 }\n"
+    (made / "spec.toml").write_text(HEAD + states + '[label]\ncolumn = "kind"\n' + TAIL + 'ra = "ra"\n')
+    told = train(made / "spec.toml", made / "models")
+    classify([made / "survey.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    flags = pq.read_table(made / "out" / "survey.parquet")["blr_flags"].to_numpy()
+    assert np.array_equal((flags & 256) > 0, np.arange(300) < 10)
+    assert np.array_equal((flags & 16) > 0, np.arange(300) < 20)
+    limited = parse_specification(
+        HEAD
+        + states
+        + "limits = { x = 3.0 }\n"
+        + '[label]\ncolumn = "kind"\n'
+        + TAIL
+        + 'seen = "x_not_detected"\n',
+        source="x",
+    )
+    catalog = catalogs.open(made / "survey.parquet")
+    found = training_reader(limited).evaluate(next(catalog.batches(catalog.names)))
+    assert found.X[:10, 0].tolist() == [3.0] * 10
+    assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290
+    assert np.array_equal(found.missing[:, 0], (np.arange(300) >= 10) & (np.arange(300) < 20))
+
+
+def test_split_by_position_reads_radians_and_sexagesimal(made):
+    columns = survey()
+    label = '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
+    degrees = gathered(made, label).rows.held_out
+    write(
+        made / "survey.parquet",
+        columns | {"ra": np.radians(columns["ra"]), "dec": np.radians(columns["dec"])},
+        ra="rad",
+        dec="rad",
+    )
+    assert np.array_equal(gathered(made, label).rows.held_out, degrees)
+    write(made / "survey.parquet", columns, ra="furlong", dec="furlong")
+    with pytest.raises(SpecificationError, match=r"unit 'furlong', expected degrees.* position_unit = "):
+        gathered(made, label)
