@@ -180,7 +180,8 @@ class Specification(SpecificationTable):
 
     @model_validator(mode="after")
     def _check_slim(self) -> Specification:
-        if self.output.mode == "slim" and self.catalog.id is None and None in (self.catalog.ra, self.catalog.dec):
+        given = self.catalog
+        if self.output.mode == "slim" and given.id is None and None in (given.ra, given.dec):
             raise ValueError(
                 "output.mode: got 'slim' without catalog.id, and without a position, expected one of them, by which "
                 'rows join their old columns again; add id = "..." under [catalog]'

@@ -99,9 +99,7 @@ class Scorer:
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
         return FeatureCounts.of(X, missing, self.model.training.get("distribution", {}), self.model.features)
 
-    def score(
-        self, batch: pa.RecordBatch, *, credible: float | None = None
-    ) -> tuple[Scores, FeatureBatch]:
+    def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
         found = self.reader.evaluate(batch)
         inside = found.inside
