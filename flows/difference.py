@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 import catalogs
@@ -53,9 +55,9 @@ class Annotation:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of an annotation: class names (n,), flags (n,), probabilities (n, K); `ids` (n,) as they are in the file."""
+    """Rows of an annotation: classes (n,) by number, flags (n,), probabilities (n, K), `ids` (n,) as in the file."""
 
-    names: Array
+    classes: Array
     flags: Array
     p: Floats
     ids: Array
@@ -69,8 +71,9 @@ class _Rows:
 
 @dataclass
 class _Count:
-    """The differences met so far."""
+    """The differences met so far; `names` are the classes' by number, the first that of no class."""
 
+    names: tuple[str, ...] = ("",)
     compared: int = 0
     appeared: int = 0
     vanished: int = 0
@@ -85,8 +88,8 @@ class _Count:
     def add(self, old: _Rows, new: _Rows) -> None:
         """Count rows that are each other's."""
         self.compared += len(new)
-        changed = old.names != new.names
-        self.transitions.update(zip(old.names[changed].tolist(), new.names[changed].tolist(), strict=True))
+        changed = old.classes != new.classes
+        self._count_pairs(old.classes[changed], new.classes[changed])
         self.flag_changed += int(np.count_nonzero(old.flags != new.flags))
         for flag in FLAG_MEANINGS:
             before, after = (old.flags & int(flag)) > 0, (new.flags & int(flag)) > 0
@@ -100,13 +103,19 @@ class _Count:
         self.largest_move = max(self.largest_move, float(moves.max(initial=0.0)))
         self._keep_examples(old, new, moves, np.flatnonzero(changed | (moves > MOVED)))
 
+    def _count_pairs(self, old: Array, new: Array) -> None:
+        pairs, counts = np.unique(old * len(self.names) + new, return_counts=True)
+        for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True):
+            was, now = divmod(pair, len(self.names))
+            self.transitions[self.names[was], self.names[now]] += n
+
     def _keep_examples(self, old: _Rows, new: _Rows, moves: Array, chosen: Array) -> None:
         first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
         self.examples += [
             {
                 "id": str(new.ids[i]),  # text of a catalogue: whoever shows it escapes it
-                "was": str(old.names[i]),
-                "is": str(new.names[i]),
+                "was": self.names[old.classes[i]],
+                "is": self.names[new.classes[i]],
                 "moved": round(float(moves[i]), 6),
             }
             for i in first.tolist()
@@ -141,10 +150,10 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     shared = [c for c in new.classes if c in old.classes]
     before, after = catalogs.open(old.path), catalogs.open(new.path)
     known = id_column if id_column in before.names and id_column in after.names else None
-    count = _Count()
+    count = _Count(names=("", *dict.fromkeys([*old.classes, *new.classes])))
+    read = partial(_rows, shared=shared, id_column=known, names=count.names)
     if by_row and before.n_rows == after.n_rows:
-        pairs = zip(_rows(before, old, shared, known), _rows(after, new, shared, known), strict=True)
-        for a, b in pairs:
+        for a, b in zip(read(before, old), read(after, new), strict=True):
             count.add(a, b)
         return count.told("row")
     if known is None:
@@ -152,37 +161,39 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
         return count.told("nothing")
     passes = 1 + before.n_rows // ROWS_AT_ONCE
     for residue in range(passes):
-        _compare_by_id(
-            count,
-            lambda: _rows(before, old, shared, known),
-            lambda: _rows(after, new, shared, known),
-            residue,
-            passes,
-        )
+        _compare_by_id(count, partial(read, before, old), partial(read, after, new), residue, passes)
     return count.told("id")
 
 
 def _rows(
-    catalog: Catalog, annotation: Annotation, shared: Sequence[str], id_column: str | None
+    catalog: Catalog,
+    annotation: Annotation,
+    *,
+    shared: Sequence[str],
+    id_column: str | None,
+    names: Sequence[str],
 ) -> Iterator[_Rows]:
     columns = annotation.columns(shared)
     start = 0
     for batch in catalog.batches([*columns, *([id_column] if id_column else [])], BATCH_ROWS):
-        yield _of_batch(batch, columns, id_column, start)
+        yield _of_batch(batch, columns, id_column, names, start)
         start += batch.num_rows
 
 
-def _of_batch(batch: pa.RecordBatch, columns: Sequence[str], id_column: str | None, start: int) -> _Rows:
-    values = batch_values(batch, batch.schema.names)
-    names, flags, *p = (values[name] for name in columns)
+def _of_batch(
+    batch: pa.RecordBatch, columns: Sequence[str], id_column: str | None, names: Sequence[str], start: int
+) -> _Rows:
+    given, *others = columns
+    values = batch_values(batch, [*others, *([id_column] if id_column else [])])
+    flags, *p = (values[name] for name in others)
+    # As numbers: texts, one a row, would take longer than the classification.
+    numbers = pc.index_in(batch.column(given).cast(pa.string()), pa.array(names, pa.string()))
     n = batch.num_rows
     return _Rows(
-        names=np.asarray(names, dtype=object),
+        classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
         flags=np.asarray(flags, dtype=np.int64),
         p=np.stack(p, axis=1).astype(np.float32) if p else np.zeros((n, 0), np.float32),
-        ids=np.ma.getdata(values[id_column])
-        if id_column
-        else np.array([f"row {i}" for i in range(start, start + n)], dtype=object),
+        ids=np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + n),
     )
 
 
@@ -218,9 +229,9 @@ def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDA
         hashes.append(hashed[mine])
     if not kept:
         empty = np.empty(0, dtype=object)
-        return _Rows(empty, np.empty(0, np.int64), np.empty((0, 0), np.float32), empty), np.empty(
-            0, np.uint64
-        )
+        return _Rows(
+            np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32), empty
+        ), np.empty(0, np.uint64)
     keys, first = np.unique(np.concatenate(hashes), return_index=True)
     arrays = (np.concatenate([vars(rows)[name] for rows in kept]) for name in vars(kept[0]))
     return _Rows(*arrays)[first], keys

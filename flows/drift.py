@@ -28,6 +28,8 @@ DRIFTED = 0.2
 """Excess of the index that is called drift; the trade calls 0.1 moderate and 0.25 large."""
 MISSING_MORE = 0.1
 """Change of the share of rows without the feature that is called drift."""
+SIGMAS = 3.0
+"""Of chance, on top of those: a small file is no alarm."""
 FAR = 1e100
 LEAST = 0.5
 """Rows that an empty bin is taken to hold: no logarithm of nought."""
@@ -122,16 +124,22 @@ def drift(counts: FeatureCounts, reference: Mapping[str, Any], features: Sequenc
 def _feature_drift(counts: FeatureCounts, j: int, trained: Mapping[str, Any]) -> Json:
     n, m = counts.known[j], sum(trained["counts"])
     missing = 1 - n / max(1, counts.n_rows)
-    told = {"missing": missing, "missing_change": missing - trained["missing"]}
+    told = {
+        "rows": n,
+        "missing": missing,
+        "missing_change": missing - trained["missing"],
+        "missing_error": math.sqrt(trained["missing"] * (1 - trained["missing"]) / max(1, counts.n_rows)),
+    }
     if not n or not m:
-        return told | {"rows": n, "index": 0.0, "expected_index": 0.0, "mean_shift": 0.0, "sd_ratio": 1.0}
+        return told | dict.fromkeys(("index", "expected_index", "index_error", "mean_shift", "sd_ratio"), 0.0)
     mean = counts.total[j] / n  # about the training mean
     sd = math.sqrt(max(0.0, counts.squares[j] / n - mean**2))
     scale = trained["sd"] or 1.0
+    freedom, rate = len(trained["edges"]), 1 / n + 1 / m
     return told | {
-        "rows": n,
         "index": _stability_index(counts.bins[j], trained["counts"]),
-        "expected_index": len(trained["edges"]) * (1 / n + 1 / m),
+        "expected_index": freedom * rate,
+        "index_error": math.sqrt(2 * freedom) * rate,  # it is rate times χ² where nothing has changed
         "mean_shift": mean / scale,
         "sd_ratio": sd / scale,
     }
@@ -148,5 +156,6 @@ def drifted(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [
         name
         for name, f in found.items()
-        if f["index"] - f["expected_index"] > DRIFTED or abs(f["missing_change"]) > MISSING_MORE
+        if f["index"] - f["expected_index"] > DRIFTED + SIGMAS * f["index_error"]
+        or abs(f["missing_change"]) > MISSING_MORE + SIGMAS * f["missing_error"]
     ]

@@ -1,0 +1,142 @@
+"""One run at a time: who holds a folder, and what is left of those who were killed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+from flows.errors import OutputFolderError
+from flows.lock import LINK, LOCK, Owner, exclusive
+
+HOLD = """
+import pathlib, sys
+from flows.lock import exclusive
+with exclusive(pathlib.Path(sys.argv[1]), run="its-run") as killed:
+    print(killed, flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(folder) -> subprocess.Popen[str]:
+    """Start a process that holds the folder, and return once it does."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    process.said = process.stdout.readline().strip()
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate()
+
+
+def without_locks(monkeypatch) -> None:
+    """Be a file system without locks."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_a_second_run_is_told_of_the_first(tmp_path):
+    with exclusive(tmp_path / "out") as killed:
+        assert killed is None
+        said = rf"another run is writing to \(process {os.getpid()} on .*, since 20"
+        with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
+            pass
+        assert (tmp_path / "out").is_dir()
+    assert not (tmp_path / "out").exists(), "a folder in which nothing came to be is removed"
+
+
+def test_nothing_is_left_behind(tmp_path):
+    with exclusive(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_process_holds_it(tmp_path):
+    process = holder(tmp_path)
+    with pytest.raises(OutputFolderError, match=f"process {process.pid} "), exclusive(tmp_path):
+        pass
+    end(process)
+    with exclusive(tmp_path) as killed:
+        assert killed is None
+
+
+def test_the_lock_of_a_killed_run_goes_with_it(tmp_path):
+    process = holder(tmp_path)
+    process.send_signal(signal.SIGKILL)
+    end(process)
+    assert (tmp_path / LOCK).exists()
+    with exclusive(tmp_path) as killed:
+        assert killed is not None
+        assert (killed.pid, killed.run, killed.gone) == (process.pid, "its-run", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_its_owner_removes_meanwhile_is_asked_for_again(tmp_path, monkeypatch):
+    flock, asked = fcntl.flock, []
+
+    def removed_first(descriptor: int, operation: int) -> None:
+        if not asked:
+            (tmp_path / LOCK).unlink()
+        asked.append(descriptor)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with exclusive(tmp_path):
+        assert len(asked) == 2
+        with pytest.raises(OutputFolderError), exclusive(tmp_path):
+            pass
+
+
+def test_without_locks_of_the_system_the_file_is_the_lock(tmp_path, monkeypatch):
+    without_locks(monkeypatch)
+    with exclusive(tmp_path) as killed:
+        assert killed is None
+        with pytest.raises(OutputFolderError, match=f"process {os.getpid()} .*remove {LINK}"):
+            exclusive(tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_without_locks_a_dead_owner_is_found_out(tmp_path, monkeypatch, reused):
+    without_locks(monkeypatch)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    owner = replace(Owner.this("r"), pid=os.getpid() if reused else dead.pid, began=1)
+    (tmp_path / LINK).write_text(json.dumps(asdict(owner)))
+    with exclusive(tmp_path) as killed:
+        assert killed == owner
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_an_owner_on_another_machine_is_believed(tmp_path, monkeypatch):
+    without_locks(monkeypatch)
+    (tmp_path / LINK).write_text(json.dumps(asdict(replace(Owner.this(None), host="elsewhere", pid=1))))
+    with pytest.raises(OutputFolderError, match="process 1 on elsewhere"), exclusive(tmp_path):
+        pass
+    assert (tmp_path / LINK).exists()
+
+
+def test_a_lock_file_with_anything_in_it_tells_of_nobody(tmp_path):
+    for text in ("", "{", "[]", '{"pid": 1}', "\x00" * 10):
+        (tmp_path / LOCK).write_text(text)
+        with exclusive(tmp_path) as killed:
+            assert killed is None
+
+
+def test_a_folder_that_cannot_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputFolderError, match="expected an output folder"), exclusive(tmp_path / "file"):
+        pass
