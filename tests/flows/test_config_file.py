@@ -85,11 +85,6 @@ CASES = {
     "no name for the split": ('id = "name"', "", "split.by: got 'id' without a catalog.id, expected"),
     "bad name": ('name = "m"', 'name = "../m"', "name: got '../m', expected"),
     "not TOML": ("[catalog]", "[catalog", "got text that is not TOML: .*line 3"),
-    "not yet": (
-        "[[candidate]]",
-        '[output]\nmode = "slim"\n[[candidate]]',
-        "output.mode: got 'slim', which this version",
-    ),
     "no such choice": (
         "[[candidate]]",
         '[select]\nby = "aic"\n[[candidate]]',
