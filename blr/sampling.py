@@ -8,6 +8,7 @@ Predictions average over the draws.  D = C M weights in the solver's coordinates
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -37,6 +38,7 @@ _WORK = 2e9  # products N D S that are always affordable: draws that every probl
 _FEWEST = 2048
 _ERROR = 0.002  # in the probability of a training row: draws go on until the standard error is below
 _ROWS = 256  # training rows whose probabilities are watched
+_HOPELESS = 1.5  # R-hat from which longer chains would not help
 _R_HAT = 1.01, 1.05  # green below the first, red from the second on
 _ESS = 400.0, 100.0  # green above the first, red below the second
 
@@ -53,7 +55,7 @@ class _Run:
     def n_draws(self) -> int:
         return int(self.draws.shape[0] * self.draws.shape[1])
 
-    @property
+    @cached_property
     def convergence(self) -> Convergence:
         return convergence(np.concatenate([self.draws, self.log_density[:, :, None]], axis=2))
 
@@ -123,7 +125,12 @@ def _run(laplace: Posterior, chains: int, affordable: int, watched: Matrix, rng:
             state, z, value, accepted = sampler.run(state, _BLOCK, rng)
             blocks.append((white.mean + z @ U, value, accepted))
         run = _joined(blocks)
-        if enough >= _MOST_BLOCKS or _reached(problem, watched, run):
+        r_hat = float(run.convergence.r_hat.max())
+        if (
+            enough >= _MOST_BLOCKS
+            or r_hat > _HOPELESS
+            or (r_hat < _R_HAT[0] and _known(problem, watched, run))
+        ):
             return run
         enough *= 2
 
@@ -144,10 +151,8 @@ def _watched(problem: Problem) -> tuple[int, Matrix]:
     return int(n), rows[:: max(1, len(rows) // _ROWS)]
 
 
-def _reached(problem: Problem, rows: Matrix, run: _Run) -> bool:
-    """Whether the chains agree, and the probabilities of the rows are known well enough."""
-    if float(run.convergence.r_hat.max()) >= _R_HAT[0]:
-        return False
+def _known(problem: Problem, rows: Matrix, run: _Run) -> bool:
+    """Whether the probabilities of the rows are known well enough."""
     chains, n, D = run.draws.shape
     for _, _, p in draw_probabilities(problem, rows, run.draws.reshape(-1, D)):
         by_chain = p[:, :, 1:].transpose(1, 0, 2).reshape(chains, n, -1)

@@ -30,7 +30,7 @@ __all__ = ["mean_shift", "refine"]
 
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
-_MAX_ITER = 50
+_MAX_ITER = 200
 _MAX_HALVINGS = 12
 
 
