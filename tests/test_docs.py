@@ -1,0 +1,123 @@
+"""The pages say what is so: examples run, links resolve, names exist, and every key of a specification is described."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+import blr
+from blr.decisions import FLAG_MEANINGS
+from catalogs.annotations import standard_columns
+from flows.config import Specification
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_EXAMPLES = [ROOT / "README.md", ROOT / "docs" / "python.md"]
+HIDDEN = {"base_folder"}
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from tables_in(part)
+
+
+def default_of(info: FieldInfo) -> str:
+    """Return a default as the page writes it; what is empty is 'none'."""
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value in (None, (), {}) else str(value)
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each key and its default; a table has its keys, one of many names `NAME.` before them."""
+    for name, info in model.model_fields.items():
+        if not prefix and name in HIDDEN:
+            continue
+        tables = [*tables_in(info.annotation)]
+        many = str(info.annotation).startswith("dict")
+        for table in tables:
+            kind = table.model_fields.get("kind")
+            one = (
+                f"{prefix}{name}({get_args(kind.annotation)[0]})."
+                if kind and name == "basis"
+                else f"{prefix}{name}."
+            )
+            yield from keys_of(table, f"{one}NAME." if many else one)
+        if not tables:
+            yield f"{prefix}{name}", default_of(info)
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda p: p.name)
+def test_examples_run(page, tmp_path, monkeypatch):
+    """One page is one session, from its top to its end."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", text_of(page), flags=re.DOTALL)
+    assert blocks
+    for i, block in enumerate(blocks):
+        exec(compile(block, f"{page.name}, example {i + 1}", "exec"), names)  # noqa: S102 - our own pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_resolve(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            place = page.parent / path if path else page
+            assert place.exists(), f"{page.name} links to {target}"
+            if anchor:
+                headings = re.findall(r"^#+ (.*)$", text_of(place), flags=re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+                assert anchor in slugs, f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_index():
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\(([^)#\s]+)", text_of(docs / "index.md")))
+    assert {p.name for p in docs.glob("*.md")} - {"index.md"} <= linked
+    assert {f"decisions/{p.name}" for p in (docs / "decisions").glob("*.md")} <= linked
+
+
+def test_every_key_of_the_specification_is_described():
+    """With its default; and no key that there is not."""
+    rows = re.findall(
+        r"^\| `([\w.()]+)` \| ([^|]*) \|", text_of(ROOT / "docs" / "specification.md"), flags=re.MULTILINE
+    )
+    written = {key: default.strip().strip("`") for key, default in rows}
+    assert written == dict(keys_of(Specification))
+
+
+def test_flags_and_columns_are_described():
+    page = text_of(ROOT / "docs" / "flags.md")
+    for flag, meaning in FLAG_MEANINGS.items():
+        assert f"| {int(flag).bit_length() - 1} | {int(flag)} | `{flag.name}` | {meaning} |" in page
+    kinds = {"float": "float32"}
+    for column in standard_columns(("a", "b")):
+        name = re.sub(r"_p_[ab]$", "_p_<class>", column.name)
+        datatype = str(column.datatype)
+        assert f"| `{name}` | {kinds.get(datatype, datatype)} | `{column.ucd}` |" in page
+
+
+def test_names_of_the_methods_exist():
+    page = text_of(ROOT / "docs" / "methods.md")
+    for module, name in re.findall(r"`blr\.(?:(\w+)\.)?(\w+)[(`]", page):
+        assert hasattr(importlib.import_module(f"blr.{module}") if module else blr, name), (
+            f"blr.{module}.{name}"
+        )
+    assert all(f"`blr.{name}" in page for name in blr.__all__ if name != "Posterior")
