@@ -103,6 +103,7 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
     if not listed and bad:
         raise CatalogError(next(iter(bad.values())).reason)  # the only file's fault, or none of theirs
     if not listed:
+        plan.staging.close()
         return told_of(model, plan, "waiting") | {"deferred": deferred}
     away = {*plan.retired, *(j.name for j in plan.jobs if j.in_the_way)}
     if plan.found:

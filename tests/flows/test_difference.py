@@ -25,7 +25,7 @@ def annotated(n: int, seed: int, ids=None) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     p = rng.random(n).astype(np.float32)
     gone = rng.random(n) < 0.1
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "name": [f"G{i}" for i in range(n)] if ids is None else ids,
             "blr_class": np.where(gone, "", np.where(p < 0.5, *CLASSES)),
@@ -34,7 +34,6 @@ def annotated(n: int, seed: int, ids=None) -> pd.DataFrame:
             "blr_flags": np.where(gone, int(Flag.UNCLASSIFIABLE), rng.integers(0, 8, n)).astype(np.int32),
         }
     )
-    return frame
 
 
 def written(path: Path, frame: pd.DataFrame) -> Annotation:

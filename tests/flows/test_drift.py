@@ -20,7 +20,7 @@ def rows(rng, n: int, *, shift: float = 0.0, missing: float = 0.1):
     return np.where(absent, 0, X), absent
 
 
-def found(rng, n: int, reference, **changed):
+def found(rng, n: int, reference, **changed: float):
     X, missing = rows(rng, n, **changed)
     return drift(FeatureCounts.of(X, missing, reference, NAMES), reference, NAMES)
 
@@ -87,7 +87,7 @@ def test_ties_share_a_bin():
     assert drifted(turned) == ["a"]
 
 
-def test_nothing_known_of_the_training(reference):
+def test_nothing_known_of_the_training():
     counts = FeatureCounts.of(*rows(np.random.default_rng(6), 50), {}, NAMES)
     assert drift(counts, {}, NAMES) == {}
 

@@ -42,7 +42,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def without_locks(monkeypatch) -> None:
     """Be a file system without locks."""
 
-    def flock(descriptor: int, operation: int) -> None:
+    def flock(*_: int) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", flock)
