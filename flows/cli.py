@@ -168,6 +168,31 @@ def reprocess(
 
 
 @app.command()
+def review(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of annotated copies.")],
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=0, help="Flagged, least certain first.")
+    ] = 100,
+    draw: Annotated[
+        int, typer.Option("--draw", metavar="N", min=0, help="Drawn by mutual information, with a weight.")
+    ] = 0,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Names an object; default: what looks like it."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the draw.")] = 0,
+    dry_run: DryRun = False,
+    direct: Direct = False,
+    json: Json = False,
+) -> None:
+    """Write a list of objects for a human look: VOTable, CSV, and a page with links to sky surveys."""
+    from flows.cli_review import run_review
+
+    chosen = {"top": top, "draw": draw, "identifier": identifier, "seed": seed}
+    run_review(out, chosen, dry_run=dry_run, direct=direct, json=json)
+
+
+@app.command()
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue or a model file.")],
     label: Annotated[

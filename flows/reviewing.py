@@ -1,0 +1,202 @@
+"""Choose objects of annotated catalogues for a human look: the least certain of those flagged, and a drawn sample.
+
+The highest mutual information alone collects outliers and noise; a draw in proportion to it, whose inclusion
+probability is written down as a weight, stands for the whole catalogue.  Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import catalogs
+from blr.decisions import Flag
+from catalogs.catalog import Catalog
+from catalogs.errors import nearest
+from catalogs.positions import find_position_columns, positions, unit_of_position
+from catalogs.values import batch_values
+from flows.errors import UsageError
+from flows.labels import label_texts
+from flows.manifest import Manifest
+from flows.review_list import Chosen, write_lists
+from flows.roots import check_inside
+
+__all__ = ["review"]
+
+Json = dict[str, Any]
+Floats = NDArray[np.float64]
+
+WORTH_A_LOOK = int(
+    Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
+)
+ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")
+SCORES = ("class", "p_max", "mutual_info", "flags")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Names of the columns of one catalogue."""
+
+    identifier: str
+    place: tuple[str, str] | None
+    prefix: str
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys([self.identifier, *(self.place or ()), *(self.prefix + name for name in SCORES)])
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Classified rows of a batch: texts and numbers, (n,) each."""
+
+    names: NDArray[Any]
+    classes: NDArray[Any]
+    ra: Floats
+    dec: Floats
+    p_max: Floats
+    information: Floats
+    flags: NDArray[np.int64]
+
+    def chosen(self, i: int, how: str, probability: float) -> Chosen:
+        return Chosen(
+            str(self.names[i]),
+            float(self.ra[i]),
+            float(self.dec[i]),
+            str(self.classes[i]),
+            float(self.p_max[i]),
+            float(self.information[i]),
+            int(self.flags[i]),
+            how,
+            1.0 / probability,
+        )
+
+
+def review(
+    out: str | Path,
+    *,
+    top: int = 100,
+    draw: int = 0,
+    identifier: str | None = None,
+    seed: int = 0,
+    dry_run: bool = False,
+) -> Json:
+    """Write the review list of a folder that `classify` has written; return what was done, as JSON can hold it.
+
+    `top` flagged objects, the least certain first, then `draw` of all that are classified, in proportion to their
+    mutual information.
+    """
+    folder = check_inside(Path(out), key="out")
+    manifest = Manifest.read(folder)
+    if manifest is None or manifest.prefix is None:
+        raise UsageError(
+            f"{folder}: got a folder without a manifest, expected one of annotated catalogues; run `blr classify` "
+            "with --out first"
+        )
+    opened = [catalogs.open(folder / output.name) for output in manifest.outputs]
+    columns = [_columns(c, manifest.prefix, identifier) for c in opened]
+    pairs = list(zip(opened, columns, strict=True))
+    best, largest, n, total = _survey(pairs, top, draw)
+    chosen = {c.name: c for c in best}
+    scale = _scale(largest, total, draw)
+    for c in _drawn(pairs, scale, seed) if draw else ():
+        chosen[c.name] = c  # with its weight, top or not: without it the drawn ones stand for nothing
+    told: Json = {
+        "status": "planned" if dry_run else "done",
+        "model": manifest.model,
+        "out": str(folder),
+        "id": columns[0].identifier if columns else None,
+        "n_classified": n,
+        "top": sum(c.how == "top" for c in chosen.values()),
+        "drawn": sum(c.how == "drawn" for c in chosen.values()),
+        "files": [],
+    }
+    if not dry_run:
+        label = f"Review of {manifest.model}"
+        told["files"] = [str(p) for p in write_lists([*chosen.values()], folder, told["id"] or "id", label)]
+    return told
+
+
+def _columns(catalog: Catalog, prefix: str, identifier: str | None) -> _Columns:
+    by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
+    by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]
+    found = identifier or next(iter((*by_ucd, *by_name)), None)
+    if found is None or found not in catalog.names:
+        raise UsageError(
+            f"{catalog.path}: got {'no column that names an object' if found is None else repr(found)}, expected "
+            f"the column of the identifier; name it with --id; {nearest(found or 'id', catalog.names)}"
+        )
+    return _Columns(found, find_position_columns(catalog), prefix)
+
+
+def _rows(catalog: Catalog, columns: _Columns) -> Iterator[_Rows]:
+    """Yield the classified rows, batch by batch."""
+    unit = unit_of_position(catalog, *columns.place) if columns.place else "deg"
+    for batch in catalog.batches(columns.read):
+        values = batch_values(batch, columns.read)
+        name, p, information, flags = (values[columns.prefix + key] for key in SCORES)
+        nowhere = np.full(batch.num_rows, np.nan)
+        ra, dec = columns.place or (columns.identifier,) * 2
+        place = positions(values[ra], values[dec], unit) if columns.place else None
+        kept = np.isfinite(p)
+        yield _Rows(
+            label_texts(values[columns.identifier])[kept],
+            label_texts(name)[kept],
+            (place.ra if place else nowhere)[kept],
+            (place.dec if place else nowhere)[kept],
+            np.asarray(p, dtype=np.float64)[kept],
+            np.maximum(np.asarray(information, dtype=np.float64)[kept], 0.0),
+            np.asarray(flags, dtype=np.int64)[kept],
+        )
+
+
+def _survey(
+    pairs: Sequence[tuple[Catalog, _Columns]], top: int, draw: int
+) -> tuple[list[Chosen], list[float], int, float]:
+    """Return the least certain flagged objects, the largest values of the information, rows, and its sum."""
+    heap: list[tuple[float, int, Chosen]] = []
+    largest: list[float] = []
+    n, total = 0, 0.0
+    for catalog, columns in pairs:
+        for rows in _rows(catalog, columns):
+            total += float(rows.information.sum())
+            largest = heapq.nlargest(draw, [*largest, *rows.information.tolist()])
+            flagged = np.flatnonzero(rows.flags & WORTH_A_LOOK)
+            order = flagged[np.argsort(rows.p_max[flagged], kind="stable")][:top]
+            found = [(float(rows.p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in order]
+            heap = heapq.nsmallest(top, [*heap, *found], key=lambda entry: entry[:2])
+            n += len(rows.p_max)
+    return [c for _, _, c in heap], largest, n, total
+
+
+def _scale(largest: Sequence[float], total: float, draw: int) -> float:
+    """Return c of the inclusion probabilities min(1, m/c), which sum to the number to be drawn.
+
+    What would be drawn more than once is drawn for certain, and shares no more.
+    """
+    for k, value in enumerate(largest):
+        if total <= 0 or value * (draw - k) < total:
+            return total / (draw - k)
+        total -= value
+    return 0.0
+
+
+def _drawn(pairs: Sequence[tuple[Catalog, _Columns]], scale: float, seed: int) -> Iterator[Chosen]:
+    """Yield a systematic sample with those inclusion probabilities: one pass, and the number that was asked for."""
+    passed = float(np.random.default_rng(seed).random())
+    for catalog, columns in pairs:
+        for rows in _rows(catalog, columns):
+            m = rows.information
+            share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
+            marks = np.concatenate([[passed], passed + np.cumsum(share)])
+            for i in np.flatnonzero(np.floor(marks[1:]) > np.floor(marks[:-1])):
+                yield rows.chosen(int(i), "drawn", float(share[i]))
+            passed = float(marks[-1] % 1.0)
