@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-import yaml  # type: ignore[import-untyped]  # astropy brings it; it has no types
+import yaml  # astropy brings it; it has no types
 
 from catalogs.annotations import NewColumn
 from catalogs.catalog import Column
@@ -48,7 +48,7 @@ class Entry:
     description: str | None = None
 
 
-class PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+class PlainLoader(yaml.SafeLoader):
     """YAML without objects."""
 
 
