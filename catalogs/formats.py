@@ -98,7 +98,7 @@ def format_of(path: Path) -> Format:
     for candidate in FORMATS.values():
         if path.is_file() and path.name.lower().endswith(candidate.suffixes):
             return candidate
-    readable = "; ".join(f"{name}: {' '.join(f.suffixes)}" for name, f in FORMATS.items())
+    readable = "; ".join(f"{name}: {' '.join(f.suffixes) or 'a folder'}" for name, f in FORMATS.items())
     raise FormatError(f"{path} is of no known format; expected one of {readable}")
 
 

@@ -46,6 +46,9 @@ __all__ = ["FORMAT", "MAX_BYTES", "SUFFIXES", "VOTablePartition", "open", "sniff
 FORMAT = "votable"
 SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES)
 
+DIMENSIONLESS = "---"
+"""What astropy writes for a unit that is empty."""
+
 MAX_BYTES = 1 << 28
 """Bytes, inflated, beyond which a VOTable is refused: astropy needs several times as much memory."""
 
@@ -222,9 +225,9 @@ def column(table: TableElement, index: int, name: str) -> Column:
     return Column(
         name,
         datatype,
-        str(field.unit or "") or None,
+        unit if (unit := str(field.unit or "")) not in {"", DIMENSIONLESS} else None,
         field.ucd,
-        field.description,
+        " ".join(str(field.description or "").split()) or None,  # lines are broken anew by every writer
         None if null is None else int(null),
         tuple(shape),
     )

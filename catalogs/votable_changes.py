@@ -35,7 +35,8 @@ OWN = "blr."
 """How the names of our INFO elements begin."""
 
 OLDEST_WITH_BINARY2 = "1.3"
-WRITTEN_VERSION = "1.4"
+WRITTEN_VERSION = "1.3"
+"""Not a later one: from 1.4 on units are spelt in another way, and those of older files would not be kept."""
 
 
 def column_names(table: TableElement) -> list[str]:

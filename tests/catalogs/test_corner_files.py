@@ -1,0 +1,155 @@
+"""Every file of astropy's own test data and of ../shared/data: annotated with every old column equal, or refused.
+
+A refusal is one of the kinds listed here, with its remedy; nothing crashes, nothing changes silently.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import astropy
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import catalogs
+from catalogs.annotations import NewColumn
+from catalogs.catalog import Catalog
+from catalogs.errors import CatalogError
+
+MARK = (NewColumn("blr_mark", pa.int32()),)
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+ASTROPY = Path(astropy.__file__).parent / "io"
+FOLDERS = {
+    "fits": ASTROPY / "fits" / "tests" / "data",
+    "compressed": ASTROPY / "fits" / "hdu" / "compressed" / "tests" / "data",
+    "votable": ASTROPY / "votable" / "tests" / "data",
+    "misc": ASTROPY / "misc" / "tests" / "data",
+    "ascii": ASTROPY / "ascii" / "tests" / "data",
+}
+
+REFUSALS = (
+    r"holds no table; it holds the HDUs 0 PRIMARY",
+    r"holds \d+ tables: .*; say which, by name or number",
+    r"got \d+ tables.*, expected one; say which by name or number",
+    r"is of no known format; expected one of hats: a folder; parquet",
+    r"says that its data lie in another place; expected them inside",
+    r"is damaged: .*; expected a whole VOTable: fetch it again",
+    r"is damaged or no table: .*; expected as many fields in every row",
+    r"has the column names .*; expected each once and none empty: rename them",
+    r"holds no line of data; expected a line of column names, then rows",
+    r"has no line of column names above its numbers; add one",
+    r"is cut short: .*; copy it again",
+    r"header is damaged: get another copy",
+    r"a quotation in the record .* is never closed",
+)
+"""All ways in which these files are refused."""
+
+READ = {
+    "fits": {
+        "btable.fits",
+        "table.fits",
+        "tb.fits",
+        "tdim.fits",
+        "theap-gap.fits",
+        "variable_length_table.fits",
+    },
+    "compressed": set(),
+    "votable": {"names.xml", "tb.fits.xml", "nonstandard_units.xml"},
+    "misc": set(),
+    "ascii": {"commented_header.dat"},
+}
+"""Files that are known to be tables, and must not be refused where this astropy has them."""
+
+SLOW = {"table5.vot.gz"}
+"""Read elsewhere: astropy takes a minute for it."""
+
+
+def astropy_files() -> Iterator[Any]:
+    for kind, folder in FOLDERS.items():
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            yield pytest.param(kind, path, id=f"{kind}/{path.relative_to(folder).as_posix()}")
+
+
+def shared_files() -> Iterator[Any]:
+    inside_hats = (SHARED / "hats_small_sky", SHARED / "openngc" / "openngc_hats")
+    for path in sorted(p for p in SHARED.rglob("*") if p.is_file()):
+        if not any(path.is_relative_to(folder) for folder in inside_hats) and path.name not in SLOW:
+            yield pytest.param(path, id=path.relative_to(SHARED).as_posix())
+    for folder in (*sorted(p for p in inside_hats[0].glob("*/")), inside_hats[1]):
+        if folder.is_dir():
+            yield pytest.param(folder, id=f"hats/{folder.name}")
+
+
+def opened(path: Path) -> list[Catalog]:
+    """Open a file, or each of its tables."""
+    try:
+        return [catalogs.open(path)]
+    except CatalogError as error:
+        said = re.search(r"holds (\d+) tables: (.*); say which", str(error))
+        if said is None:
+            raise
+        numbers = re.findall(r"(?:^|, )(\d+) ", said[2])
+        assert len(numbers) == int(said[1])
+        return [catalogs.open(path, int(n)) for n in numbers]
+
+
+def compute(batch: pa.RecordBatch) -> Mapping[str, Any]:
+    return {"blr_mark": np.arange(batch.num_rows, dtype=np.int32)}
+
+
+def values(cat: Catalog, names: tuple[str, ...]) -> str:
+    """Return all values, margins' too, in a way in which NaN is NaN."""
+    return repr([[b.to_pydict() for b in p.batches(names, 1 << 20)] for p in cat.partitions])
+
+
+def check_annotated(cat: Catalog, out: Path) -> None:
+    """Annotate a catalogue, and compare every old column and what is known of it."""
+    written = catalogs.annotate(cat, out, MARK, compute, read=cat.names[:1])
+    assert written.warnings == ()
+    table = cat.metadata.get("hdu") if cat.format == "fits" else None
+    back = catalogs.open(out / cat.path.name if cat.whole else written[0], table and int(table))
+    assert back.names == (*cat.names, "blr_mark")
+    known = [(c.name, c.unit, c.ucd, c.description, c.shape) for c in cat.columns]
+    assert [(c.name, c.unit, c.ucd, c.description, c.shape) for c in back.columns][:-1] == known
+    assert values(back, cat.names) == values(cat, cat.names)
+
+
+def read_or_refused(path: Path, out: Path) -> bool:
+    """Say whether a file was read; what is refused names the file and says what to do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # astropy's, of units and old editions
+        try:
+            tables = opened(path)
+        except CatalogError as error:
+            message = str(error)
+            assert path.name in message
+            assert any(re.search(kind, message, re.DOTALL) for kind in REFUSALS), message
+            return False
+        for i, cat in enumerate(tables):
+            if len(set(cat.names)) == len(cat.names) and cat.names:
+                check_annotated(cat, out / str(i))
+    return True
+
+
+@pytest.mark.parametrize(("kind", "path"), list(astropy_files()))
+def test_astropys_own_corner_cases(kind: str, path: Path, tmp_path: Path) -> None:
+    read = read_or_refused(path, tmp_path)
+    assert read or path.name not in READ[kind]
+
+
+@pytest.mark.parametrize("path", list(shared_files()))
+def test_real_catalogues(path: Path, tmp_path: Path) -> None:
+    """All of the shared files that are tables are read."""
+    read = read_or_refused(path, tmp_path)
+    tables = {".fits", ".parquet", ".csv", ".gz", ".bz2", ".vot", ".xml"}
+    assert read or path.suffix not in tables
+
+
+def test_there_are_files_of_all_kinds() -> None:
+    """So that nobody takes an astropy without its test data for a success."""
+    if not FOLDERS["fits"].is_dir():
+        pytest.skip("this astropy comes without its test data")
+    assert len(list(astropy_files())) > 100
