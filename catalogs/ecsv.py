@@ -102,8 +102,11 @@ def arrow_type(name: str) -> pa.DataType:
 
 
 def vectors(texts: pa.ChunkedArray, datatype: pa.DataType) -> pa.Array:
-    """Return a column of vectors from their JSON."""
-    return pa.array([json.loads(t) if t else None for t in texts.to_pylist()], datatype)
+    """Return a column of vectors from their JSON; ArrowInvalid where a text is no such vector."""
+    try:
+        return pa.array([json.loads(t) if t else None for t in texts.to_pylist()], datatype)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise pa.ArrowInvalid(f"a vector of {datatype} cannot be read: {error}") from None
 
 
 def annotated_header(

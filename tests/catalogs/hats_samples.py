@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,8 @@ def write_table(
     merged: bool = True,
 ) -> Path:
     """Write a table of those pixels."""
-    dataset, footers = root / "dataset", []
+    dataset = root / "dataset"
+    footers: list[Any] = []
     for (norder, npix), numbers in pixels.items():
         place = f"Norder={norder}/Dir=0/Npix={npix}" + (suffix if suffix != "/" else "/part0.parquet")
         (dataset / place).parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,153 @@
+"""Files of every format cut, overwritten and lied to, at seeded places: an error of ours or a table, never a crash.
+
+Of a format that knows its own size and sums, a cut file is an error or the whole table.  The numbers of each
+outcome are printed, and stand in the test report.
+"""
+
+import resource
+import shutil
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import catalogs
+from catalogs.errors import CatalogError
+from tests.catalogs.round_trip_samples import WRITERS
+
+CASES = 60
+"""Damages of each kind and format."""
+
+SECONDS = 20.0
+"""For one file: on a loaded machine, and far from hanging."""
+
+MEMORY_KB = 400_000
+"""By which all the damages of a format may make the process larger."""
+
+LARGE = [b"99999999999", b"-1", b"2147483647", b"18446744073709551615", b"NaN", b"0"]
+
+Damage = Callable[[bytes, np.random.Generator], bytes]
+
+
+def cut(data: bytes, rng: np.random.Generator) -> bytes:
+    """End early."""
+    return data[: rng.integers(len(data))]
+
+
+def flip(data: bytes, rng: np.random.Generator) -> bytes:
+    """Turn single bits."""
+    damaged = bytearray(data)
+    for place in rng.integers(len(data), size=rng.integers(1, 9)):
+        damaged[place] ^= 1 << rng.integers(8)
+    return bytes(damaged)
+
+
+def overwrite(data: bytes, rng: np.random.Generator) -> bytes:
+    """Put noise over a piece."""
+    start, size = rng.integers(len(data)), rng.integers(1, 200)
+    noise = rng.integers(0, 256, size, dtype=np.uint8).tobytes()
+    return data[:start] + noise + data[start + size :]
+
+
+def lie(data: bytes, rng: np.random.Generator) -> bytes:
+    """Put another number, an absurd one at times, in the place of a number that is written out."""
+    digits = [i for i in range(len(data)) if data[i : i + 1].isdigit()]
+    if not digits:
+        return overwrite(data, rng)
+    start = digits[rng.integers(len(digits))]
+    word = LARGE[rng.integers(len(LARGE))]
+    return data[:start] + word + data[start + len(word) :]
+
+
+def leave_out(data: bytes, rng: np.random.Generator) -> bytes:
+    """Lose a piece in the middle."""
+    start, size = rng.integers(len(data)), rng.integers(1, 3000)
+    return data[:start] + data[start + size :]
+
+
+DAMAGES: dict[str, Damage] = {
+    "cut": cut,
+    "flip": flip,
+    "overwrite": overwrite,
+    "lie": lie,
+    "leave out": leave_out,
+}
+WHOLE_OR_ERROR = {("fits", "cut"), ("parquet", "cut"), ("hats", "cut"), ("votable", "cut")}
+
+
+def victim(sample: Path, rng: np.random.Generator) -> Path:
+    """Return the file that is damaged: of a folder, any of its own."""
+    if sample.is_file():
+        return sample
+    files = sorted(p for p in sample.rglob("*") if p.is_file())
+    return files[rng.integers(len(files))]
+
+
+def read(path: Path) -> bytes:
+    """Return all values as Arrow writes them, so that NaN is NaN, and so that no time is beyond Python's."""
+    cat = catalogs.open(path)
+    batches = list(cat.batches(cat.names))
+    if not batches:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        writer.write_table(pa.Table.from_batches(batches).combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture(params=WRITERS)
+def sample(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (tmp_path / "whole").mkdir()
+        return request.param, WRITERS[request.param](tmp_path / "whole")
+
+
+def copy_of(whole: Path, place: Path) -> Path:
+    """Return a fresh copy of a file or folder."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    copied = place / whole.name
+    if whole.is_dir():
+        shutil.copytree(whole, copied)
+    else:
+        shutil.copy(whole, copied)
+    return copied
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damaged_files(
+    sample: tuple[str, Path], kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    name, whole = sample
+    rng = np.random.default_rng([sum(name.encode()), sum(kind.encode())])
+    outcomes: Counter[str] = Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = read(whole)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(CASES):
+            place = copy_of(whole, tmp_path / "damaged")
+            target = victim(place, rng)
+            target.write_bytes(DAMAGES[kind](target.read_bytes(), rng))
+            start = time.monotonic()
+            try:
+                found = read(place)
+                outcomes["same" if found == expected else "other values"] += 1
+                of_rows = target.name.startswith(("sample", "Npix"))
+                if (name, kind) in WHOLE_OR_ERROR and of_rows:
+                    assert found == expected, f"{target.name} was cut, and another table was read"
+            except CatalogError as error:
+                outcomes[type(error).__name__ if len(str(error)) > 40 else "SAYS NOTHING"] += 1
+            assert time.monotonic() - start < SECONDS
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    record_property(f"{name}, {kind}", dict(outcomes))
+    print(f"{name}, {kind}: {dict(outcomes)}")  # noqa: T201 -- the counts are the report
+    assert sum(outcomes.values()) == CASES
+    assert "SAYS NOTHING" not in outcomes
+    assert grown < MEMORY_KB, f"{grown} kB more"
