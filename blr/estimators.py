@@ -1,6 +1,6 @@
 """scikit-learn's interface to all this: one classifier for two classes and for many.
 
-    LaplaceClassifier(basis="polynomial", degree=2).fit(X, y).predict_proba(X)
+    LaplaceClassifier(basis="polynomial", basis_options={"degree": 2}).fit(X, y).predict_proba(X)
 
 Strings or numbers as classes, `sample_weight`, pipelines, grid search, `clone` and `set_output` work as they do with
 any other estimator.  Shapes: N rows, F features, K classes.

@@ -101,8 +101,9 @@ class Comparison:
     second_order_applied: bool
 
 
-def _scores(posteriors: Sequence[Posterior]) -> tuple[Vector, Vector, bool]:
+def _scores(given: Sequence[Posterior]) -> tuple[Vector, Vector, bool]:
     """Return log evidence as ranked (N,), which are contenders (N,), and whether the second-order term is in it."""
+    posteriors = [q.laplace or q for q in given]  # evidences and verdicts are those of the Laplace fits
     verdicts = [q.trust.verdict for q in posteriors]
     contender = np.array([v != "red" for v in verdicts])
     if not contender.any():

@@ -82,6 +82,7 @@ def write_lists(rows: Sequence[Chosen], folder: Path, identifier: str, title: st
     for name, meaning in COLUMNS.items():
         table[name].description = meaning
     with atomic_path(paths[1]) as temporary:
-        table.write(temporary, format="votable", overwrite=True)
+        # BINARY2, as all our VOTables: and astropy 8.0's writer of TABLEDATA corrupted the process's memory here.
+        table.write(temporary, format="votable", tabledata_format="binary2", overwrite=True)
     atomic_write_text(paths[2], html)
     return paths

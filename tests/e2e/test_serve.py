@@ -84,7 +84,7 @@ def test_ui_shows_pages_and_ends_with_ctrl_c(folder):
     with blr("ui --no-open", folder) as (process, log):
         url = address(process, log)
         connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
-        connection.request("GET", "/v2/dashboard")
+        connection.request("GET", "/v2/dashboard", headers={"Accept": "text/html"})  # as browsers do
         answer = connection.getresponse()
         assert answer.status == 200
         assert b"<html" in answer.read()
