@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,6 +29,10 @@ from flows.sources import open_source
 from flows.staging import Staging
 
 __all__ = ["annotate_each", "annotate_file", "model_at"]
+
+_THE_MACHINES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
 
 Json = dict[str, Any]
 Job = Mapping[str, Any]
@@ -71,6 +76,11 @@ def annotate_each(annotate_one: Callable[[Job], Json], group: Mapping[str, Any])
     return done
 
 
+def _not_the_files(error: OSError, path: str) -> bool:
+    """Say whether the machine is at fault, or another file: that ends the run and quarantines nothing."""
+    return error.errno in _THE_MACHINES or error.filename not in (None, path)
+
+
 def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
     path, state = Path(job["path"]), FileState(**job["input"])
     try:
@@ -78,7 +88,7 @@ def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
     except (FlowError, StorageError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.filename not in (None, job["path"]):
+        if isinstance(error, OSError) and _not_the_files(error, job["path"]):
             raise
         return _changed(path, state) or {"failed": reason(error)}
     changed = _changed(path, state)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from catalogs.atomic import sweep
 from flows.difference import total_difference
 from flows.manifest import Manifest, write_json
 
@@ -64,6 +65,7 @@ def write_report(folder: Path, report: Mapping[str, Any]) -> Path:
     if report["before"] and report["before"]["release"] == report["release"] and path.is_file():
         return path
     path.parent.mkdir(exist_ok=True)
+    sweep(path.parent)  # what a killed run left while it wrote here
     write_json(path, report)
     return path
 
