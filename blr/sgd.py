@@ -77,7 +77,8 @@ def ascend(
     """Return the averaged iterate after one pass over the chunks, the curvature met on the way, and the weight seen.
 
     The log likelihood is that of each batch under the weights before it was learnt from: a predictive one, below that
-    at the mode.  `converged` says only that the stream was long enough for averaging: ten rows a weight.
+    at the mode.  `converged` says only that the stream was long enough for averaging: fifty batches, a hundred rows a
+    weight.
     """
     D = len(prior.mean)
     run = _Run(prior.mean.copy(), np.zeros((D, D)))
@@ -88,7 +89,7 @@ def ascend(
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
     scale = n_rows or run.weight
     g = np.zeros(D)
-    enough = run.weight >= 10 * D
+    enough = run.weight >= 100 * D and run.step >= 50
     status = "one pass, averaged iterate" if enough else f"only {run.weight:.0f} rows for {D} weights"
     mode = Mode(
         run.average, run.log_likelihood, g, scale * run.curvature, float("nan"), enough, run.step, status
