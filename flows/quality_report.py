@@ -81,12 +81,18 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     for group in found["duplicate_columns"][:SHOWN]:
         yield f"Columns that are equal in every row: {', '.join(group)}."
     if found["missing"]:
-        worst = sorted(found["missing"].items(), key=lambda entry: -entry[1])
+        worst = _largest_first(found["missing"])
         yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
     if found["outliers"]:
-        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in found['outliers'].items()])}."
+        furthest = _largest_first(found["outliers"])
+        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
 
 
 def _some(names: list[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the entries by share, then name: stored and loaded, a mapping has another order."""
+    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))
