@@ -29,6 +29,9 @@ __all__ = [
 
 Bins = NDArray[np.intp]
 
+_ROUNDING = 1e-9
+"""How far beyond 0 and 1 the rounding of a quadrature's sum may bring a probability: 4e-16 were seen."""
+
 
 def log_loss(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> float:
     """Return the mean of -Σ_k t_k ln p_k, nats.  As in scikit-learn, p is kept from 0 by the machine precision."""
@@ -239,8 +242,9 @@ def _checked(p: ArrayLike, t: ArrayLike, weight: ArrayLike | None) -> tuple[Matr
     if P.ndim not in (1, 2) or P.size == 0:
         raise ValueError(f"p has shape {P.shape}; expected (N,) or (N, K), N at least 1")
     require_finite(P, "p")
-    if P.min() < 0 or P.max() > 1:
+    if P.min() < -_ROUNDING or P.max() > 1 + _ROUNDING:
         raise ValueError(f"p lies between {P.min()} and {P.max()}; expected probabilities between 0 and 1")
+    P = np.clip(P, 0.0, 1.0)
     T = _shares(P, np.asarray(t))
     if P.ndim == 1:
         P = np.stack([1 - P, P], axis=1)

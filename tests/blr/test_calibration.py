@@ -45,6 +45,13 @@ def test_scores_against_scikit_learn(K, weighted):
         assert brier_score(p, t, weight=weight) == pytest.approx(theirs, rel=1e-12)
 
 
+def test_a_probability_of_one_may_be_rounded_up_but_not_more():
+    p, t = np.array([[1.0000000000000004, 1e-257], [0.5, 0.5]]), np.array([0, 1])
+    assert log_loss(p, t) == pytest.approx(np.log(2) / 2)
+    with pytest.raises(ValueError, match="expected probabilities between 0 and 1"):
+        log_loss(p + 1e-6, t)
+
+
 def test_certain_and_wrong_costs_what_it_costs_scikit_learn():
     p, t = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 0])
     assert log_loss(p, t) == pytest.approx(metrics.log_loss(t, p, labels=[0, 1]), rel=1e-12)
