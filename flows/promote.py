@@ -25,6 +25,8 @@ from flows.tables import to_markdown
 __all__ = ["Approval", "promote"]
 
 A_DAY = 86_400
+BETWEEN_LOOKS = 10
+"""Seconds between looks for the answer."""
 
 
 class Approval(RunInput):
@@ -85,4 +87,4 @@ def _asked(found: Comparison, timeout: int) -> Approval:
     text = to_markdown(comparison_table(found))
     keep_markdown(f"{found.challenger.partition('@')[0]}-promotion", text, f"Promote {found.challenger}?")
     asked = Approval.with_initial_data(description=text)
-    return pause_flow_run(wait_for_input=asked, timeout=timeout)
+    return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
