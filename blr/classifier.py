@@ -220,7 +220,7 @@ class Classifier:
             predictions.append((member.weight, member.posterior.prediction(Phi, shift=self.log_prior_shift)))
             plugin += member.weight * member.posterior.plugin(Phi)
             if counted is not None:
-                gradients.append(member.posterior.count_gradient(Phi[counted]))
+                gradients.append(member.posterior.count_gradient(Phi[counted], shift=self.log_prior_shift))
         return _mixed(predictions), plugin, gradients
 
     def _predict(self, X: Matrix) -> Prediction:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from blr.arrays import Matrix, Vector
-from blr.mixture import Prediction
+from blr.mixture import Prediction, require_logit
 from blr.problem import Problem
 
 __all__ = ["averaged", "draw_probabilities"]
@@ -23,8 +23,9 @@ def draw_probabilities(
 ) -> Iterator[tuple[slice, Matrix, Matrix]]:
     """Yield blocks of rows: which, their activations (n, S) or (n, S, K), and probabilities (n, S, K).
 
-    `shift` (K,) is added to the activations.
+    `shift` (K,) is added to the activations, which are then to be logits.
     """
+    require_logit(problem.likelihood.name, shift)
     C, S = problem.likelihood.n_outputs, len(draws)
     by_output = np.ascontiguousarray(draws.reshape(S, C, -1).transpose(2, 0, 1).reshape(-1, S * C))
     size = max(1, _NUMBERS // (S * problem.n_classes))

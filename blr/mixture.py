@@ -17,7 +17,7 @@ from blr.decisions import mutual_information
 from blr.predictive import binary_exact, binary_expected_entropy
 from blr.softmax_predictive import softmax_exact
 
-__all__ = ["Prediction", "mix", "predicted", "replaced"]
+__all__ = ["Prediction", "mix", "predicted", "replaced", "require_logit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,15 @@ def predicted(
     link
         Of two classes.
     shift
-        (K,) added to the activations inside the integral, such as ln of new over old class priors.
+        (K,) added to the activations inside the integral, such as ln of new over old class priors.  Of two classes,
+        with the logistic link only: no other activation is a logit.
+
+    Raises
+    ------
+    ValueError
+        If there is a shift, and the link is not the logistic one.
     """
+    require_logit(link, shift)
     if mean.ndim == 2 and mean.shape[1] == 2:
         # Two classes, however parameterised, are told by their difference; of a centred pair it is twice either.
         mean, covariance = mean[:, 1] - mean[:, 0], 4.0 * covariance[:, 1, 1]
@@ -74,6 +81,15 @@ def predicted(
         return Prediction(np.stack([1 - p, p], axis=1), expected, mean, covariance)
     p, expected = softmax_exact(mean, covariance)
     return Prediction(p, expected, mean, covariance)
+
+
+def require_logit(link: str, shift: Vector | None) -> None:
+    """Raise ValueError where activations are to be shifted by ln of class priors, and are not logits."""
+    if shift is not None and link not in ("logistic", "softmax"):
+        raise ValueError(
+            f"got a shift of class priors for the {link} link, expected the logistic one: ln of the priors' ratio is "
+            "added to logits, and these activations are none; fit with likelihood='logistic'"
+        )
 
 
 def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:

@@ -241,14 +241,23 @@ class Posterior:
 
     def plugin(self, Phi: ArrayLike) -> Matrix:
         """Return (N, K) probabilities with the weights at the mode, as a plain classifier would give them."""
-        p = self.problem.response(self.problem.activations(self.problem.design(Phi), self.mode))
-        return np.stack([1 - p, p], axis=1) if self.problem.binary else p
+        return self._at_mode(self.problem.design(Phi), None)[1]
 
-    def count_gradient(self, Phi: Matrix) -> Matrix:
-        """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode."""
-        y, T = self.plugin(Phi), self.problem.transform
+    def _at_mode(self, Phi: Matrix, shift: Vector | None) -> tuple[Matrix, Matrix]:
+        """Return activations, (N,) or (N, K), and probabilities (N, K) at the mode."""
+        a = self.problem.activations(Phi, self.mode)
+        if shift is not None:
+            a = a + (shift[1] - shift[0] if self.problem.binary else shift)
+        p = self.problem.response(a)
+        return a, np.stack([1 - p, p], axis=1) if self.problem.binary else p
+
+    def count_gradient(self, Phi: Matrix, *, shift: Vector | None = None) -> Matrix:
+        """Return the derivative of the rows' summed probabilities, (K, C M), by the solver's weights at the mode.
+
+        `shift` (K,) as in `prediction`.
+        """
+        (a, y), T = self._at_mode(Phi, shift), self.problem.transform
         if isinstance(self.problem.likelihood, Bernoulli):
-            a = self.problem.activations(Phi, self.mode)
             slope = y[:, 1] * self.problem.likelihood.link.log_cdf_derivatives(a)[0]  # f' = f (ln f)'
             return np.outer([-1.0, 1.0], slope @ Phi)
         return np.stack([((y[:, [k]] * (T[k] - y @ T)).T @ Phi).ravel() for k in range(len(T))])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
@@ -21,10 +22,19 @@ from blr.posterior import Posterior
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
-__all__ = ["ClassPriors", "DensityRatio", "class_priors", "density_ratio", "sandwich"]
+__all__ = [
+    "ClassPriors",
+    "DensityRatio",
+    "class_priors",
+    "density_ratio",
+    "log_prior_shift",
+    "rescaled",
+    "sandwich",
+]
 
 _CLIP = 0.99
 _FOLDS = 2
+_LEVEL = 0.9
 _MAX_ITER = 1000
 
 
@@ -32,61 +42,115 @@ _MAX_ITER = 1000
 class DensityRatio:
     """Weights of the training rows, and how different the two sets are.
 
-    `weight` (N,) sums to `n_effective` = (Σw)²/Σw²: with weights of mean one, posteriors would be too narrow.
-    `auc` is the probability that a target row looks more like the target than a training row does, out of fold:
-    0.5 where the sets cannot be told apart, 1 where they do not overlap and no weight can help.
+    `weight` (N,) sums to `n_effective` = (Σw)²/Σw²: with weights of mean one, posteriors would be too narrow.  `ratio`
+    (N,) is that of the densities, clipped, up to a factor.  `auc` is the probability that a target row looks more like
+    the target than a training row does, out of fold: 0.5 where the sets cannot be told apart, 1 where they do not
+    overlap and no weight can help; `auc_low` to `auc_high` is its 90 % interval.
     """
 
     weight: Vector
     n_effective: float
+    ratio: Vector
     auc: float
+    auc_low: float
+    auc_high: float
 
     @property
     def advice(self) -> str:
         """What the diagnostic means, in words."""
-        if self.auc < 0.55:
+        if self.auc < 0.55 or self.auc_low <= 0.5:
             return "training and target sets can hardly be told apart: no weights are needed"
         if self.auc < 0.9:
             return "the training set differs from the target: weights are worth their loss of effective rows"
         return "training and target sets hardly overlap: weights rest on few rows; label objects of the target instead"
 
 
-def density_ratio(train: ArrayLike, target: ArrayLike, *, threads: int | None = None) -> DensityRatio:
+def density_ratio(
+    train: ArrayLike,
+    target: ArrayLike,
+    *,
+    train_weight: ArrayLike | None = None,
+    threads: int | None = None,
+) -> DensityRatio:
     """Return weights p(x | target) / p(x | train) of the training rows, by a logistic model of which set a row is in.
 
-    `train` (N, M) and `target` (N', M) are design matrices in the same basis, column 0 constant.  Weights are
-    clipped at their 99th percentile.  Sugiyama et al. (2012), doi:10.1017/CBO9781139035613, chapter 4.
+    `train` (N, M) and `target` (N', M) are design matrices in the same basis, column 0 constant.  Rows that carry a
+    `train_weight` (N,) already count by it, and in the result it is a factor.  Ratios are clipped at their 99th
+    percentile.  Sugiyama et al. (2012), doi:10.1017/CBO9781139035613, chapter 4.
+
+    Raises
+    ------
+    ValueError
+        If the matrices differ in width, hold NaN or infinity, or have too few rows; if the weights do not fit.
     """
     Phi, other = as_matrix(train, "train"), as_matrix(target, "target")
     if Phi.shape[1] != other.shape[1]:
         raise ValueError(
             f"train has {Phi.shape[1]} columns but target {other.shape[1]}; build both with one basis"
         )
+    if min(len(Phi), len(other)) < 2 * _FOLDS:
+        raise ValueError(
+            f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * _FOLDS} or more of each; "
+            "with so few, no density can be told"
+        )
+    given = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
+    if len(given) != len(Phi) or given.min() < 0 or given.max() <= 0:
+        raise ValueError(
+            f"train_weight must be ({len(Phi)},), not negative and not all zero; got shape {given.shape}, "
+            f"smallest {given.min()}"
+        )
     both = np.concatenate([Phi, other])
     is_target = np.concatenate([np.zeros(len(Phi)), np.ones(len(other))])
-    score = _out_of_fold(both, is_target, threads)
-    log_ratio = score[: len(Phi)] + np.log(len(Phi) / len(other))
-    ratio = np.exp(log_ratio - log_ratio.max())
-    ratio = np.minimum(ratio, np.quantile(ratio, _CLIP))
-    n_effective = float(ratio.sum() ** 2 / (ratio**2).sum())
-    return DensityRatio(ratio * n_effective / ratio.sum(), n_effective, _auc(score, is_target > 0))
+    counts = np.concatenate([given / given.mean(), np.ones(len(other))])
+    score = _out_of_fold(both, is_target, counts, threads)
+    log_ratio = score[: len(Phi)]
+    highest = np.quantile(
+        log_ratio, _CLIP
+    )  # of logarithms: one row far out would leave all others a ratio of 0
+    ratio = np.exp(np.minimum(log_ratio - highest, 0.0))
+    weight = rescaled(ratio, given)
+    auc, deviation = _auc(score, is_target > 0)
+    reach = -float(ndtri((1 - _LEVEL) / 2)) * deviation
+    return DensityRatio(weight, float(weight.sum()), ratio, auc, max(0.0, auc - reach), min(1.0, auc + reach))
 
 
-def _out_of_fold(Phi: Matrix, t: Vector, threads: int | None) -> Vector:
+def rescaled(ratio: ArrayLike, given: ArrayLike | None = None) -> Vector:
+    """Return weights (N,) in proportion to `ratio`, times those `given`, that sum to the effective number of rows.
+
+    That is (Σ g r)²/Σ g r², which for rows that all count once is (Σr)²/Σr².
+    """
+    r = as_vector(ratio, "ratio")
+    g = np.ones(len(r)) if given is None else as_vector(given, "given")
+    return g * r * float((g * r).sum() / (g * r**2).sum())
+
+
+def _out_of_fold(Phi: Matrix, t: Vector, weight: Vector, threads: int | None) -> Vector:
     """Return the mean logit (N,) of each row under a fit to the other fold: a row must not vouch for itself."""
     fold = np.arange(len(Phi)) % _FOLDS
     score = np.empty(len(Phi))
     for k in range(_FOLDS):
-        q = fit_evidence(Phi[fold != k], t[fold != k], threads=threads)
+        q = fit_evidence(Phi[fold != k], t[fold != k], sample_weight=weight[fold != k], threads=threads)
         score[fold == k] = q.logit_moments(Phi[fold == k])[0]
     return score
 
 
-def _auc(score: Vector, positive: NDArray[np.bool_]) -> float:
-    """Return the area under the ROC curve by ranks, ties shared."""
-    rank = rankdata(score)
-    n, m = int(positive.sum()), int((~positive).sum())
-    return float((rank[positive].sum() - n * (n + 1) / 2) / (n * m))
+def _auc(score: Vector, positive: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the area under the ROC curve by ranks, ties shared, and its standard deviation.
+
+    DeLong, DeLong and Clarke-Pearson (1988), doi:10.2307/2531595, by the placements of each row among the other set's.
+    """
+    rank, n, m = rankdata(score), int(positive.sum()), int((~positive).sum())
+    above = (rank[positive] - rankdata(score[positive])) / m
+    below = (rank[~positive] - rankdata(score[~positive])) / n
+    return float(above.mean()), float(np.sqrt(above.var(ddof=1) / n + below.var(ddof=1) / m))
+
+
+def log_prior_shift(prior: ArrayLike, training_prior: ArrayLike) -> Vector:
+    """Return ln of new over old class shares (K,), each first brought to sum to one: what activations move by."""
+    new, old = as_vector(prior, "prior"), as_vector(training_prior, "training_prior")
+    if len(new) != len(old) or min(new.min(), old.min()) <= 0:
+        raise ValueError(f"expected a positive share of each of {len(old)} classes, got {new} and {old}")
+    return np.asarray(np.log(new / new.sum()) - np.log(old / old.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +172,8 @@ def class_priors(
     NaN left out; `training_prior` (K,).
     """
     p = np.asarray(probability, dtype=np.float64)
+    if p.ndim != 2:
+        raise ValueError(f"probability has shape {p.shape}, expected (N, K): one column a class")
     p = p[~np.isnan(p).any(axis=1)]
     old = as_vector(training_prior, "training_prior")
     if p.ndim != 2 or p.shape[1] != len(old) or len(p) == 0 or old.min() <= 0:
@@ -124,7 +190,7 @@ def class_priors(
         converged = bool(np.abs(new - prior).max() < tolerance)
         prior, n_iter = new, n_iter + 1
     floor = 0.5 / len(p)  # a share of half an object: no class is excluded for ever
-    return ClassPriors(prior, np.log(np.maximum(prior, floor)) - np.log(old), n_iter, converged)
+    return ClassPriors(prior, log_prior_shift(np.maximum(prior, floor), old), n_iter, converged)
 
 
 def sandwich(q: Posterior) -> Posterior:

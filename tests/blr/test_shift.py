@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
 import blr
-from blr.shift import _auc, class_priors, density_ratio, sandwich
+from blr.shift import _auc, class_priors, density_ratio, log_prior_shift, sandwich
 
 
 def gaussian_sets(shift: float, n: int = 4000) -> tuple[np.ndarray, np.ndarray]:
@@ -47,7 +49,83 @@ def test_weighted_training_means_are_the_targets() -> None:
 def test_auc_is_scikit_learns() -> None:
     rng = np.random.default_rng(1)
     score, positive = np.round(rng.standard_normal(300), 1), rng.random(300) < 0.3
-    assert _auc(score, positive) == pytest.approx(roc_auc_score(positive, score), abs=1e-12)
+    assert _auc(score, positive)[0] == pytest.approx(roc_auc_score(positive, score), abs=1e-12)
+
+
+def test_deviation_of_the_auc_is_delongs_of_all_pairs() -> None:
+    rng = np.random.default_rng(1)
+    score, positive = np.round(rng.standard_normal(60), 1), rng.random(60) < 0.3
+    score[positive] += 0.5
+    gap = score[positive][:, None] - score[~positive]
+    pairs = np.where(gap == 0, 0.5, gap > 0)
+    variance = (
+        pairs.mean(axis=1).var(ddof=1) / positive.sum() + pairs.mean(axis=0).var(ddof=1) / (~positive).sum()
+    )
+    assert _auc(score, positive)[1] == pytest.approx(np.sqrt(variance), rel=1e-12)
+
+
+def test_interval_of_the_auc_holds_what_more_rows_find() -> None:
+    found = density_ratio(*gaussian_sets(0.7, 500), threads=1)
+    assert 0 < found.auc_low < 0.69 < found.auc_high < 1
+    assert found.auc_high - found.auc_low < 0.08
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"train": np.ones((3, 2))}, "3 training rows"),
+        ({"train": np.ones((9, 3))}, "columns"),
+        ({"train_weight": -np.ones(50)}, "not negative"),
+        ({"train_weight": np.ones(49)}, r"must be \(50,\)"),
+        ({"target": np.full((50, 2), np.nan)}, "target holds 100"),
+    ],
+)
+def test_density_ratio_names_what_is_wrong(given: dict, said: str) -> None:
+    train, target = gaussian_sets(0.5, 50)
+    with pytest.raises(ValueError, match=said):
+        density_ratio(**({"train": train, "target": target, "threads": 1} | given))
+
+
+def test_rows_far_out_leave_the_others_their_weight() -> None:
+    train, target = gaussian_sets(0.5)
+    train[:3, 1] = 1e6
+    found = density_ratio(train, target, threads=1)
+    assert np.isfinite(found.weight).all()
+    assert found.n_effective > 100
+
+
+@pytest.mark.parametrize(
+    "fitted", [blr.fit, lambda *a, **k: blr.sample_posterior(blr.fit(*a, **k), n_draws=40)]
+)
+def test_class_shares_move_logits_alone(fitted: Callable) -> None:
+    Phi = np.hstack([np.ones((60, 1)), np.random.default_rng(4).standard_normal((60, 1))])
+    q = fitted(Phi, Phi[:, 1] > 0.3, blr.GaussianPrior.isotropic(2), likelihood="probit", threads=1)
+    with pytest.raises(ValueError, match="shift of class priors for the probit link"):
+        q.prediction(Phi, shift=np.array([0.1, -0.1]))
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_derivative_of_the_counts_is_taken_where_the_shift_leads(K: int) -> None:
+    rng = np.random.default_rng(5)
+    Phi = np.hstack([np.ones((40, 1)), rng.standard_normal((40, 2))])
+    prior, likelihood = blr.GaussianPrior.isotropic(3), "logistic" if K == 2 else "softmax"
+    q = blr.fit(Phi, rng.integers(0, K, 40), prior, likelihood, threads=1)
+    shift = np.log(np.arange(1.0, K + 1))
+
+    def counts(theta: np.ndarray) -> np.ndarray:
+        a = q.problem.activations(Phi, theta)
+        p = q.problem.response(a + (shift[1] - shift[0] if K == 2 else shift))
+        return np.array([len(p) - p.sum(), p.sum()]) if K == 2 else p.sum(axis=0)
+
+    steps = 1e-6 * np.eye(len(q.mode))
+    expected = np.stack([(counts(q.mode + s) - counts(q.mode - s)) / 2e-6 for s in steps], axis=1)
+    np.testing.assert_allclose(q.count_gradient(Phi, shift=shift), expected, atol=1e-6)
+
+
+def test_shift_is_of_shares_whatever_their_sum() -> None:
+    np.testing.assert_allclose(log_prior_shift([3, 1], [50, 50]), np.log([1.5, 0.5]))
+    with pytest.raises(ValueError, match="positive share of each of 2"):
+        log_prior_shift([1.0, 0.0], [0.5, 0.5])
 
 
 def test_class_priors_are_found_under_prior_shift() -> None:
