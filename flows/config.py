@@ -53,6 +53,7 @@ def _listed(value: Any) -> Any:
 Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
 Sentinels = Annotated[tuple[float, ...], BeforeValidator(_listed)]
+Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(_listed)]
 
 
 class CatalogTable(SpecificationTable):
@@ -69,8 +70,9 @@ class CatalogTable(SpecificationTable):
     position_unit: Literal["deg", "rad", "sexagesimal"] | None = Field(
         default=None, description="Unit of the position; default: what the columns say"
     )
-    not_detected: dict[str, Sentinels] = Field(
-        default={}, description="Values of a column that mean: looked at, and not seen (flag 8)"
+    not_detected: dict[str, Undetected] = Field(
+        default={},
+        description='Values of a column that mean: looked at, and not seen (flag 8); "blank": null or NaN',
     )
     limits: dict[str, float] = Field(
         default={}, description="Value that a column takes where not detected; default: it is missing"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 
 ERROR, NOT_DETECTED = "_err", "_not_detected"
+BLANK: Final = "blank"
+"""Among the values that mean not detected: null or NaN.  A word, since JSON has no NaN."""
 
 FLUX_UNITS = {
     "nanomaggy": "nanomaggy",
@@ -62,7 +64,7 @@ class DerivedColumns:
     """How columns are made of others; `units` are the fluxes' units by the name of the band."""
 
     bands: Mapping[str, Band] = field(default_factory=dict)
-    not_detected: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    not_detected: Mapping[str, tuple[float | Literal["blank"], ...]] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
 
@@ -97,7 +99,9 @@ class DerivedColumns:
     def undetected(self, name: str, values: Array) -> NDArray[np.bool_]:
         """Return which rows (n,) of a column were looked at and not seen."""
         marks = self.not_detected.get(name, ())
-        return is_sentinel(values, marks) if marks else np.zeros(len(values), dtype=bool)
+        numbers = [mark for mark in marks if mark != BLANK]
+        hit = is_sentinel(values, numbers) if numbers else np.zeros(len(values), dtype=bool)
+        return hit | np.isnan(floats(values)) if BLANK in marks else hit
 
     def observed(self, name: str, values: Array) -> Array:
         """Return a column with what was not detected at its limit, or missing where none is stated."""

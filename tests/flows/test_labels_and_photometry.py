@@ -259,6 +259,20 @@ def test_not_detected_is_not_missing(made):
     assert np.array_equal(found.missing[:, 0], (np.arange(300) >= 10) & (np.arange(300) < 20))
 
 
+def test_a_blank_can_mean_not_detected(made):
+    columns = survey()
+    columns["x"][:10], columns["x"][10:20] = np.nan, -99.0
+    write(made / "survey.parquet", columns)
+    states = 'not_detected = { x = "blank" }\nsentinels = { x = -99.0 }\n'
+    features = '[label]\ncolumn = "kind"\n' + TAIL + 'unseen = "x_not_detected"\n'
+    catalog = catalogs.open(made / "survey.parquet")
+    reader = training_reader(parse_specification(HEAD + states + features, source="x"))
+    found = reader.evaluate(next(catalog.batches(catalog.names)))
+    assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290, "the sentinel says not observed"
+    assert np.array_equal(found.missing[:, 0], np.arange(300) < 20)
+    assert np.array_equal(found.not_detected, np.arange(300) < 10)
+
+
 def test_split_by_position_reads_radians_and_sexagesimal(made):
     columns = survey()
     label = '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
