@@ -18,10 +18,19 @@ from blr.arrays import Matrix, Vector
 from blr.likelihood import unpack
 from blr.mixture import Prediction, mix
 from blr.posterior import Posterior
-from blr.sums import Terms, output_covariances
+from blr.sums import Rows, Terms, chunk_rows, output_covariances
 from blr.threads import single_threaded_blas
 
-__all__ = ["Comparison", "LeaveOneOut", "Row", "average", "compare", "leave_one_out", "weights"]
+__all__ = [
+    "Comparison",
+    "LeaveOneOut",
+    "Row",
+    "average",
+    "compare",
+    "leave_one_out",
+    "leave_one_out_probability",
+    "weights",
+]
 
 
 @dataclass(frozen=True)
@@ -42,21 +51,11 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     A Newton step without the row, from the mode: a' = a - V'(t - y), V' = (I - V R)⁻¹ V; for two classes
     a + h(y - t)/(1 - r h) and s²/(1 - r h).  Vehtari et al. (2016), jmlr.org/papers/v17/14-540, section 3.
     """
-    theta, U = q.mode, q.gaussian.inverse_cholesky
-    C = q.problem.likelihood.n_outputs
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         w = np.ones(len(Phi)) if weight is None else weight
-        a = Phi @ theta.reshape(C, -1).T
-        _, g, curvature = q.problem.likelihood.derivatives(a, t)
-        V = output_covariances(Phi, U, C)
-        R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
-        left = np.eye(C) - np.asarray(V @ R, dtype=np.float64)
-        # A row with all of the curvature in some direction has nothing to be predicted from there.
-        influential = np.linalg.det(left) < 0.5
-        V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
-        mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
-        density: Vector = w * _log_density(q, mean, V_out, t)
+        p, influential = _left_out(q, Phi, t, w)
+        density: Vector = w * np.einsum("nk,nk->n", _shares(t), np.log(np.maximum(p, np.finfo(float).tiny)))
         return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
 
     with single_threaded_blas():
@@ -65,12 +64,49 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     return LeaveOneOut(total, float(np.sqrt(variance)), influential)
 
 
-def _log_density(q: Posterior, mean: Matrix, covariance: Matrix, t: Matrix) -> Vector:
-    p = q.output_probability(mean, covariance)
-    with np.errstate(divide="ignore"):
-        log_p = np.log(np.maximum(p, np.finfo(float).tiny))
-    share = np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
-    return np.einsum("nk,nk->n", share, log_p)
+def leave_one_out_probability(q: Posterior) -> tuple[Matrix, Matrix, Vector]:
+    """Return each row's probabilities without itself (N, K), its shares of the classes (N, K), and its weight (N,).
+
+    As `leave_one_out`, for `stacking_weights`.
+
+    Raises
+    ------
+    RuntimeError
+        If `q` was loaded from a file: it has no data.
+    TypeError
+        If its rows came as a stream, which are not kept.
+    """
+    data = q.problem.require_data()
+    if not isinstance(data, Rows):
+        raise TypeError(
+            "got a fit of a stream, expected one of rows in memory; fit an array of the rows instead"
+        )
+    weight = np.ones(len(data.Phi)) if data.weight is None else data.weight
+    step = chunk_rows(data.n_functions)
+    parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
+    with single_threaded_blas():
+        p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
+    return np.concatenate(p), _shares(data.t), weight
+
+
+def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
+    """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
+    theta, U = q.mode, (q.laplace or q).gaussian.inverse_cholesky
+    C = q.problem.likelihood.n_outputs
+    a = Phi @ theta.reshape(C, -1).T
+    _, g, curvature = q.problem.likelihood.derivatives(a, t)
+    V = output_covariances(Phi, U, C)
+    R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
+    left = np.eye(C) - np.asarray(V @ R, dtype=np.float64)
+    # A row with all of the curvature in some direction has nothing to be predicted from there.
+    influential = np.linalg.det(left) < 0.5
+    V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
+    mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
+    return q.output_probability(mean, V_out), influential
+
+
+def _shares(t: Matrix) -> Matrix:
+    return np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
 
 
 @dataclass(frozen=True)
