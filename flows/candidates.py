@@ -19,7 +19,7 @@ from blr.classifier import Classifier, Member
 from blr.evidence import fit_evidence
 from blr.posterior import Posterior
 from blr.sampling import sample_posterior
-from blr.selection import leave_one_out
+from blr.selection import leave_one_out, leave_one_out_probability
 from blr.variational import refine
 from flows.config import Candidate, Specification
 from flows.config_bases import basis_options, basis_words
@@ -48,10 +48,11 @@ class CandidateData:
 
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
-    """The model, and its row of the evidence table."""
+    """The model, its row of the evidence table, and where candidates are stacked what `ranking.stacked` takes."""
 
     member: Member
     row: dict[str, Any]
+    left_out: Floats | None = None  # (2, N, K)
 
 
 def fit_candidate(
@@ -65,7 +66,13 @@ def fit_candidate(
     q, candidate = member.posterior, specification.candidate[index]
     classifier = build_classifier(specification, [member], data, untrusted=q.trust.verdict == "red")
     loss = _held_out_loss(classifier, specification, data)
-    return FittedCandidate(member, _row(candidate, _features(specification, candidate), q, loss))
+    row = _row(candidate, _features(specification, candidate), q, loss)
+    return FittedCandidate(member, row, _left_out(q) if specification.select.by == "stack" else None)
+
+
+def _left_out(q: Posterior) -> Floats:
+    p, share, weight = leave_one_out_probability(q)
+    return np.stack([p, weight[:, None] * share])
 
 
 def refit_candidate(

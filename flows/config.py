@@ -116,8 +116,9 @@ class Candidate(SpecificationTable):
 class Select(SpecificationTable):
     """How one model is made of the candidates."""
 
-    by: Literal["evidence", "bic", "loo", "average"] = Field(
-        default="evidence", description="What ranks the candidates; or their average, weighted by evidence"
+    by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
+        default="evidence",
+        description="What ranks the candidates; or their average, weighted by evidence, or as left-out rows ask for",
     )
     posterior: Literal["laplace", "refined", "sampled"] = Field(
         default="refined", description="Posterior of the model that is kept"

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-__all__ = ["Ranking", "rank"]
+from blr.stacking import stacking_weights
+
+__all__ = ["Ranking", "rank", "stacked"]
 
 LEAST_WEIGHT = 1e-3
 """A candidate of less posterior probability costs as much time as the others in every prediction, and moves none."""
@@ -28,14 +31,13 @@ class Ranking:
     second_order_applied: bool
 
 
-def rank(rows: Sequence[Mapping[str, Any]], *, by: str) -> Ranking:
+def rank(rows: Sequence[Mapping[str, Any]], *, by: str, shares: Sequence[float] | None = None) -> Ranking:
     """Return the ranking of candidates by "evidence", "bic" or "loo", higher being better, or their "average".
 
     A red fit is no contender unless all are.  The second-order term counts for all contenders, where all are
-    green, or for none.
+    green, or for none.  A "stack" is mixed in the `shares` of `stacked`, which the evidence has no part in.
     """
-    trusted = np.array([row["verdict"] != "red" for row in rows])
-    contender = trusted if trusted.any() else np.ones(len(rows), dtype=bool)
+    contender = _contenders(rows)
     applied = all(row["verdict"] == "green" for row, c in zip(rows, contender, strict=True) if c)
     evidence = np.array([row["log_evidence"] + (row["second_order"] or 0.0) * applied for row in rows])
     prior = np.log([row["prior_probability"] for row in rows])
@@ -46,7 +48,27 @@ def rank(rows: Sequence[Mapping[str, Any]], *, by: str) -> Ranking:
     weights = np.exp(log_weight - logsumexp(log_weight))
     best = int(np.where(contender & ~np.isnan(score), score, -np.inf).argmax())
     members = [(best, 1.0)]
-    if by == "average":
-        kept = np.flatnonzero(weights >= LEAST_WEIGHT)
-        members = list(zip(kept.tolist(), (weights[kept] / weights[kept].sum()).tolist(), strict=True))
+    if by in ("average", "stack"):
+        mixed = weights if shares is None else np.asarray(shares, dtype=float)
+        kept = np.flatnonzero(mixed >= LEAST_WEIGHT)
+        members = list(zip(kept.tolist(), (mixed[kept] / mixed[kept].sum()).tolist(), strict=True))
+        best = int(mixed.argmax()) if by == "stack" else best
     return Ranking(best, tuple(members), tuple(weights.tolist()), bool(applied))
+
+
+def stacked(rows: Sequence[Mapping[str, Any]], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Return each candidate's share in the mixture that predicts left-out rows best; red fits have none.
+
+    `left_out` has for each candidate (2, N, K): the rows' probabilities without themselves, and weight times classes.
+    """
+    contender = _contenders(rows)
+    kept = [found for found, c in zip(left_out, contender, strict=True) if c]
+    prior = np.array([row["prior_probability"] for row in rows])[contender]
+    shares = np.zeros(len(rows))
+    shares[contender] = stacking_weights([p for p, _ in kept], kept[0][1], prior_probability=prior)
+    return [float(share) for share in shares]
+
+
+def _contenders(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.bool_]:
+    trusted = np.array([row["verdict"] != "red" for row in rows])
+    return trusted if trusted.any() else np.ones(len(rows), dtype=bool)

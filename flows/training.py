@@ -36,7 +36,7 @@ from flows.model import make_version
 from flows.model_file import read_tree, write_tree
 from flows.progress import tell
 from flows.quality_report import catalog_quality
-from flows.ranking import rank
+from flows.ranking import rank, stacked
 from flows.roots import check_inside
 from flows.saving import make_model, save_model
 from flows.softening import with_learned_photometry
@@ -143,6 +143,8 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
                 f"candidate.{index}: got no fit ({error}), expected one; change its basis or features, or drop it"
             ) from error
         write_tree(fitted.member.to_dict(), done.with_suffix(".asdf"))
+        if fitted.left_out is not None:
+            write_array(fitted.left_out, done.with_suffix(".npy"))
         write_json(done, fitted.row)
     row: Json = json.loads(done.read_text(encoding="utf-8"))
     return row
@@ -152,7 +154,11 @@ def choose(folder: str, rows: Sequence[Row]) -> Json:
     """Return which candidates make the model, and each one's posterior probability."""
     described = json.loads((Path(folder) / INGESTED).read_text(encoding="utf-8"))
     by = Specification.model_validate(described["specification"]).select.by
-    return asdict(rank(rows, by=by))
+    shares = None
+    if by == "stack":
+        left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(rows))]
+        shares = stacked(rows, [np.load(path, allow_pickle=False) for path in left_out])
+    return asdict(rank(rows, by=by, shares=shares))
 
 
 def refine(folder: str, index: int, threads: int | None = None) -> str:

@@ -81,7 +81,7 @@ def test_the_form_of_the_page_has_choices_bounds_and_descriptions():
     from flows.train import train
 
     schema = json.dumps(train.parameters.model_dump())
-    assert '"enum": ["evidence", "bic", "loo", "average"]' in schema
+    assert '"enum": ["evidence", "bic", "loo", "average", "stack"]' in schema
     assert "Share of the rows that no fit sees" in schema
     assert '"exclusiveMaximum": 0.9' in schema
     assert "Folder of the model store." in schema

@@ -7,7 +7,7 @@ import pytest
 
 import blr
 from blr.selection import compare
-from flows.ranking import rank
+from flows.ranking import rank, stacked
 
 
 def row(evidence, *, verdict="green", second_order=0.0, bic=0.0, prior=1.0):
@@ -51,6 +51,20 @@ def test_an_average_leaves_out_what_would_move_nothing():
     assert [index for index, _ in found.members] == [0, 1]
     assert sum(share for _, share in found.members) == pytest.approx(1)
     assert rank([row(-10.0), row(-9.0)], by="evidence").members == ((1, 1.0),)
+
+
+def test_a_stack_is_of_what_left_out_rows_ask_for():
+    truth = np.eye(2)[np.arange(60) % 2]
+    good, bad = 0.1 + 0.8 * truth, 0.9 - 0.8 * truth
+    left_out = [np.stack([p, truth]) for p in (bad, good, good)]
+    rows = [row(-1.0), row(-9.0), row(-5.0, verdict="red")]
+    shares = stacked(rows, left_out)
+    assert shares[1] > 0.95
+    assert shares[2] == 0
+    found = rank(rows, by="stack", shares=shares)
+    assert (found.selected, [index for index, _ in found.members]) == (1, [0, 1])
+    assert found.weights[0] > 0.999  # the evidence has another opinion
+    assert stacked([row(-1.0, prior=3.0), row(-1.0)], [left_out[1]] * 2) == pytest.approx([0.75, 0.25])
 
 
 def test_the_table_alone_ranks_as_the_posteriors_do():

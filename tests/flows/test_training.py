@@ -233,6 +233,17 @@ def test_the_posterior_that_is_asked_for(folder, posterior):
     )
 
 
+def test_a_stack_of_candidates(folder):
+    text_of(folder, "[features]", '[select]\nby = "stack"\n[features]')
+    told = train(folder / "spec.toml", folder / "models")
+    members = Store(folder / "models").load("morphology").classifier.members
+    assert sum(m.weight for m in members) == pytest.approx(1)
+    assert len(members) == len(told["candidates"])  # none of them is red, and none predicts nothing
+    evidence = [row["weight"] for row in told["candidates"]]
+    assert [m.weight for m in members] != pytest.approx(evidence, abs=0.01)
+    assert told["selected"] == int(np.argmax([m.weight for m in members]))
+
+
 def test_an_average_of_candidates(folder):
     text_of(folder, "[features]", '[select]\nby = "average"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
