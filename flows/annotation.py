@@ -14,6 +14,7 @@ from blr.threads import single_threaded_blas
 from catalogs.annotate import annotate
 from catalogs.atomic import StorageError
 from catalogs.catalog import Catalog
+from flows.class_shares import shift_record
 from flows.config import Specification
 from flows.difference import Annotation, compare
 from flows.errors import FlowError
@@ -119,6 +120,7 @@ def _output(job: Job, annotated: Path, scorer: Scorer) -> Output:
         "tally": scorer.tally().to_dict(),
         "drift": scorer.drift().to_dict(),
         "low_confidence": scorer.classifier.low_confidence,
+        "shift": shift_record(scorer.model, Specification.model_validate(job["specification"])),
     }
     seen = annotated.stat()
     return Output(

@@ -5,16 +5,28 @@ from __future__ import annotations
 from flows.config_file import specification_toml
 from flows.model import Model
 from flows.report_data import TrainReport
+from flows.shift_words import shift_words
 from flows.tables import (
     candidate_table,
     feature_table,
     label_table,
+    literal,
     performance_table,
     review_table,
     to_markdown,
 )
 
 __all__ = ["model_card"]
+
+
+def _drawn_as(model: Model) -> list[str]:
+    """Return of what objects the probabilities hold."""
+    shift = model.training.get("shift", {})
+    said = [f"- {sentence}" for sentence in shift_words(shift)]
+    if model.specification.shift.density_weights or "class_prior" in shift:
+        return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
+    text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
+    return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
 
 
 def model_card(model: Model, report: TrainReport) -> str:
@@ -25,12 +37,12 @@ def model_card(model: Model, report: TrainReport) -> str:
         [
             f"# {model.label}",
             "",
-            f"Classes, in order: {', '.join(f'`{c}`' for c in model.classes)}. Made by blr {model.code_version}.",
+            f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
             f"`blr_model` is {model.id} in the rows that it made.",
-            f"Trust verdict: **{model.trust['verdict']}** ({reasons}).",
+            f"Trust verdict: **{model.trust['verdict']}** ({literal(reasons)}).",
             "",
-            "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the",
-            "training rows are the prior. Objects unlike them carry the flag OUT_OF_DOMAIN.",
+            *_drawn_as(model),
+            "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
             "",
             *(to_markdown(table(report)) for table in tables),
             "## Specification",
@@ -41,7 +53,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             "## Provenance",
             "",
-            *(f"- {key}: {value}" for key, value in report.provenance.items()),
+            *(f"- {literal(key)}: {literal(value)}" for key, value in report.provenance.items()),
             "",
         ]
     )

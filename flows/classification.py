@@ -6,12 +6,14 @@ staging folder and get their final names all together, once all are whole; `mani
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flows.class_shares import chosen_shift, estimated_shares
 from flows.config import Output as OutputTable
-from flows.config import Specification
+from flows.config import Shift, Specification
 from flows.config_file import read_specification
 from flows.execution import DIRECT, Steps, execute
 from flows.inputs import resolve_paths
@@ -19,6 +21,7 @@ from flows.jobs import Policy
 from flows.model import Model
 from flows.plan import Plan, make_plan
 from flows.roots import check_inside
+from flows.scoring import Scorer
 from flows.store import Store
 from flows.trial import trial
 
@@ -34,6 +37,7 @@ def classify(
     store: str | Path,
     out: str | Path,
     specification: Specification | str | Path | None = None,
+    class_prior: str | Mapping[str, float] | None = None,
     overwrite: bool = False,
     verify: bool = False,
     limit: int | None = None,
@@ -43,15 +47,24 @@ def classify(
 ) -> Json:
     """Annotate catalogues with a model of the store; return what was done, as JSON can hold it.
 
-    `specification` replaces the target, flags and output that the model was trained with.  `limit` scores
-    that many rows of each catalogue and writes nothing.
+    `specification` replaces the target, flags and output that the model was trained with, and its class shares where
+    it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues.  `limit` scores that many
+    rows of each catalogue and writes nothing.
     """
     place, folder = Store(check_inside(Path(store), key="store")), check_inside(Path(out), key="out")
     stored = place.find(model)
     loaded = place.load(stored.label)
     given = loaded.specification if specification is None else read_specification(specification)
-    settings = annotation_settings(loaded, given)
     paths = resolve_paths([str(c) for c in catalogues], Path(), key="CATALOG")
+    plain = annotation_settings(loaded, given)
+
+    def estimate() -> Shift:
+        unmoved = replace(loaded, classifier=replace(loaded.classifier, log_prior_shift=None))
+        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
+        return estimated_shares(loaded, paths, scorer)
+
+    shift = chosen_shift(loaded, given.shift, asked=class_prior, estimate=estimate)
+    settings = plain.model_copy(update={"shift": shift})
     if limit is not None:
         return {"status": "trial", "model": loaded.label, **trial(paths, loaded, settings, limit)}
 
@@ -71,6 +84,7 @@ def request_of(model: Path, settings: Specification, threads: int | None) -> Jso
 def annotation_settings(model: Model, given: Specification) -> Specification:
     """Return the model's specification, with what another one says of target, flags and output.
 
+    Class shares are still the model's (`chosen_shift`).
     Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
     """
     update = {

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -43,6 +43,7 @@ def classify(
     store: Path = Path("models"),
     out: Path = Path("annotated"),
     specification: Specification | Path | None = None,
+    class_prior: Literal["em"] | dict[str, float] | None = None,
     overwrite: bool = False,  # noqa: FBT001, FBT002 - switches of the form
     verify: bool = False,  # noqa: FBT001, FBT002
     limit: PositiveInt | None = None,
@@ -56,6 +57,7 @@ def classify(
         store: Folder of the model store.
         out: Folder of the annotated copies.
         specification: Target, flags and output other than those the model was trained with.
+        class_prior: The classes' shares in these catalogues, where they are not the training's; "em" estimates them.
         overwrite: Replace what another model or specification has left in the folder.
         verify: Hash inputs and outputs again, even where size and time are as they were.
         limit: For a trial: score that many rows of each catalogue, write nothing.
@@ -66,6 +68,7 @@ def classify(
         "store": store,
         "out": out,
         "specification": specification,
+        "class_prior": class_prior,
         "overwrite": overwrite,
         "verify": verify,
         "limit": limit,

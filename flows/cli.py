@@ -109,6 +109,12 @@ def classify(
     spec: Annotated[
         Path | None, typer.Option("--spec", help="Target, flags and output other than those of the training.")
     ] = None,
+    class_prior: Annotated[
+        str | None,
+        typer.Option(
+            "--class-prior", metavar="em|A=X,B=Y", help="The classes' shares here; em: estimate them."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
     limit: Limit = None,
@@ -119,9 +125,10 @@ def classify(
     quiet: Quiet = False,
 ) -> None:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
-    from flows.cli_classification import run_classify
+    from flows.cli_classification import read_shares, run_classify
 
     chosen = {"model": model, "out": out, "store": store, "specification": spec, "verify": verify}
+    chosen["class_prior"] = read_shares(class_prior)
     run_classify(
         catalogs,
         chosen | {"overwrite": overwrite, "limit": limit, "threads": threads},

@@ -13,8 +13,28 @@ from flows.cli_prefect import start_prefect
 from flows.cli_progress import shown_progress
 from flows.cli_reprocessing import leave_partly
 from flows.cli_show import show, show_classified
+from flows.errors import UsageError
 
-__all__ = ["run_classify"]
+__all__ = ["read_shares", "run_classify"]
+
+
+def read_shares(text: str | None) -> str | dict[str, float] | None:
+    """Return "em", or the shares in a text such as early=0.3,late=0.7; UsageError where it is neither."""
+    if text is None or text == "em":
+        return text
+    shares = {}
+    for part in text.split(","):
+        name, equals, number = part.rpartition("=")
+        try:
+            shares[name.strip()] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(
+                f"--class-prior: got '{part}', expected em, or the share of each class as in early=0.3,late=0.7; "
+                "names with commas go into [shift] of a specification"
+            )
+    return shares
 
 
 def run_classify(

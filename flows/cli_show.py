@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.monitoring import trouble_table
+from flows.shift_words import shift_words
 from flows.tables import (
     ReportTable,
     candidate_table,
@@ -64,6 +65,8 @@ def show_trained(told: Json) -> None:
     print_tables(
         label_table(report), candidate_table(report), performance_table(report), review_table(report)
     )
+    for sentence in shift_words(told["training"].get("shift", {})):
+        say(sentence)
     verdict = told["trust"]["verdict"]
     said = {
         "trained": "trained",

@@ -15,9 +15,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from catalogs.annotations import standard_columns
 from catalogs.errors import ExpressionError, NameClashError, nearest
 from catalogs.expressions import parse
-from flows.config_bases import Basis, LinearBasis, SpecificationTable
+from flows.config_bases import Basis, LinearBasis, Paths, SpecificationTable, listed
 from flows.config_label import Label
 from flows.config_photometry import Band
+from flows.config_shift import Shift
 
 __all__ = [
     "Basis",
@@ -27,6 +28,7 @@ __all__ = [
     "Label",
     "Output",
     "Select",
+    "Shift",
     "Specification",
     "Split",
     "Target",
@@ -46,14 +48,9 @@ def _parsed(text: str) -> str:
     return text
 
 
-def _listed(value: Any) -> Any:
-    return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
-
-
 Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
-Paths = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
-Sentinels = Annotated[tuple[float, ...], BeforeValidator(_listed)]
-Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(_listed)]
+Sentinels = Annotated[tuple[float, ...], BeforeValidator(listed)]
+Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(listed)]
 
 
 class CatalogTable(SpecificationTable):
@@ -166,6 +163,7 @@ class Specification(SpecificationTable):
         default=(Candidate(),), min_length=1, description="Models to compare"
     )
     select: Select = Select()
+    shift: Shift = Shift()
     flags: Flags = Flags()
     output: Output = Output()
     seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
@@ -179,6 +177,23 @@ class Specification(SpecificationTable):
                 standard_columns(tuple(classes), self.output.prefix, columns=self.output.columns)
             except NameClashError as error:
                 raise ValueError(f"label: {error}") from error
+        return self
+
+    @model_validator(mode="after")
+    def _check_shift(self) -> Specification:
+        shares, classes = self.shift.class_prior, self.label.classes or self.label.votes
+        if isinstance(shares, dict) and classes is not None and set(shares) != set(classes):
+            raise ValueError(
+                f"shift.class_prior: got shares of {', '.join(shares)}, expected one of each class: "
+                f"{', '.join(classes)}; correct the names"
+            )
+        for i, candidate in enumerate(self.candidate):
+            if shares is not None and candidate.likelihood != "logistic":
+                raise ValueError(
+                    f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
+                    f"'{candidate.likelihood}', expected 'logistic' ones alone: shares move logits; "
+                    "change the one or the other"
+                )
         return self
 
     @model_validator(mode="after")

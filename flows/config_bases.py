@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 __all__ = [
     "BASIS_KINDS",
@@ -12,12 +12,14 @@ __all__ = [
     "BsplineBasis",
     "FourierBasis",
     "LinearBasis",
+    "Paths",
     "PolynomialBasis",
     "RbfBasis",
     "SigmoidBasis",
     "SpecificationTable",
     "basis_options",
     "basis_words",
+    "listed",
 ]
 
 
@@ -25,6 +27,14 @@ class SpecificationTable(BaseModel):
     """A table of the specification: no unknown keys, no changes once read, no infinities."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
+
+
+def listed(value: Any) -> Any:
+    """Return a lone value as a tuple of one: a list of one need not be written as such."""
+    return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(listed), Field(min_length=1)]
 
 
 class LinearBasis(SpecificationTable):

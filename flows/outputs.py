@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flows.class_shares import shift_record
 from flows.config import Specification, specification_hash
 from flows.drift import FeatureCounts, drift, drifted
 from flows.manifest import SUMMARY, Manifest, Output, Quarantined, write_json
@@ -75,6 +76,7 @@ def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
     return {
         "model": model.label,
         **summarise(total(tallies.values()), model.classes, model.features),
+        "shift": next((o.summary["shift"] for o in ordered if "shift" in o.summary), {}),
         "drift": drift(FeatureCounts.sum(counts), reference, model.features) if counts else {},
         "files": {
             o.name: {**summarise(tallies[o.name], model.classes, model.features), **o.summary}
@@ -87,7 +89,7 @@ def _details(model: Model, specification: Specification) -> Json:
     """Return what a reader of the manifest needs to understand the new columns."""
     columns = Scorer.of(model, specification).columns
     return {
-        "classes": dict(zip(model.classes, model.training["class_share"], strict=True)),
+        "classes": shift_record(model, specification)["class_priors"],
         "columns": {
             c.name: {"datatype": str(c.datatype), "ucd": c.ucd, "description": c.description} for c in columns
         },

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from catalogs.errors import OutputExistsError
+from flows.class_shares import chosen_shift
 from flows.classification import annotation_settings, request_of
 from flows.config import Specification
 from flows.config_file import read_specification
@@ -53,7 +54,9 @@ def reprocess(
     place = Store(check_inside(Path(store), key="store"))
     stored = place.find(model or given.name)
     loaded = place.load(stored.label)
-    settings = annotation_settings(loaded, given)
+    settings = annotation_settings(loaded, given).model_copy(
+        update={"shift": chosen_shift(loaded, given.shift)}
+    )
     folder = check_inside(base / given.output.folder if out is None else Path(out), key="out")
 
     def planned() -> Plan:

@@ -15,6 +15,7 @@ from flows.evaluation import Evaluation, evaluate
 from flows.model import Model
 from flows.picture import boundary_picture
 from flows.report import write_report
+from flows.shift import StagedShift, corrected, target_loss
 from flows.store import Store, StoredModel
 from flows.training_report import save_boundary, train_report
 
@@ -34,11 +35,18 @@ def make_model(
     selected: int,
     described: Mapping[str, Any],
     code_version: str,
+    shifted: StagedShift,
 ) -> Model:
-    """Return the model of a candidate, or of an average; `described` is what `ingest` said of rows and columns."""
-    trust = _trust(members, candidates[selected])
+    """Return the model of a candidate, or of an average; `described` is what `ingest` said of rows and columns.
+
+    It is evaluated as the labelled rows are; as the target, where it is `shifted`, too.
+    """
+    training, trust = described["training"], _trust(members, candidates[selected])
     classifier = build_classifier(specification, members, data, untrusted=trust["verdict"] == "red")
-    evaluation = _evaluation(classifier, members, data, described["training"]["class_share"])
+    evaluation = _evaluation(classifier, members, data, training["class_share"])
+    share = np.asarray(training["prior_share"])
+    classifier, told = corrected(specification, classifier, share, shifted.target)
+    told |= target_loss(specification, classifier, data.rows, share, shifted.ratio)
     return Model(
         name=specification.name,
         version=version,
@@ -50,7 +58,7 @@ def make_model(
         selected=selected,
         trust=trust,
         metrics=evaluation.to_dict(),
-        training=described["training"],
+        training={**training, "shift": {**training["shift"], **told}},
         columns=described["columns"],
         code_version=code_version,
     )

@@ -19,13 +19,14 @@ from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
 from blr.scores import Scores
 from catalogs.annotations import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.catalog import Catalog
+from flows.class_shares import shift_record, with_shares
 from flows.config import Specification, specification_hash
 from flows.drift import FeatureCounts
 from flows.features import FeatureBatch, FeatureReader, target_reader
 from flows.full_columns import full_arrays
 from flows.model import Model
 from flows.tally import Tally, total
-from flows.units import conversions
+from flows.units import converted
 from flows.version import code_version
 
 __all__ = ["Scorer", "budget_threshold", "flag_names", "provenance"]
@@ -56,7 +57,9 @@ class Scorer:
         """Return the scorer of a model for the target catalogue, flags and prefix of a specification."""
         flags = specification.flags
         classifier = replace(
-            model.classifier, low_confidence=flags.low_confidence, close_call=flags.close_call
+            with_shares(model, specification),
+            low_confidence=flags.low_confidence,
+            close_call=flags.close_call,
         )
         reader = target_reader(specification, model.features)
         prefix = specification.output.prefix
@@ -66,15 +69,8 @@ class Scorer:
 
     def on(self, catalog: Catalog) -> Scorer:
         """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""
-        self.reader.check(catalog)
-        scales = conversions(
-            self.model.columns,
-            catalog,
-            columns=self.reader.columns,
-            stated=self.units,
-            fluxes=self.reader.derived.fluxes,
-        )
-        return replace(self, reader=replace(self.reader.of(catalog), scales=scales))
+        reader = converted(self.reader, catalog, trained=self.model.columns, stated=self.units)
+        return replace(self, reader=reader)
 
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold and no tallies."""
@@ -175,16 +171,16 @@ def provenance(
     model: Model, specification: Specification, input_sha256: str, read: Sequence[str]
 ) -> Provenance:
     """Return what is written into an annotated file: nothing that differs between two equal runs."""
-    priors = model.training["class_share"]
     entries = {
         "model": model.label,
         "model_id": str(model.id),
         "specification_hash": specification_hash(specification),
         "version": code_version(),
         "input_sha256": input_sha256,
-        "class_priors": ", ".join(
-            f"{name} {share:.6g}" for name, share in zip(model.classes, priors, strict=True)
-        ),
+        **{
+            key: said if isinstance(said, str) else ", ".join(f"{c} {x:.6g}" for c, x in said.items())
+            for key, said in shift_record(model, specification).items()
+        },
         "columns_read": ", ".join(read),
     }
     return Provenance(entries, flag_names())

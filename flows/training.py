@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import catalogs
 from blr.classifier import Member
@@ -39,9 +40,18 @@ from flows.quality_report import catalog_quality
 from flows.ranking import rank, stacked
 from flows.roots import check_inside
 from flows.saving import make_model, save_model
+from flows.shift import (
+    compared,
+    is_needed,
+    read_shift,
+    read_target,
+    version_content,
+    with_density_weights,
+    write_shift,
+)
 from flows.softening import with_learned_photometry
 from flows.store import Store
-from flows.training_rows import Gathered, gather, read_rows, write_array, write_rows
+from flows.training_rows import Gathered, TrainingRows, gather, read_rows, write_array, write_rows
 from flows.version import code_version
 from flows.votes import without_overdispersion
 
@@ -49,13 +59,18 @@ __all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "refine", "save", "trai
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
+Floats = NDArray[np.float64]
 
 
 def ingest(request: Row) -> Json:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
     specification, opened, gathered = _gathered(request)
     given = Specification.model_validate(request["specification"])
-    version = make_version(given, gathered.content_hash, code_version())
+    columns = column_metadata(
+        opened[0], training_reader(specification, split_by=split_columns(specification)).names
+    )
+    target = read_target(specification, columns, limit=request["limit"]) if is_needed(given) else None
+    version = make_version(given, version_content(gathered.content_hash, given, target), code_version())
     store = Store(check_inside(Path(request["store"]), key="store"))
     found = {"version": version, "exists": store.contains(specification.name, version)}
     if request["dry_run"] or (found["exists"] and not request["overwrite"]):
@@ -63,14 +78,18 @@ def ingest(request: Row) -> Json:
             "training": describe_rows(specification, gathered, opened),
             "classes": [*gathered.classes],
         }
-    rows = gathered.rows
+    rows, told = gathered.rows, Json()
     folder = store.make_folder(specification.name, version, staging=True)
-    training, weight = rows.training, rows.weight
+    target = target or read_target(specification, columns, limit=request["limit"])
     with single_threaded_blas():
-        moments = FeatureMoments.estimate(
-            rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
-        )
-        filled = moments.impute(rows.X, rows.missing)
+        moments, filled = _filled(rows)
+        if target is not None:
+            ratio, told = compared(specification, rows, filled, target, moments)
+            write_shift(target, ratio.ratio, folder)
+            if specification.shift.density_weights:
+                rows = with_density_weights(rows, ratio.ratio)
+                moments, filled = _filled(rows)
+        gathered = replace(gathered, rows=rows)
         rows, phi = without_overdispersion(specification, rows, filled)
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
@@ -81,16 +100,24 @@ def ingest(request: Row) -> Json:
         "training": describe_rows(specification, gathered, opened)
         | {
             "overdispersion": phi,
+            "shift": told,
             "quality": [
                 catalog_quality(specification, c, limit=request["limit"]) for c in opened[:MOST_QUALITY]
             ],
         },
-        "columns": column_metadata(
-            opened[0], training_reader(specification, split_by=split_columns(specification)).names
-        ),
+        "columns": columns,
     }
     write_json(folder / INGESTED, described)
     return found | {"folder": str(folder), "training": described["training"], "classes": described["classes"]}
+
+
+def _filled(rows: TrainingRows) -> tuple[FeatureMoments, Floats]:
+    """Return the moments of the training rows' features, and all features with the missing ones at their mean."""
+    training, weight = rows.training, rows.weight
+    moments = FeatureMoments.estimate(
+        rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
+    )
+    return moments, moments.impute(rows.X, rows.missing)
 
 
 INGESTED = "ingested.json"
@@ -192,6 +219,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             selected=choice["selected"],
             described=staged.described,
             code_version=code_version(),
+            shifted=read_shift(Path(folder)),
         )
         save_model(place, model, made, staged.data)
     if place.champion(model.name) is None:

@@ -22,6 +22,7 @@ from flows.report_data import (
     LabelCount,
     TrainReport,
 )
+from flows.shift_words import shift_words
 
 __all__ = ["classification", "load_boundary", "save_boundary", "train_report"]
 
@@ -69,6 +70,7 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
         yield f"{labels['conflicts']:,} objects have labels in conflict, and were left out: {shown}."
     if labels.get("reviewed"):
         yield f"{labels['reviewed']:,} labels are from review."
+    yield from shift_words(training.get("shift", {}))
     if training.get("overdispersion", 1.0) > 1:
         yield (
             f"Votes scatter {training['overdispersion']:.2f} times as much as independent ones (variance): "

@@ -6,7 +6,6 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -22,9 +21,9 @@ from catalogs.atomic import atomic_path
 from catalogs.catalog import BATCH_ROWS, Catalog
 from catalogs.expressions import parse
 from catalogs.positions import PositionUnit
-from catalogs.values import batch_values
 from flows.config import Specification
 from flows.config_label import Label
+from flows.content import ContentHash
 from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
 from flows.holdout import held_out, position_unit, split_columns
@@ -103,7 +102,7 @@ def gather(
     known = LabelReader.of(label, Counter()) if label.classes or label.votes else None
     source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()
-    content = {name: hashlib.sha256() for name in general.names}
+    content = ContentHash(general.names)
     parts, n_read, n_selected = [], 0, 0
     for catalog in catalogs:
         general.check(catalog)
@@ -125,17 +124,16 @@ def gather(
                 specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
             )
         )
-        _feed(content, rows)
+        content.feed(rows)
     labels = known or LabelReader.of(label, seen)
     rows = _joined(parts, labels)
     _check(specification, rows, labels, seen)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
-    given = hashlib.sha256(repr(sorted(source.given.items())).encode()) if source.given else None
     return Gathered(
         rows,
         labels.classes,
-        _combined(content if given is None else content | {"": given}),
+        content.hexdigest(source.given),
         n_read,
         n_selected,
         seen,
@@ -215,23 +213,6 @@ def _check(specification: Specification, rows: TrainingRows, labels: LabelReader
                 f'features.{name}: got no value of "{text}" in any of the {int(rows.training.sum())} training rows, '
                 "expected some; check the expression and the sentinels, or leave the feature out"
             )
-
-
-def _feed(content: Mapping[str, Any], batch: pa.RecordBatch) -> None:
-    """Hash the columns' values one by one, so that the boundaries of batches do not matter."""
-    for name, values in batch_values(batch, content).items():
-        if values.dtype.kind in "OUS":
-            content[name].update(
-                b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
-            )
-        else:
-            plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
-            content[name].update(np.where(np.isnan(plain), np.nan, plain).tobytes())  # one NaN of the many
-
-
-def _combined(content: Mapping[str, Any]) -> str:
-    text = "\n".join(f"{name} {content[name].hexdigest()}" for name in sorted(content))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_rows(rows: TrainingRows, folder: Path) -> None:

@@ -7,6 +7,7 @@ zero points.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from astropy import units
@@ -14,8 +15,9 @@ from astropy import units
 from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError
 from flows.derived import flux_unit
+from flows.features import FeatureReader
 
-__all__ = ["conversions"]
+__all__ = ["conversions", "converted"]
 
 PLAIN = {
     "degrees": "deg",
@@ -26,6 +28,24 @@ PLAIN = {
     "magnitude": "mag",
 }
 PLAIN |= {"magnitudes": "mag", "arcsecs": "arcsec", "arcmins": "arcmin", "seconds of arc": "arcsec"}
+
+
+def converted(
+    reader: FeatureReader,
+    catalog: Catalog,
+    *,
+    trained: Mapping[str, Mapping[str, Any]],
+    stated: Mapping[str, str],
+) -> FeatureReader:
+    """Return the reader for one catalogue, columns in units other than the training's converted as they are read.
+
+    `trained` and `stated` as of `conversions`.
+    """
+    reader.check(catalog)
+    scales = conversions(
+        trained, catalog, columns=reader.columns, stated=stated, fluxes=reader.derived.fluxes
+    )
+    return replace(reader.of(catalog), scales=scales)
 
 
 def conversions(
