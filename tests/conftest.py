@@ -1,4 +1,4 @@
-"""Prefect for the tests: never the user's own, and started only for the tests that ask for it."""
+"""Property-based tests repeat themselves; Prefect is never the user's own, and started only for who asks for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from flows.runtime import prefect_environment
+
+# The same examples every time, and none that fails for being slow: other programs may have the cores.
+settings.register_profile(
+    "blr", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("blr")
 
 
 def pytest_configure(config: pytest.Config) -> None:

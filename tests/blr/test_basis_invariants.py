@@ -318,7 +318,7 @@ def test_constant_features_have_scale_one(constant):
     np.testing.assert_allclose(learned.mean, constant, rtol=1e-15)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(exponent=st.integers(-150, 150), rows=st.integers(2, 40), seed=st.integers(0, 99))
 def test_standardisation_is_exact_under_powers_of_two(exponent, rows, seed):
     X = np.random.default_rng(seed).normal(size=(rows, 2))

@@ -127,7 +127,7 @@ def test_bsplines_are_those_of_scipy(degree):
     np.testing.assert_allclose(spline_values(points[-1:], knots, degree), np.eye(count)[-1:], atol=1e-15)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     degree=st.integers(1, 5),
     gaps=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8),

@@ -282,7 +282,7 @@ def test_probabilities_through_curved_bases_match_monte_carlo(kind, options, pat
     assert np.sqrt(np.mean(np.square(errors))) < tolerance
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=st.integers(0, 40), columns=st.integers(1, 150), share=st.floats(0, 1), seed=st.integers(0, 999))
 def test_patterns_partition_the_rows(rows, columns, share, seed):
     rng = np.random.default_rng(seed)

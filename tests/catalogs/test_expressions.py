@@ -7,7 +7,7 @@ import operator
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError
@@ -116,7 +116,6 @@ def finite(value):
     return value if math.isfinite(value) else NAN
 
 
-@settings(deadline=None)
 @given(arithmetic(), st.lists(st.tuples(*[st.floats(-1e9, 1e9)] * 3), min_size=1, max_size=5))
 def test_arithmetic_is_pythons(tree, rows):
     """Random trees give what Python's own floats give, to the last bit."""
@@ -127,7 +126,6 @@ def test_arithmetic_is_pythons(tree, rows):
     np.testing.assert_array_equal(parse(text).evaluate(columns), expected)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab1.5'\"`()[],+-*/<>=!&|~ :;{}@#%^_\\\né×", max_size=40) | st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text):
     """Nothing but an `ExpressionError` comes of any text, with every message in three parts."""
@@ -160,7 +158,6 @@ WORDS = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
 def test_what_parses_evaluates_or_is_refused(words):
     """What the parser lets through never fails in any other way than by an `ExpressionError`."""

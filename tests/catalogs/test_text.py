@@ -152,7 +152,7 @@ def test_records_over_several_lines(tmp_path):
     assert table_of(out)["blr_class"].to_pylist() == ["early", "late", ""]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.text(alphabet='ab",;\n\r# ', max_size=6), min_size=1, max_size=6),
     st.sampled_from([1, 7, 1 << 20]),

@@ -1,7 +1,7 @@
 """Compact Thrift: bytes to values and back, unchanged; malformed bytes are refused."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.thrift import BINARY, I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
@@ -44,13 +44,11 @@ structs = st.dictionaries(st.integers(1, 300), fields, max_size=4).map(
 )
 
 
-@settings(deadline=None)
 @given(structs)
 def test_what_is_written_is_read(struct):
     assert decode(encode(struct)) == struct
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data):
     try:

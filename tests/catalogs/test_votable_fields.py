@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.votable_fields import Field, VOTableError, add_fields, field_type, new_votable, read_fields
@@ -44,7 +44,6 @@ def test_fields_are_added_behind_the_last(layout):
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), max_size=8)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.builds(Field, name=texts, unit=texts, ucd=texts, description=texts, null=texts), max_size=4)
 )
