@@ -1,7 +1,7 @@
 """The quality of a labelled catalogue: what is missing, constant, double, far out, or known to give the class away.
 
-Streamed, of bounded memory: counts of every row by `catalogs.profile`, duplicates by the hashes of `catalogs.distinct`,
-outliers and leaks in the sample.
+Streamed, of bounded memory: counts of every row by `catalogs.profile`, duplicates by the hashes of `catalogs.distinct`
+and the cells of `catalogs.neighbours`, outliers and leaks in the sample.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalogs.catalog import Catalog
-from catalogs.distinct import DistinctCounter, hashed
 from catalogs.leaks import Leak
+from catalogs.neighbours import NeighbourCounter
 from catalogs.positions import PositionUnit, positions
 from catalogs.profile import Profile, profile
 from catalogs.values import batch_values
@@ -25,7 +25,7 @@ __all__ = ["Places", "Quality", "outlier_share", "quality"]
 Array = np.ndarray[Any, Any]
 
 SAME_PLACE = 1.0
-"""Arcseconds: rows in one cell of this size are one object, or two in the same place."""
+"""Arcseconds within which two rows are one object, or two in the same place."""
 FAR = 10.0
 """Distance of an outlier from the middle, in half the range between the quartiles."""
 MOST = 30
@@ -67,10 +67,10 @@ class Quality:
 
 @dataclass
 class _Sky:
-    """Counts positions batch by batch: two rows in one cell of a grid, or of the same grid half a cell on."""
+    """Counts positions batch by batch: those near another, those that are not there, and those out of range."""
 
     places: Places
-    cells: DistinctCounter = field(default_factory=DistinctCounter)
+    neighbours: NeighbourCounter = field(default_factory=lambda: NeighbourCounter(SAME_PLACE))
     without: int = 0
     out_of_range: int = 0
 
@@ -81,10 +81,7 @@ class _Sky:
         known = np.isfinite(place.ra)
         self.without += int((~known).sum())
         self.out_of_range += place.out_of_range
-        dec = np.rint(place.dec[known] * 3600 / SAME_PLACE).astype(np.int64)
-        narrow = np.cos(np.radians(dec * SAME_PLACE / 3600))
-        ra = np.rint(place.ra[known] * narrow * 3600 / SAME_PLACE).astype(np.int64)
-        self.cells.add_hashes(hashed(ra * 2_000_003 + dec))
+        self.neighbours.add(place.ra[known], place.dec[known])
 
 
 def quality(
@@ -106,7 +103,7 @@ def quality(
         constant=[name for name, c in seen.columns.items() if c.constant],
         duplicate_columns=[list(group) for group in seen.duplicate_columns()],
         repeated_identifiers=None if named is None else named.distinct.repeated,
-        repeated_positions=None if sky is None else sky.cells.repeated,
+        repeated_positions=None if sky is None else sky.neighbours.near_another,
         positions_without=None if sky is None else sky.without,
         positions_out_of_range=None if sky is None else sky.out_of_range,
         outliers=dict(sorted(((n, s) for n, s in outliers.items() if s > 0), key=lambda e: -e[1])[:MOST]),

@@ -70,7 +70,7 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"Suspected leakage: the features use {columns}, which {told}."
     for key, what in (
         ("repeated_identifiers", "repeat the identifier of another"),
-        ("repeated_positions", "lie within about an arcsecond of another"),
+        ("repeated_positions", "lie within an arcsecond of another"),
         ("positions_without", "have no position"),
         ("positions_out_of_range", "have a position out of range"),
     ):

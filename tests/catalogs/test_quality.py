@@ -34,7 +34,7 @@ def test_quality(defective):
     assert found.constant == ["one"]
     assert found.duplicate_columns == [["x", "again"]]
     assert found.repeated_identifiers == 50
-    assert found.repeated_positions == 20
+    assert found.repeated_positions == 40  # twenty pairs
     assert found.positions_out_of_range == found.positions_without == 1
     assert found.outliers["x"] == pytest.approx(10 / 950)
 
