@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,10 +81,11 @@ def test_interval_of_the_auc_holds_what_more_rows_find() -> None:
         ({"target": np.full((50, 2), np.nan)}, "target holds 100"),
     ],
 )
-def test_density_ratio_names_what_is_wrong(given: dict, said: str) -> None:
+def test_density_ratio_names_what_is_wrong(given: dict[str, Any], said: str) -> None:
     train, target = gaussian_sets(0.5, 50)
+    options: dict[str, Any] = {"train": train, "target": target, "threads": 1} | given
     with pytest.raises(ValueError, match=said):
-        density_ratio(**({"train": train, "target": target, "threads": 1} | given))
+        density_ratio(**options)
 
 
 def test_rows_far_out_leave_the_others_their_weight() -> None:
@@ -97,7 +99,7 @@ def test_rows_far_out_leave_the_others_their_weight() -> None:
 @pytest.mark.parametrize(
     "fitted", [blr.fit, lambda *a, **k: blr.sample_posterior(blr.fit(*a, **k), n_draws=40)]
 )
-def test_class_shares_move_logits_alone(fitted: Callable) -> None:
+def test_class_shares_move_logits_alone(fitted: Callable[..., blr.Posterior]) -> None:
     Phi = np.hstack([np.ones((60, 1)), np.random.default_rng(4).standard_normal((60, 1))])
     q = fitted(Phi, Phi[:, 1] > 0.3, blr.GaussianPrior.isotropic(2), likelihood="probit", threads=1)
     with pytest.raises(ValueError, match="shift of class priors for the probit link"):
