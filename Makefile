@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types architecture review bench lock clean distclean
+.PHONY: help venv demo test check lint format types architecture review bench campaign lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ review: venv ## the Scientific Python repository review
 
 bench: venv ## our times beside those of others, as ratios
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+campaign: venv ## runs killed, cut off, crowded: the harm done (make campaign KILLS=100 RUNS=200 ONLY="kills faults"; an hour or two)
+	$(BIN)/python -m tests.campaign $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
 
 lock: venv ## rewrite requirements.lock from pyproject.toml (make lock UPGRADE=1: with the newest versions)
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra demo --group dev \

@@ -1,34 +1,31 @@
 """Scheduled `reprocess` runs, one after another, and what they leave behind: memory and database.
 
-`python -m tests.campaign.soak [RUNS]`, 200 by default, part of `make campaign`.  A real server with its services, a
-real worker, a schedule that is due every few seconds; the release stays as it is, so that after the first run every
-run finds nothing to do, which is what most nights are.  Fails where a run does, or where memory grows.
+A real server with its services, a real worker, a schedule that is due every few seconds; the release stays as it is,
+so that after the first run every run finds nothing to do, which is what most nights are.  Fails where a run does, or
+where memory grows.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
-import yaml
 
-from tests.e2e.running import Prefect
+from tests.campaign.deployed import deploy
+from tests.e2e.running import Prefect, wait_for
 from tests.e2e.survey import make_survey
 
 RUNS = 200
-EVERY = 2
-"""Seconds between scheduled runs: less than one takes, so that there is always a next one."""
+EVERY = 10
+"""Seconds between scheduled runs: about what one takes, so that there mostly is a next one.  Much less, and it is the
+runs that are late that the server is busy with."""
 SAMPLES = 20
 GROWTH = 1.25
 """More than the last quarter may have over the second one, when caches are warm."""
-PATIENCE = 180.0
-"""Seconds without a run that ends, after which something is stuck."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +52,19 @@ def memory(pid: int, *, children: bool = False) -> float:
     return float(sum(each.memory_info().rss for each in counted) / 1e6)
 
 
-def deploy(prefect: Prefect, survey: Path, schedules: list[dict[str, Any]]) -> None:
-    """Deploy `reprocess` as a team does, with these schedules, one run at a time."""
-    prefect.cli("deployments", "--out", "prefect.yaml", cwd=survey, program="blr")
-    told: dict[str, Any] = yaml.safe_load((survey / "prefect.yaml").read_text())
-    (reprocess,) = (entry for entry in told["deployments"] if entry["name"] == "reprocess")
-    reprocess["schedules"] = schedules
-    (survey / "prefect.yaml").write_text(yaml.safe_dump(told))
-    prefect.cli("work-pool", "create", "blr", "--type", "process", cwd=survey)
-    prefect.cli("work-queue", "create", "nightly", "--pool", "blr", "--limit", "1", cwd=survey)
-    prefect.cli("--no-prompt", "deploy", "--name", "reprocess", cwd=survey)
-
-
 def counted(prefect: Prefect, *states: str) -> int:
-    """Return how many runs are in these states."""
+    """Return how many runs are in these states; a server may be slow to tell."""
     wanted = {"flow_runs": {"state": {"type": {"any_": list(states)}}}}
-    return int(prefect.ask("POST", "/flow_runs/count", wanted)[1])
+
+    def told() -> tuple[int, Any] | None:
+        try:
+            return prefect.ask("POST", "/flow_runs/count", wanted)
+        except TimeoutError:
+            return None
+
+    answer = wait_for(told, "a count of runs")
+    assert answer is not None
+    return int(answer[1])
 
 
 def database(home: Path) -> float:
@@ -78,61 +72,85 @@ def database(home: Path) -> float:
     return sum(path.stat().st_size for path in home.glob("prefect.db*")) / 1e6
 
 
-def soak(folder: Path, runs: int) -> list[Sample]:
-    """Run; print and return samples."""
+def soak(folder: Path, runs: int) -> tuple[list[Sample], list[float]]:
+    """Run; print and return samples, and how many seconds each of the last runs took."""
     survey = make_survey(folder / "survey")
     prefect, samples = Prefect(folder), []
     with prefect.server() as server:
-        deploy(prefect, survey, [{"interval": EVERY, "slug": "soak"}])
+        deploy(prefect, survey, {"reprocess": [{"interval": EVERY, "slug": "soak"}]})
         with prefect.worker("blr") as worker:
-            start = last = time.monotonic()
-            done = 0
+            start = time.monotonic()
+            done, step = 0, max(runs // SAMPLES, 1)
             while done < runs:
-                before, done = done, counted(prefect, "COMPLETED")
-                failed = counted(prefect, "FAILED", "CRASHED")
-                assert not failed, f"{failed} of {done + failed} runs failed: {prefect.find('flow_runs')[0]}"
-                assert prefect.answers()
-                now = time.monotonic()
-                last = now if done > before else last
-                assert now - last < PATIENCE, f"no run ended for {PATIENCE:.0f} s, after {done}"
-                if done // max(runs // SAMPLES, 1) > before // max(runs // SAMPLES, 1):
-                    size = database(folder / "home")
-                    samples.append(
-                        Sample(done, now - start, memory(server.pid, children=True), memory(worker.pid), size)
-                    )
-                    print(samples[-1], flush=True)
-                time.sleep(2)  # between looks; what is looked for is `done`
-    return samples
+                wanted = min((done // step + 1) * step, runs)
+                done = _after(prefect, done, wanted)
+                size = database(folder / "home")
+                memories = memory(server.pid, children=True), memory(worker.pid)
+                samples.append(Sample(done, time.monotonic() - start, *memories, size))
+                print(samples[-1], flush=True)
+            return samples, times(prefect)
 
 
-def verdict(samples: list[Sample]) -> bool:
+def _after(prefect: Prefect, done: int, wanted: int) -> int:
+    """Wait until that many runs have ended well; return how many have."""
+    while done < wanted:
+        before = done
+
+        def another(before: int = before) -> int:
+            failed = counted(prefect, "FAILED", "CRASHED")
+            assert not failed, f"{failed} runs failed after {before} that did not"
+            found = counted(prefect, "COMPLETED")
+            return found if found > before else 0
+
+        done = wait_for(another, f"a run after {before}", between=2)
+    return done
+
+
+def times(prefect: Prefect) -> list[float]:
+    """Return the seconds of the newest runs, from the moment that the flow begins."""
+    newest = {
+        "sort": "END_TIME_DESC",
+        "limit": 200,
+        "flow_runs": {"state": {"type": {"any_": ["COMPLETED"]}}},
+    }
+    return [float(run["total_run_time"]) for run in prefect.ask("POST", "/flow_runs/filter", newest)[1]]
+
+
+def flat(samples: list[Sample]) -> bool:
     """Print whether memory stayed flat and how the database grows."""
     quarter = max(len(samples) // 4, 1)
     early, late = samples[quarter : 2 * quarter] or samples[:1], samples[-quarter:]
-    flat = True
+    good = True
     for kind in ("server", "worker"):
         before = statistics.median(getattr(s, kind) for s in early)
         after = statistics.median(getattr(s, kind) for s in late)
-        flat &= after < GROWTH * before
+        good &= after < GROWTH * before
         print(
-            f"{kind}: {before:.1f} MB in the second quarter, {after:.1f} MB in the last: {after / before:.3f}"
+            f"{kind}: {before:.1f} MB in the second quarter, {after:.1f} MB in the last: {after / before:.3f}, "
+            f"{slope(samples, kind):+.1f} MB per 100 runs over the second half"
         )
-    first, last = samples[0], samples[-1]
-    each = 1000 * (last.database - first.database) / max(last.runs - first.runs, 1)
+    each = 10 * slope(samples, "database")
     print(
-        f"database: {last.database:.1f} MB after {last.runs} runs, {each:.0f} kB a run; one every quarter of an hour, "
-        f"kept for 30 days: {each * 96 * 30 / 1e6:.2f} GB"
+        f"database: {samples[-1].database:.1f} MB after {samples[-1].runs} runs, {each:.0f} kB a run over the second "
+        f"half; one every quarter of an hour, kept for 30 days: {each * 96 * 30 / 1e6:.2f} GB"
     )
-    return flat
+    return good
 
 
-def main() -> int:
-    """Print samples and the verdict; 1 where memory grew."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    with tempfile.TemporaryDirectory(prefix="blr-soak-") as name:
-        samples = soak(Path(name), runs)
-    return 0 if verdict(samples) else 1
+def slope(samples: list[Sample], kind: str) -> float:
+    """Return by how many MB something grew, per 100 runs, over the second half."""
+    half = samples[len(samples) // 2 :]
+    if len(half) < 2:
+        return 0.0
+    found = statistics.linear_regression([s.runs for s in half], [getattr(s, kind) for s in half])
+    return float(100 * found.slope)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def passes(folder: Path, runs: int) -> bool:
+    """Print samples and figures; return whether memory stayed flat."""
+    folder.mkdir()
+    samples, took = soak(folder, runs)
+    print(
+        f"a run took {statistics.median(took):.1f} s (median), {max(took):.1f} s at most, of the last {len(took)}"
+    )
+    return flat(samples)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,16 +25,22 @@ from urllib.parse import urlsplit
 from flows.runtime import free_port
 
 PROGRAMS = Path(sys.executable).parent
-PATIENCE = 180.0
+PATIENCE = 300.0
+"""Seconds; a machine that does other things too takes minutes for what takes seconds on an idle one."""
 Seen = TypeVar("Seen")
 
 
-def wait_for(condition: Callable[[], Seen], what: str, patience: float = PATIENCE) -> Seen:
-    """Return what the condition gives as soon as that is something; fail when patience ends."""
+def wait_for(
+    condition: Callable[[], Seen | None], what: str, patience: float = PATIENCE, *, between: float = 0.3
+) -> Seen:
+    """Return what the condition gives as soon as that is something; fail when patience ends.
+
+    Looks every `between` seconds.
+    """
     end = time.monotonic() + patience
     while not (seen := condition()):
         assert time.monotonic() < end, f"waited {patience:.0f} s for {what}"
-        time.sleep(0.3)
+        time.sleep(between)
     return seen
 
 
@@ -148,10 +155,21 @@ class Prefect:
     def ask(
         self, method: str, path: str, body: object = None, *, password: str | None = None
     ) -> tuple[int, Any]:
-        """Ask the API; return status and answer."""
-        credentials = base64.b64encode((self.password if password is None else password).encode()).decode()
+        """Ask the API; return status and answer.
+
+        503 is a database that is locked at the moment: it is asked again, as Prefect's own client does.
+        """
+
+        def told() -> tuple[int, Any] | None:
+            status, answer = self._asked(method, path, body, self.password if password is None else password)
+            return None if status == HTTPStatus.SERVICE_UNAVAILABLE else (status, answer)
+
+        return wait_for(told, f"an answer to {method} {path}")
+
+    def _asked(self, method: str, path: str, body: object, password: str) -> tuple[int, Any]:
+        credentials = base64.b64encode(password.encode()).decode()
         headers = {"Content-Type": "application/json", "Authorization": f"Basic {credentials}"}
-        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
         try:
             connection.request(method, f"/api{path}", None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()

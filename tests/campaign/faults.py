@@ -1,0 +1,166 @@
+"""Runs whose disk fills, whose output becomes read-only, that are told to stop, or that meet another run."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.campaign.harm import harm_of_rerun, harm_of_stop, phase
+from tests.campaign.kills import UNTOLD, Bench
+from tests.campaign.material import Scenario
+from tests.campaign.tally import Line
+
+DISK = 64_000_000
+"""Bytes of the small disk: far more than an output needs, filled in a moment."""
+TOO_SMALL = 20_000
+BALLAST = ".ballast"
+
+
+def told_to_stop(
+    bench: Bench, scenario: Scenario, number: signal.Signals, times: int, rng: random.Random
+) -> Line:
+    """Send SIGTERM or SIGINT at random times: the exit status says so, or that all was done already."""
+    line = Line(f"{scenario.name}: {number.name}")
+    # Before there is anything to finish, SIGTERM ends a program as it ends any other.
+    good = {signal.SIGTERM: {0, 143, -15}, signal.SIGINT: {0, 130}}[number]
+    _each(bench, scenario, line, times, rng, lambda _, pid: os.kill(pid, number), good)
+    return line
+
+
+def full_disk(bench: Bench, scenario: Scenario, times: int, rng: random.Random) -> Line:
+    """Fill the disk at random times; then too small a disk, which is refused before anything is written."""
+    line = Line(f"{scenario.name}: full disk", skipped=_cannot_mount())
+    if line.skipped:
+        return line
+    with _disk(scenario.folder / "out", DISK):
+        _each(bench, scenario, line, times, rng, lambda out, _: _fill(out), {0, 1}, undo=_empty)
+    out = scenario.folder / "out"
+    with _disk(out, TOO_SMALL):
+        status = bench.run(scenario, out)
+        said = "but the output needs about" in bench.errors
+        line.add(
+            Counter({"untrue": int(status != 1 or not said), "half-written": len(list(out.iterdir()))}),
+            "refused",
+        )
+    out.rmdir()
+    return line
+
+
+def read_only(bench: Bench, scenario: Scenario, times: int, rng: random.Random) -> Line:
+    """Make the output folder read-only at random times; by a mount, since modes do not stop root."""
+    line = Line(f"{scenario.name}: read-only", skipped=_cannot_mount())
+    if line.skipped:
+        return line
+
+    def seal(out: Path, _: int) -> None:
+        # What is open stays writable, as on a file system that the kernel has made read-only after an error.
+        _mount("--bind", "-o", "ro", out, out)
+
+    with _disk(scenario.folder / "out", DISK):
+        _each(bench, scenario, line, times, rng, seal, {0, 1}, undo=_unmount)
+    (scenario.folder / "out").rmdir()
+    return line
+
+
+def two_at_once(bench: Bench, other: Bench, scenario: Scenario, times: int, rng: random.Random) -> Line:
+    """Start the same run twice, a moment apart: one may be refused, in words; the result is that of one run."""
+    line = Line(f"{scenario.name}: two at once")
+    longest = bench.length(scenario)[0]
+    for _ in range(times):
+        out = scenario.prepare(scenario.folder / "out")
+        bench.start(scenario, out)
+        time.sleep(rng.uniform(0, longest))
+        other.start(scenario, out)
+        statuses = sorted((bench.zygote.wait(), other.zygote.wait()))
+        errors = bench.errors + other.errors
+        harm = harm_of_rerun(scenario, out)
+        refused = statuses == [0, 1] and "another run is writing" in errors
+        harm["untrue"] += not (refused or statuses == [0, 0])
+        line.add(harm, "one was refused" if refused else "both ended well", where=errors)
+        shutil.rmtree(out)
+    return line
+
+
+def _each(
+    bench: Bench,
+    scenario: Scenario,
+    line: Line,
+    times: int,
+    rng: random.Random,
+    disturb: Callable[[Path, int], object],
+    good: set[int],
+    *,
+    undo: Callable[[Path], object] = lambda _: None,
+) -> None:
+    """Disturb runs at random times; look, undo what was done, run again, look."""
+    longest = bench.length(scenario)[0]
+    for _ in range(times):
+        out = scenario.prepare(scenario.folder / "out")
+        pid = bench.start(scenario, out)
+        time.sleep(rng.uniform(0, longest))
+        with suppress(ProcessLookupError):
+            disturb(out, pid)
+        status = bench.zygote.wait()
+        harm = harm_of_stop(scenario, out)
+        harm["untrue"] += status not in good or any(words in bench.errors for words in UNTOLD)
+        where = f"{line.what}, exit status {status}: {bench.errors}"
+        seen = phase(scenario, out)
+        undo(out)
+        harm += bench.rerun(scenario, out)
+        line.add(harm, seen, where=where)
+        _remove(out)
+
+
+def _cannot_mount() -> str:
+    return "" if os.geteuid() == 0 else "only root can mount a small disk"
+
+
+@contextmanager
+def _disk(folder: Path, size: int) -> Iterator[None]:
+    """Mount a small disk at a folder."""
+    folder.mkdir(exist_ok=True)
+    _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder)
+    try:
+        yield
+    finally:
+        _unmount(folder)
+
+
+def _mount(*arguments: str | Path) -> None:
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+def _unmount(folder: Path) -> None:
+    subprocess.run(["umount", folder], check=True, capture_output=True)
+
+
+def _fill(folder: Path) -> None:
+    """Take all the room that is left."""
+    with (folder / BALLAST).open("wb", buffering=0) as ballast, suppress(OSError):
+        block = bytes(1_000_000)
+        while True:
+            if ballast.write(block) < len(block):
+                block = block[:4096]
+
+
+def _empty(folder: Path) -> None:
+    (folder / BALLAST).unlink(missing_ok=True)
+
+
+def _remove(out: Path) -> None:
+    """Remove an output folder; of a disk, what is on it."""
+    for path in out.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if not out.is_mount():
+        out.rmdir()

@@ -1,0 +1,135 @@
+"""What a disturbed run has done harm to: an output folder held against what an undisturbed run makes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from astropy.io import fits
+
+from flows.lock import LOCK
+from flows.manifest import MANIFEST
+from flows.staging import FOLDER as STAGING
+from flows.staging import RETIRED
+from tests.campaign.material import Scenario
+
+HARMS = ("lost", "duplicated", "mixed", "other bytes", "half-written", "left over", "done again", "untrue")
+"""Rows that are not there, are there twice, or are of another model; files that are not those of an undisturbed run;
+with a final name, but not whole; not swept away; finished, but annotated once more.  Last: what was said is not so."""
+
+Harm = Counter[str]
+OF_THE_RUN = frozenset({"created", "mtime_ns", "inode"})
+"""What manifests and reports tell of the run itself, or of where a disk has put a file."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what is in a folder by name, JSON without what it tells of the run, folders as empty names."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file():
+            found[name] = _lasting(path)
+        elif path.is_dir():
+            found[f"{name}/"] = b""
+    return found
+
+
+def _lasting(path: Path) -> bytes:
+    if path.suffix != ".json" or path.name.startswith("."):
+        return path.read_bytes()
+    return json.dumps(_without(json.loads(path.read_bytes()))).encode()
+
+
+def _without(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _without(value) for key, value in tree.items() if key not in OF_THE_RUN}
+    return [_without(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def harm_of_stop(scenario: Scenario, out: Path) -> Harm:
+    """Return the harm right after a run was stopped: whatever has a final name is whole, of before or of after."""
+    whole = [contents(folder) for folder in (scenario.before, scenario.after) if folder is not None]
+    harm: Harm = Counter()
+    for path in sorted(out.rglob("*")) if out.is_dir() else ():
+        name = path.relative_to(out)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            try:
+                content = _lasting(path)
+            except ValueError:
+                content = b"no JSON"
+            harm["half-written"] += all(content != there.get(str(name)) for there in whole)
+    return harm
+
+
+def harm_of_rerun(scenario: Scenario, out: Path) -> Harm:
+    """Return the harm that is left once a rerun has ended well."""
+    found, expected = contents(out), contents(scenario.after)
+    harm: Harm = Counter()
+    harm["left over"] = len(found.keys() - expected.keys())
+    harm["other bytes"] = sum(found.get(name) != content for name, content in expected.items())
+    names, models = zip(*(rows_of(path) for path in outputs(out)), strict=True)
+    have = Counter(np.concatenate(names).tolist())
+    want = Counter(np.concatenate([names_in(path) for path in scenario.inputs]).tolist())
+    harm["lost"] = (want - have).total()
+    harm["duplicated"] = (have - want).total()
+    harm["mixed"] = int(np.sum(np.concatenate(models) != scenario.model_id))
+    return harm
+
+
+def outputs(out: Path) -> list[Path]:
+    """Return the annotated files of a folder, as a reader of folders finds them."""
+    paths = (path for kind in ("*.parquet", "*.fits") for path in sorted(out.rglob(kind)))
+    return [p for p in paths if p.relative_to(out).parts[0] != RETIRED and STAGING not in p.parts]
+
+
+def rows_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return the objects' names and the models that annotated them, read by programs that are not ours."""
+    if path.suffix == ".fits":
+        with fits.open(path) as hdus:
+            return np.array(hdus[1].data["name"]), np.array(hdus[1].data["blr_model"])
+    table = pq.read_table(path, columns=["name", "blr_model"], partitioning=None)
+    return np.array(table["name"].to_pylist()), table["blr_model"].to_numpy()
+
+
+def names_in(path: Path) -> np.ndarray:
+    """Return the objects' names in a catalogue."""
+    if path.suffix == ".fits":
+        with fits.open(path) as hdus:
+            return np.array(hdus[1].data["name"])
+    return np.array(pq.read_table(path, columns=["name"], partitioning=None)["name"].to_pylist())
+
+
+def finished(scenario: Scenario, out: Path) -> set[str]:
+    """Return the files whose annotated copies are whole: staged with a record of this run's maker, or named."""
+    expected = contents(scenario.after)
+    kinds = (".parquet", ".fits")
+    named = (
+        {n for n, c in contents(out).items() if n.endswith(kinds) and c == expected.get(n)}
+        if out.is_dir()
+        else set()
+    )
+    for record in out.glob(f"{STAGING}/*/**/*.json"):
+        name = str(record.relative_to(out / STAGING)).partition("/")[2].removesuffix(".json")
+        staged = record.with_suffix("")
+        if not record.name.startswith(".") and staged.is_file() and staged.read_bytes() == expected.get(name):
+            named.add(name)
+    return named
+
+
+def phase(scenario: Scenario, out: Path) -> str:
+    """Say how far a run came that was stopped."""
+    there = contents(out) if out.is_dir() else {}
+    before = contents(scenario.before) if scenario.before else {}
+    begun = (out / LOCK).exists() or (out / STAGING).exists()
+    if there.get(MANIFEST) == contents(scenario.after)[MANIFEST]:
+        return "tidying up" if begun else "finished"
+    visible = {name for name in there if not name.startswith(".") and not name.endswith("/")}
+    if any(there[name] != before.get(name) for name in visible) or visible != {
+        n for n in before if n[-1] != "/"
+    }:
+        return "giving names"
+    return "annotating" if begun else "not begun"

@@ -1,0 +1,93 @@
+"""A sample of `make campaign`: runs killed at steps and at times, stopped, crowded; each then run again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from flows.manifest import MANIFEST
+from tests.campaign.faults import full_disk, read_only, told_to_stop, two_at_once
+from tests.campaign.harm import harm_of_rerun, harm_of_stop, phase
+from tests.campaign.kills import Bench, at_steps, at_times
+from tests.campaign.material import Scenario, make_scenarios
+from tests.campaign.tally import Line, harmed, table
+from tests.campaign.zygote import zygote
+
+RANDOM = random.Random(1)  # noqa: S311 - of moments, not of secrets
+
+
+@pytest.fixture(scope="module")
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> list[Scenario]:
+    return make_scenarios(tmp_path_factory.mktemp("killed") / "survey", partitions=3, tables=3, rows=50)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with zygote() as forks:
+        yield Bench(forks, tmp_path_factory.mktemp("logs"))
+
+
+def harmless(line: Line) -> bool:
+    if line.skipped:
+        pytest.skip(line.skipped)
+    return not harmed([line])
+
+
+@pytest.mark.parametrize("which", [1, 3, 4], ids=["classify", "reprocess", "next release"])
+def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
+    scenario = scenarios[which]
+    _, steps = bench.length(scenario)
+    line = at_steps(bench, scenario, [*range(2, steps, steps // 4), steps - 12])
+    assert harmless(line), table([line])
+    assert "annotating" in line.seen
+    assert {"giving names", "tidying up"} & line.seen.keys()
+
+
+def test_killed_at_random_times(bench, scenarios):
+    line = at_times(bench, scenarios[0], 3, RANDOM)
+    assert harmless(line), table([line])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop(bench, scenarios, number):
+    line = told_to_stop(bench, scenarios[3], number, 1, RANDOM)
+    assert harmless(line), table([line])
+
+
+def test_a_full_disk(bench, scenarios):
+    line = full_disk(bench, scenarios[3], 1, RANDOM)
+    assert harmless(line), table([line])
+
+
+def test_output_made_read_only(bench, scenarios):
+    line = read_only(bench, scenarios[3], 1, RANDOM)
+    assert harmless(line), table([line])
+
+
+def test_two_at_once(bench, scenarios, tmp_path):
+    with zygote() as forks:
+        line = two_at_once(bench, Bench(forks, tmp_path), scenarios[3], 1, RANDOM)
+    assert harmless(line), table([line])
+
+
+def test_the_campaign_sees_harm_where_there_is_some(scenarios):
+    """The counts are worth nothing if they cannot be other than nought."""
+    scenario = scenarios[3]
+    out = shutil.copytree(scenario.after, scenario.folder / "harmed")
+    assert not +harm_of_rerun(scenario, out)
+    assert phase(scenario, out) == "finished"
+    (first, second), image = sorted(out.rglob("*.parquet"))[:2], out / "field-0.fits"
+    shutil.copy(second, first)
+    shutil.copy(scenario.before / image.name, image)
+    (out / ".blr-0.tmp").write_bytes(b"")
+    found = harm_of_rerun(scenario, out)
+    assert dict(+found) == {"lost": 50, "duplicated": 50, "mixed": 50, "other bytes": 2, "left over": 1}
+    assert harmed([replace(Line("of a test"), tried=1, harm=found)])
+    (out / MANIFEST).write_bytes((out / MANIFEST).read_bytes()[:-20])
+    assert harm_of_stop(scenario, out)["half-written"] == 2, "one is of another name, one cut off"
+    shutil.rmtree(out)
