@@ -36,6 +36,8 @@ def test_logistic_is_the_twins(dense, seed):
     twin = dense.fit(Phi, t, m0, S0, weight=weight)
     assert distance(q, twin.mean) < 1e-8
     assert q.precision == pytest.approx(twin.precision, rel=1e-10)
+    log_det = np.linalg.slogdet(twin.precision)[1]
+    assert 2 * np.log(np.diag(q.cholesky)).sum() == pytest.approx(log_det, abs=1e-8)
     assert q.log_likelihood == pytest.approx(twin.log_likelihood, abs=1e-8)
     assert q.log_evidence == pytest.approx(twin.log_evidence, abs=1e-8)
     assert q.log_evidence == q.log_likelihood + q.log_occam_factor

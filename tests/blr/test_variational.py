@@ -65,7 +65,8 @@ def test_probabilities_of_the_reference_posteriors(reference):
         assert mean < errors(q, reference)[1]
     else:
         assert largest < 0.01 + 3 * reference["error"]
-        assert mean < 0.002 + reference["error"]
+        # 1e-3 to its digits: 0.00101 for the cauchit, whose verdict is amber.
+        assert mean < 0.00105 + reference["error"]
 
 
 @each
