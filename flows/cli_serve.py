@@ -17,6 +17,7 @@ from flows.runtime import (
     configured_server,
     prefect_environment,
     start_server_with_services,
+    without_credentials,
 )
 from flows.served_home import ServedHome
 
@@ -95,7 +96,7 @@ def _started(port: int | None) -> EmbeddedServer:
 
 
 def _show(line: str, url: str, *, opened: bool) -> None:
-    _say(f"{line}\nits pages: {url}")
+    _say(f"{line}\nits pages: {without_credentials(url)}")
     if opened:
         webbrowser.open(url)
 

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from flows.errors import FlowError
+from flows.home_share import share
 
 __all__ = [
     "EmbeddedServer",
@@ -34,6 +35,7 @@ __all__ = [
     "prefect_environment",
     "start_embedded_server",
     "start_server_with_services",
+    "without_credentials",
 ]
 
 _EVERYWHERE = {
@@ -91,10 +93,11 @@ def prefect_environment(home: Path | None = None, *, console_level: str = "WARNI
     ours = _EVERYWHERE | {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": console_level}
     url = configured.get("PREFECT_API_URL")
     if url:
-        line = f"Prefect: server {_without_credentials(url)}"
+        line = f"Prefect: server {without_credentials(url)}"
     else:
         folder = home or Path(configured.get("PREFECT_HOME") or default_home()).expanduser()
         _make(folder)
+        share(folder)
         os.environ["PREFECT_HOME"] = str(folder)
         ours |= _EMBEDDED | {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(folder / "storage")}
         line = f"Prefect: embedded server, its database in {folder}"
@@ -248,7 +251,8 @@ def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, str]:
     return flat
 
 
-def _without_credentials(url: str) -> str:
+def without_credentials(url: str) -> str:
+    """Return an address without the user and password that it may have."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -22,6 +22,7 @@ __all__ = [
     "feature_table",
     "flag_table",
     "label_table",
+    "literal",
     "markdown_report",
     "performance_table",
     "report_tables",
@@ -203,25 +204,25 @@ def to_rich(table: ReportTable, *, width: int | None = None) -> RichTable:
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
     rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
-    lines = [f"### {_literal(table.title)}", "", _row(table.columns), f"|{rule}|"]
+    lines = [f"### {literal(table.title)}", "", _row(table.columns), f"|{rule}|"]
     for i, row in enumerate(table.rows):
         lines.append(_row(row, bold=i == table.marked))
-    return "\n".join([*lines, "", _literal(table.note), ""])
+    return "\n".join([*lines, "", literal(table.note), ""])
 
 
 def markdown_report(report: TrainReport) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    head = f"## {_literal(report.name)} {_literal(report.version)}\n\n"
-    remarks = "".join(f"- {_literal(text)}\n" for text in (*report.remarks, *report.attribution))
+    head = f"## {literal(report.name)} {literal(report.version)}\n\n"
+    remarks = "".join(f"- {literal(text)}\n" for text in (*report.remarks, *report.attribution))
     return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
 
 
 def _row(cells: Sequence[str], *, bold: bool = False) -> str:
-    texts = (_literal(cell) for cell in cells)
+    texts = (literal(cell) for cell in cells)
     return "| " + " | ".join(f"**{t}**" if bold and t else t for t in texts) + " |"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return the text so that Markdown shows it as it is: no markup, no HTML, no new column."""
     shown = _printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{c}" if c in "\\`*_{}[]|#!~" else c for c in shown)

@@ -1,0 +1,273 @@
+"""What a file, a catalogue or a parameter must not be able to do; what is its module's own is tested there.
+
+Roots: test_roots.  Passwords, authentication and addresses of real servers: tests/e2e.  Files' claims: tests/catalogs.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.filesystems import LocalFileSystem
+from prefect.results import ResultStore
+from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
+
+from flows import cli_serve
+from flows.card import model_card
+from flows.classify import classify
+from flows.errors import FlowError, ModelError, UsageError
+from flows.monitoring import run_tables
+from flows.promote import promote
+from flows.reprocess import reprocess
+from flows.results import read_json_only
+from flows.review import review
+from flows.store import Store
+from flows.tables import to_markdown
+from flows.train import train
+from tests.flows.test_report import make_report
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n\n<img src=x onerror="y">'
+
+# --- nothing is unpickled or evaluated
+
+
+@pytest.mark.parametrize("package", ["blr", "catalogs", "flows"])
+def test_no_code_of_ours_runs_what_it_reads(package):
+    modules = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+    calls = {"eval", "exec", "unsafe_load", "full_load", "read_pickle", "to_pickle"}
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            imported = (
+                {alias.name.partition(".")[0] for alias in node.names}
+                if isinstance(node, ast.Import)
+                else {(node.module or "").partition(".")[0]}
+                if isinstance(node, ast.ImportFrom)
+                else set()
+            )
+            called = (
+                getattr(node.func, "id", getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
+            )
+            assert not imported & modules, f"{path}:{node.lineno}"
+            assert called not in calls, f"{path}:{node.lineno}"
+            given = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {}
+            allows = given.get("allow_pickle", ast.Constant(value=False))
+            assert ast.unparse(allows) == "False", f"{path}:{node.lineno}"
+
+
+class Bomb:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+@pytest.fixture
+def unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this process Prefect's readers back afterwards."""
+    for serializer in (PickleSerializer, CompressedSerializer, JSONSerializer):
+        monkeypatch.setattr(serializer, "loads", serializer.loads)
+
+
+FLOWS = (train, classify, reprocess, review, promote)
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_results_of_flows_are_json(flow):
+    assert (flow.persist_result, flow.result_serializer) == (True, "json")
+
+
+@pytest.mark.usefixtures("unrestricted")
+@pytest.mark.parametrize(
+    "serializer",
+    [
+        {"type": "pickle"},
+        {"type": "compressed/pickle", "compressionlib": "zlib"},
+        {"type": "compressed", "serializer": {"type": "pickle"}, "compressionlib": "zlib"},
+    ],
+    ids=lambda s: s["type"],
+)
+def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path, serializer):
+    """Prefect's own reader does run it: that is what the refusal is for."""
+    results = ResultStore(
+        result_storage=LocalFileSystem(basepath=str(tmp_path)),
+        serializer=JSONSerializer(),
+        cache_result_in_memory=False,
+    )
+    results.write(key="kept", obj={"status": "done"})
+    assert results.read("kept").result == {"status": "done"}
+
+    def put(name: str) -> None:
+        written = base64.encodebytes(pickle.dumps(Bomb(tmp_path / name)))
+        if "compressed" in serializer["type"]:
+            written = base64.encodebytes(zlib.compress(written))
+        told = json.loads((tmp_path / "kept").read_bytes())
+        told["metadata"]["serializer"] = serializer
+        (tmp_path / "kept").write_text(json.dumps(told | {"result": written.decode()}))
+
+    put("bang")
+    results.read("kept")
+    assert (tmp_path / "bang").exists(), "the test's bomb is one"
+    read_json_only()
+    put("bang again")
+    with pytest.raises(FlowError, match="expected JSON: somebody has put it there"):
+        results.read("kept")
+    assert not (tmp_path / "bang again").exists()
+
+
+@pytest.mark.usefixtures("unrestricted")
+@pytest.mark.parametrize(
+    "changed",
+    [{"object_decoder": "os.system"}, {"jsonlib": "orjson"}, {"loads_kwargs": {"parse_float": "str"}}],
+    ids=str,
+)
+def test_json_is_not_decoded_by_whatever_the_file_names(changed):
+    read_json_only()
+    assert JSONSerializer().loads(b'{"a": 1}') == {"a": 1}
+    with pytest.raises(FlowError, match="expected JSON"):
+        JSONSerializer(**changed).loads(b"{}")
+
+
+def test_what_prefect_loads_for_a_run_reads_json_only():
+    """In a process of its own, as every run has: by the file that deployments name."""
+    ask = "import flows.deployed; from prefect.serializers import PickleSerializer as P; print(P.loads.__module__)"
+    command = [sys.executable, "-c", ask]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "flows.results"
+
+
+# --- parameters stay inside the roots
+
+
+@pytest.fixture
+def rooted(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a survey's folder, the only one that may be used; links and `..` lead out of it."""
+    inside, outside = tmp_path / "survey", tmp_path / "outside"
+    shutil.copytree(trained, inside)
+    shutil.copytree(trained, outside)
+    (inside / "link").symlink_to(outside)
+    (inside / "spec-of-links.toml").write_text(
+        (inside / "spec.toml").read_text().replace('"survey.parquet"', '"link/survey.parquet"')
+    )
+    target = '\n[target]\npaths = ["../outside/survey.parquet"]\n'
+    (inside / "spec-of-dots.toml").write_text((inside / "spec.toml").read_text() + target)
+    monkeypatch.setenv("BLR_ROOTS", str(inside))
+    monkeypatch.chdir(inside)
+    return inside
+
+
+SURVEY, STORE, SPEC, OUT = Path("survey.parquet"), Path("models"), Path("spec.toml"), Path("out")
+MODEL = "morphology"
+
+
+@pytest.mark.parametrize(
+    ("flow", "parameters"),
+    [
+        (train, (Path("link/spec.toml"), STORE)),
+        (train, (Path("../outside/spec.toml"), STORE)),
+        (train, (SPEC, Path("link/models"))),
+        (train, (Path("spec-of-links.toml"), STORE)),
+        (classify, ([Path("link/survey.parquet")], MODEL, STORE, OUT)),
+        (classify, ([Path("../outside/*.parquet")], MODEL, STORE, OUT)),
+        (classify, ([SURVEY], MODEL, Path("../outside/models"), OUT)),
+        (classify, ([SURVEY], MODEL, STORE, Path("link/out"))),
+        (classify, ([SURVEY], MODEL, STORE, Path("../out"))),
+        (classify, ([SURVEY], MODEL, STORE, OUT, Path("link/spec.toml"))),
+        (reprocess, (Path("spec-of-links.toml"), STORE)),
+        (reprocess, (Path("spec-of-dots.toml"), STORE)),
+        (reprocess, (SPEC, Path("link/models"))),
+        (reprocess, (SPEC, STORE, None, Path("link/out"))),
+        (review, (Path("link"),)),
+        (promote, (MODEL, Path("link/models"), "now")),
+    ],
+    ids=lambda given: given.name if hasattr(given, "name") else None,
+)
+def test_no_parameter_leads_out_of_the_roots(rooted, flow, parameters):
+    before = {path: path.stat().st_mtime_ns for path in (rooted.parent / "outside").rglob("*")}
+    with pytest.raises(UsageError, match="BLR_ROOTS"):
+        flow.fn(*parameters)
+    assert {path: path.stat().st_mtime_ns for path in (rooted.parent / "outside").rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["../../outside", "..", "a/../../../outside", "/etc", "link"])
+def test_a_models_name_is_no_path(rooted, name):
+    with pytest.raises((ModelError, UsageError)):
+        classify.fn([SURVEY], name, STORE, OUT)
+    with pytest.raises((ModelError, UsageError)):
+        promote.fn(f"{name}@0123456789ab", STORE, "now")
+    assert not (rooted / "out").exists()
+
+
+# --- texts of catalogues are texts
+
+
+def unescaped(text: str) -> list[str]:
+    """Return what Markdown would take for markup of a hostile text's parts."""
+    return [part for part in ("<script", "<img", "</td", " **b**", "[l](", " `x`") if part in text]
+
+
+def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs():
+    counted = {"assigned": 3, "expected": 3.2, "error": 0.1}
+    told = {
+        "files": {HOSTILE: {"why": HOSTILE}},
+        "retired": [HOSTILE],
+        "quarantined": {HOSTILE: HOSTILE},
+        "deferred": {HOSTILE: HOSTILE},
+        "before": None,
+        "summary": {
+            "n_rows": 3,
+            "classes": {HOSTILE: counted},
+            "flags": {HOSTILE: {"bit": 0, "count": 1, "share": 0.5}},
+            "drift": {
+                HOSTILE: dict.fromkeys(("index", "expected_index", "mean_shift", "sd_ratio", "missing"), 0.1)
+                | dict.fromkeys(("missing_change", "index_error", "missing_error"), 0.0)
+            },
+        },
+        "difference": dict.fromkeys(
+            ("compared", "appeared", "vanished", "class_changed", "flag_changed", "moved", "largest_move"), 1
+        )
+        | {"transitions": [{"was": HOSTILE, "is": HOSTILE, "objects": 1}]}
+        | {"flags_gained": {HOSTILE: 1}, "flags_lost": {HOSTILE: 1}},
+    }
+    tables = run_tables(told)
+    assert {*tables} == {"files", "classes", "flags", "drift", "difference", "troubles"}
+    for name, table in tables.items():
+        page = to_markdown(table)
+        assert "alert" in page, name
+        assert unescaped(page) == [], name
+        rows = [line for line in page.splitlines() if line.startswith("|")]
+        assert len({line.replace("\\|", "").count("|") for line in rows}) == 1, "a column more"
+
+
+def test_the_card_of_a_model_takes_names_literally(trained):
+    model = Store(trained / "models").load("morphology")
+    report = make_report((HOSTILE, "late"))
+    bad = replace(report, provenance={HOSTILE: HOSTILE})
+    trust = model.trust | {"reasons": [HOSTILE]}
+    card = model_card(replace(model, classes=(HOSTILE, "late"), trust=trust), bad)
+    assert unescaped(card) == []
+    assert card.count("alert") >= 4
+    assert not re.search(r"^# one", card, flags=re.MULTILINE), "a new line makes a heading"
+
+
+# --- secrets
+
+
+def test_a_servers_address_is_told_without_its_password(capsys, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "http://blr:secret@127.0.0.1:1/api")
+    cli_serve.run_ui(opened=False, port=None)
+    said = capsys.readouterr()
+    assert "http://127.0.0.1:1" in said.out
+    assert "secret" not in said.out + said.err
