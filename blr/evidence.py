@@ -34,6 +34,9 @@ from blr.threads import single_threaded_blas
 __all__ = ["fit_evidence"]
 
 _RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing
+_START = (
+    5.0  # how far from the columns' scale, in ln α, the ascent may start: farther out, the evidence is flat
+)
 _MAX_STEP = 2.0  # in ln α within one quadratic model
 _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a nat and less
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
@@ -42,11 +45,29 @@ _MAX_ROUNDS = 60
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed."""
+    """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed.
+
+    `low` and `high` bound ln α of each group, scalars or (G,).
+    """
 
     index: NDArray[np.intp]
     fixed: Vector  # (D,) precision where index is -1, else 0
     n_groups: int
+    low: Vector | float = _RANGE[0]
+    high: Vector | float = _RANGE[1]
+
+    def scaled(self, curvature: Vector) -> tuple[_Groups, Vector]:
+        """Return the groups with the range of ln α that columns of any scale need, and where to start (G,).
+
+        `curvature` (D,) of the likelihood a row, at weights of zero, goes with the square of a column's scale.
+        """
+        low, high = np.zeros(self.n_groups), np.zeros(self.n_groups)
+        for g in range(self.n_groups):
+            told = curvature[(self.index == g) & (curvature > 0)]
+            if told.size:
+                low[g], high[g] = np.log(told.min()), np.log(told.max())
+        ranged = replace(self, low=_RANGE[0] + np.minimum(low, 0), high=_RANGE[1] + np.maximum(high, 0))
+        return ranged, np.clip(0.0, low - _START, high + _START)
 
     @property
     def sizes(self) -> Vector:
@@ -118,8 +139,8 @@ class _QuadraticModel:
 
     def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
-        low = np.maximum(log_alpha - _MAX_STEP, _RANGE[0])
-        high = np.minimum(log_alpha + _MAX_STEP, _RANGE[1])
+        low = np.maximum(log_alpha - _MAX_STEP, self.groups.low)
+        high = np.minimum(log_alpha + _MAX_STEP, self.groups.high)
 
         def objective(x: Vector) -> tuple[float, Vector]:
             _, value, slope = self.solve(x)
@@ -157,7 +178,7 @@ def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: 
     the number of rows: its h falls as 1/N where the sum grows as N.
     """
     theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
-    evaluated = problem.evaluate(theta)
+    evaluated = state.evaluated or problem.evaluate(theta)
     for _ in range(_MAX_ROUNDS):
         value, gradient, hessian = evaluated
         prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
@@ -189,6 +210,14 @@ def _guarded(
         if after >= before - 1e-12 * abs(before) or length < 1e-6:
             return trial, evaluated
         length *= 0.5
+
+
+def _started(problem: Problem, groups: _Groups, n: float) -> tuple[_Groups, _State]:
+    """Return the groups in the range that the data's scale asks for, and the state to start from, weights of zero."""
+    theta = np.zeros(problem.n_solved)
+    evaluated = problem.evaluate(theta)
+    ranged, log_alpha = groups.scaled(np.diag(evaluated[2]) / n)
+    return ranged, _State(theta, log_alpha, theta, evaluated)
 
 
 def _matters(problem: Problem, groups: _Groups, state: _State) -> bool:
@@ -250,16 +279,18 @@ def fit_evidence(
     )
     M, C = problem.n_functions, problem.likelihood.n_outputs
     split = _as_groups(groups, M, C, intercept, intercept_variance)
-    state = _State(np.zeros(C * M), np.zeros(split.n_groups), np.zeros(C * M))
     with single_threaded_blas():
         step = _subsample_step(problem)
         keep = False
         if step > 1:
             assert isinstance(problem.data, Rows)  # noqa: S101  _subsample_step said so
             part = replace(problem, data=problem.data.every(step))
+            split, state = _started(part, split, problem.n_effective / step)
             state = _ascend(part, split, state)
             keep = not _matters(part, split, state)
             state = replace(state, evaluated=None)  # of part of the data
+        else:
+            split, state = _started(problem, split, problem.n_effective)
         state = _ascend(problem, split, state, keep_skewness=keep)
         prior = GaussianPrior(np.zeros(M), 1.0 / split.precision(state.log_alpha)[:M])
         problem = replace(problem, prior=prior)

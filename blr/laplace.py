@@ -142,7 +142,8 @@ def laplace_approximation(
     Raises
     ------
     ValueError
-        If shapes do not fit, or the point found is no maximum (the Hessian is not negative definite there).
+        If shapes do not fit, the density is not finite at the start, or the point found is no maximum (the Hessian
+        is not negative definite there).
     """
     z = as_vector(start, "start")
     D = len(z)
@@ -156,6 +157,11 @@ def laplace_approximation(
             )
         return float(log_density(theta)), g, -H
 
+    value, slope, curvature = evaluate(z)
+    if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(curvature).all()):
+        raise ValueError(
+            f"at the start {z} the log density is {value}, or a derivative is not finite; start where all of them are"
+        )
     flat = SolverPrior(np.zeros(D), np.zeros((D, D)))
     mode = maximise(evaluate, flat, z, tolerance=tolerance, max_iter=max_iter)
     smallest = float(np.linalg.eigvalsh(mode.hessian)[0])

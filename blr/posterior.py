@@ -202,6 +202,10 @@ class Posterior:
             return self.problem.response(self.problem.activations(matrix, self.gaussian.mean))
         if method == "probit" or (method == "exact" and self.draws is None):
             return self._moderated(*self.logit_moments(matrix), method)
+        if method == "monte_carlo" and n_samples < 2:
+            raise ValueError(
+                f"n_samples is {n_samples}; expected 2 or more draws, which a standard error needs"
+            )
         rng = np.random.default_rng(0) if rng is None else rng
         draws = self.draws if method == "exact" and self.draws is not None else self._drawn(n_samples, rng)
         found, error = averaged(self.problem, matrix, draws)

@@ -39,7 +39,8 @@ def softmax_plugin(mean: ArrayLike) -> Matrix:
 def softmax_pairwise(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
     """Return the pairwise probit formula with the full covariance, (N, K): fast, and rough where activations spread.
 
-    Its worst error is 0.03 at a contrast sd of 1, 0.15 at 4 and 0.25 beyond.
+    Of random covariances, K = 3 to 10, its mean error is 0.002 at a contrast sd of 0.5, 0.008 at 1 and 0.03 from 4 on;
+    its worst 0.02, 0.06 and 0.28.
     p_k ∝ 1 / Σ_j exp(-κ_kj (m_k - m_j)), κ_kj = (1 + π Var(a_k - a_j)/8)^(-1/2): for two classes that of
     `binary_probit`.  After Daunizeau (2017), arXiv:1703.00091.
     """

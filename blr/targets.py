@@ -48,6 +48,8 @@ def resolve_targets(
         If labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts or
         weights negative, or there is one class only.
     """
+    if classes is not None and len(set(classes)) < len(classes):
+        raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")
     if classes is not None and len(classes) < 2:
         raise ValueError(
             f"a classifier needs at least two classes, got {list(classes)}; add rows of another class"
@@ -98,7 +100,7 @@ def _binary(
             )
         fraction, weight, names = _counts(t, classes)
         return np.ascontiguousarray(fraction[:, 1]), weight, names
-    if _are_names(t, classes):
+    if trials is None and _are_names(t, classes):
         fraction, _, names = _one_hot(t, classes)
         if len(names) != 2:
             raise ValueError(f"a binary likelihood needs two classes, got {list(names)}; use 'softmax'")
@@ -127,12 +129,8 @@ def _are_names(t: Any, classes: Sequence[Any] | None) -> bool:
     if t.dtype.kind not in "biuf":
         return True
     # Numbers are fractions unless the classes say that they are labels, such as 1 and 2.
-    return (
-        classes is not None
-        and t.dtype.kind in "biu"
-        and set(classes) != {0, 1}
-        and set(np.unique(t)) <= set(classes)
-    )
+    numbers = classes is not None and all(isinstance(c, (int, np.integer)) for c in classes)
+    return classes is not None and numbers and t.dtype.kind in "biu" and set(classes) != {0, 1}
 
 
 def _require_fractions(t: Vector) -> None:

@@ -125,6 +125,23 @@ def test_reject_option():
     assert decide(p, 1 - np.eye(2)).tolist() == [0, 0, 0, REJECTED]
 
 
+@pytest.mark.parametrize(
+    ("p", "reject", "said"),
+    [
+        ([[1.2, 0.8]], None, r"p of row 0 is \[1.2, 0.8\], which sums to 2"),
+        ([[0.5, 0.5], [1.5, -0.5]], None, r"p of row 1 .* \(1 such rows\)"),
+        ([[0.5, 0.5]], np.nan, "reject is NaN"),
+    ],
+)
+def test_decisions_say_what_is_wrong(p, reject, said):
+    with pytest.raises(ValueError, match=said):
+        decide(p, np.eye(2), reject=reject)
+
+
+def test_rows_without_probabilities_are_rejected():
+    assert decide([[np.nan, np.nan], [0.4, 0.6]], 1 - np.eye(2)).tolist() == [-1, 1]
+
+
 def test_more_decisions_than_classes():
     cost = [[0.0, 1.0, 0.3], [1.0, 0.0, 0.3]]  # the third: observe again
     assert decide([[0.9, 0.1], [0.6, 0.4]], cost).tolist() == [0, 2]

@@ -143,13 +143,21 @@ def test_large_data_start_on_part_of_the_rows_and_end_the_same(dense, monkeypatc
     assert alphas(part) == pytest.approx(alphas(whole), abs=2e-3)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e3, 1e12])
 def test_a_common_scale_of_the_features_moves_alpha_alone(dense, scale):
     Phi, t = dense.binary(0)
     s = np.r_[1.0, np.full(3, scale)]
     one, other = fit_evidence(Phi, t), fit_evidence(Phi * s, t)
     assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
     assert alphas(other) - 2 * np.log(scale) == pytest.approx(alphas(one), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_groups_of_any_scale_are_each_found(dense, scale):
+    Phi, t = dense.binary(0)
+    one = fit_evidence(Phi, t, groups=[0, 1, 2, 2])
+    other = fit_evidence(Phi * [1.0, scale, 1.0, 1.0], t, groups=[0, 1, 2, 2])
+    assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])

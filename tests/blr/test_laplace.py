@@ -460,6 +460,8 @@ def test_says_what_is_wrong_with_a_prediction(dense):
         q.predict_proba(Phi, "bridge")
     with pytest.raises(ValueError, match=r"no sampling error; return_error goes with 'monte_carlo'"):
         q.predict_proba(Phi, return_error=True)
+    with pytest.raises(ValueError, match=r"n_samples is 1; expected 2 or more draws"):
+        q.predict_proba(Phi, "monte_carlo", n_samples=1)
 
 
 def test_the_multinomial_coefficient_is_left_out():

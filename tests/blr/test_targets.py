@@ -47,6 +47,11 @@ def test_soft_labels_and_successes():
     assert found.n_effective == 6
 
 
+def test_successes_are_counts_even_where_they_look_like_classes():
+    found = resolve_targets([1, 2], binary=True, trials=[4, 4], classes=(1, 2))
+    assert found.fraction.tolist() == [0.25, 0.5]
+
+
 def test_sample_weights_multiply_trials():
     found = resolve_targets([1, 0], binary=True, trials=[4, 2], sample_weight=[0.5, 3])
     assert found.weight.tolist() == [2, 6]
@@ -91,6 +96,8 @@ def test_soft_labels_of_k_classes_have_no_weight():
         ([0, 1], True, {"classes": ("a", "b", "c")}, r"two classes, got 3.*use 'softmax'"),
         ([0, 1], True, {"classes": ("a",)}, r"at least two classes, got \['a'\]"),
         ([[1, 0, 0]], True, {}, r"must be \(N,\) or \(N, 2\), got \(1, 3\); use 'softmax'"),
+        ([0, 1], True, {"classes": (0, 2)}, r"labels \[1\] are not among the classes \[0, 2\]"),
+        ([0, 1], True, {"classes": (1, 1)}, r"classes are \[1, 1\], expected each once"),
         (["a", "x"], False, {"classes": ("a", "b")}, r"labels \['x'\] are not among the classes"),
         (["a", "a"], False, {}, r"at least two classes, got only \['a'\]"),
         ([[1], [2]], False, {}, r"at least two classes, got targets of one column"),
