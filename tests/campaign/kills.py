@@ -7,20 +7,22 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import statistics
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flows.lock import LOCK
 from tests.campaign.harm import Harm, finished, harm_of_rerun, harm_of_stop, phase
 from tests.campaign.material import Scenario
 from tests.campaign.tally import Line
 from tests.campaign.zygote import Zygote, steps_in
-from tests.e2e.running import PROGRAMS, clean_environment
+from tests.e2e.running import PROGRAMS, clean_environment, wait_for
 
 UNTOLD = ("Traceback", "This should not happen")
 """What no user should read, whatever was done to a run."""
@@ -145,18 +147,38 @@ def whole_programs(
     assert start().wait() == 0, (bench.logs / "program.err").read_text()
     longest = 1.05 * (time.monotonic() - began)
     shutil.rmtree(scenario.folder / "out")
-    for _ in range(times):
-        delay = rng.uniform(0, longest)
+    for i in range(times):
+        # A program mostly imports itself: every other one is let come to its work first.
+        at_work = i % 2 == 1
+        delay = rng.uniform(0, 1.05 * bench.length(scenario)[0] if at_work else longest)
 
-        def stop(_: Path, delay: float = delay) -> None:
+        def stop(out: Path, delay: float = delay, *, at_work: bool = at_work) -> None:
             process = start()
+            if at_work:
+                wait_for(lambda: (out / LOCK).exists() or process.poll() is not None, "work", between=0.005)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=delay)
             process.kill()
             process.wait()
 
-        stopped(bench, scenario, stop, line, where=f"{line.what}, {delay:.1f} s of {longest:.1f} s")
+        stopped(bench, scenario, stop, line, where=f"{line.what}, {delay:.1f} s")
+    if home is not None:
+        _count_states(line, start, scenario, home)
     return line
+
+
+def _count_states(
+    line: Line, start: Callable[[], subprocess.Popen[bytes]], scenario: Scenario, home: Path
+) -> None:
+    """Run once more, undisturbed; no run before it may be said to be running still."""
+    scenario.prepare(scenario.folder / "out")
+    assert start().wait() == 0
+    shutil.rmtree(scenario.folder / "out")
+    with closing(sqlite3.connect(f"file:{home / 'prefect.db'}?mode=ro", uri=True)) as database:
+        found = database.execute("SELECT state_type, count(*) FROM flow_run GROUP BY state_type").fetchall()
+    states = Counter(dict(found))
+    line.seen["said to have crashed"] += states["CRASHED"]
+    line.harm["untrue"] += states["RUNNING"] + states["PENDING"]
 
 
 def _kill(pid: int) -> None:

@@ -128,14 +128,15 @@ def under_prefect(
 
 
 def killed(its: Team, scenario: Scenario, times: int, rng: random.Random) -> Line:
-    """Kill the runs' processes: in turns at any time, and while they work; then a new run, or the same once more."""
+    """Kill the runs' processes: in turns while they work, and at any time; then a new run, or the same once more."""
     line = Line(f"{scenario.name}: SIGKILL under a worker")
     whole, work = _length(its, scenario)
     for i in range(times):
         out = scenario.prepare(scenario.folder / "out")
         run = its.begin(scenario, out)
-        pid = its.working(run, out) if i % 2 else its.process(run)
-        time.sleep(rng.uniform(0, 1.05 * (work if i % 2 else whole)))
+        at_work = i % 2 == 0
+        pid = its.working(run, out) if at_work else its.process(run)
+        time.sleep(rng.uniform(0, 1.05 * (work if at_work else whole)))
         if pid:
             _kill(pid)
         line.add(*_judged(its, scenario, out, run, same=i % 4 < 2), where=f"{line.what} {i}")
