@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.e2e.running import wait_for
 
 SHOTS = "BLR_SCREENSHOTS"
 """Environment variable: a folder to keep screenshots in."""
+Seen = TypeVar("Seen")
 
 
 def missing() -> str | None:
@@ -45,28 +49,55 @@ class Browser:
     def shows(self, *texts: str) -> None:
         """Wait until all texts stand on the page."""
         try:
-            wait_for(lambda: all(text in self.text for text in texts), f"{texts} on the page", 60)
+            self.wait_for(lambda: all(text in self.text for text in texts), f"{texts} on the page")
         except AssertionError:
             self.picture("missing")
             pytest.fail(f"the page at {self.driver.current_url} does not show {texts}:\n{self.text[:3000]}")
 
+    def wait_for(self, condition: Callable[[], Seen], what: str) -> Seen | None:
+        """Return what the condition gives as soon as that is something, on a page that is still being drawn."""
+
+        def drawn() -> Seen | None:
+            try:
+                return condition()
+            except WebDriverException:  # replaced between two looks, or covered by another
+                return None
+
+        return wait_for(drawn, what)
+
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
+    def some(self, selector: str) -> list[WebElement]:
+        """Return the elements, once there are any."""
+        return self.wait_for(lambda: self.all(selector), f"'{selector}'") or []
+
     def click(self, text: str, tag: str = "button") -> None:
-        """Click the element with this text, once it is there."""
+        """Click the element with this text, once it is there and can be."""
         path = f"//{tag}[normalize-space()='{text}']"
-        (element, *_) = wait_for(lambda: self.driver.find_elements(By.XPATH, path), f"'{text}' to click")
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
-        element.click()
 
-    def field(self, value: str) -> WebElement:
-        """Return the text field that holds a value, once one does."""
+        def clicked() -> bool:
+            element = self.driver.find_element(By.XPATH, path)
+            self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+            element.click()
+            return True
 
-        def holding() -> list[WebElement]:
-            return [e for e in self.all("textarea, input") if e.get_attribute("value") == value]
+        self.wait_for(clicked, f"'{text}' to click")
 
-        return wait_for(holding, f"a field that holds '{value}'")[0]
+    def holding(self, value: str) -> list[WebElement]:
+        """Return the text fields that hold a value."""
+        return [e for e in self.all("textarea, input") if e.get_attribute("value") == value]
+
+    def change(self, old: str, new: str) -> None:
+        """Replace a field's text as a person does, until it is."""
+
+        def changed() -> bool:
+            for field in self.holding(old):
+                field.send_keys(Keys.CONTROL, "a")
+                field.send_keys(new)
+            return bool(self.holding(new))
+
+        self.wait_for(changed, f"a field that holds '{new}' instead of '{old}'")
 
     def picture(self, name: str) -> Path:
         """Keep a picture of the page."""

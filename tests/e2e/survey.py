@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -53,13 +54,13 @@ def write_galaxies(path: Path, n: int, *, seed: int) -> Path:
     return path
 
 
-def make_survey(folder: Path) -> Path:
-    """Make the folder, its model trained."""
+def make_survey(folder: Path, *, late: str = "late") -> Path:
+    """Make the folder, its model trained; `late` is what late types are called."""
     folder.mkdir()
     write_galaxies(folder / "labelled.parquet", 600, seed=1)
     for field in range(2):
         write_galaxies(folder / "release" / f"field-{field}.parquet", 300, seed=2 + field)
-    (folder / "spec.toml").write_text(SPECIFICATION)
+    (folder / "spec.toml").write_text(SPECIFICATION.replace("late =", f"{json.dumps(late)} ="))
     train(folder / "spec.toml", folder / "models")
     for name in ("flows", "catalogs", "blr"):
         (folder / name).mkdir()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +16,8 @@ import psutil
 import pytest
 import yaml
 
-from tests.e2e.running import PROGRAMS, Prefect, clean_environment, running, wait_for
-from tests.e2e.survey import make_survey
+from tests.e2e.conftest import once
+from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, clean_environment, running, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +29,7 @@ def blr(command: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], P
     # The embedded server's first start fills the database; the blocks, which take seconds, are not used.
     environment |= {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
     log = folder / f"{command.split(maxsplit=1)[0]}.log"
+    log.unlink(missing_ok=True)
     arguments: list[str | Path] = [PROGRAMS / "blr", *command.split()]
     with running(arguments, log, cwd=folder / "survey", env=environment) as process:
         yield process, log
@@ -41,55 +44,57 @@ def address(process: subprocess.Popen[bytes], log: Path) -> str:
     return str(wait_for(said, "the address"))
 
 
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    make_survey(tmp_path / "survey")
-    return tmp_path
-
-
-def test_serves_schedules_and_pages_and_leaves_nothing_behind(folder):
-    survey = folder / "survey"
+def test_serves_schedules_and_pages_and_leaves_nothing_behind(survey, tmp_path):
+    folder = Path(shutil.copytree(survey, tmp_path / "survey"))
     environment = clean_environment()
     subprocess.run(
-        [PROGRAMS / "blr", "deployments", "--out", "prefect.yaml"], cwd=survey, check=True, env=environment
+        [PROGRAMS / "blr", "deployments", "--out", "prefect.yaml"], cwd=folder, check=True, env=environment
     )
-    told = yaml.safe_load((survey / "prefect.yaml").read_text())
+    told = yaml.safe_load((folder / "prefect.yaml").read_text())
     (reprocess,) = (entry for entry in told["deployments"] if entry["name"] == "reprocess")
     reprocess["schedules"] = [{"interval": 20, "slug": "soon"}]
     reprocess["parameters"]["quiet_seconds"] = 0
-    (survey / "prefect.yaml").write_text(yaml.safe_dump(told))
+    (folder / "prefect.yaml").write_text(yaml.safe_dump(told))
 
-    with blr("serve", folder) as (process, log):
+    with blr("serve", tmp_path) as (process, log):
         url = address(process, log)
-        prefect = Prefect(folder, port=int(str(urlsplit(url).port)))
+        with blr("ui --no-open", tmp_path) as (page, said), blr("serve --port 1", tmp_path) as (second, _):
+            assert page.wait(timeout=PATIENCE) == 0, "the server is there already"
+            assert f"its pages: {url}" in said.read_text()
+            assert second.wait(timeout=PATIENCE) == 2, "one server a database"
+        prefect = Prefect(tmp_path, port=int(str(urlsplit(url).port)))
+        wait_for(lambda: prefect.find("deployments", name="reprocess"), "the deployments")
+        once(prefect, "reprocess")
         run = prefect.run_ended(auto_scheduled=True)
         assert run["state_name"] == "Completed", prefect.logs(run)
-        assert sorted(p.name for p in (survey / "product").glob("*.parquet")) == [
+        assert sorted(p.name for p in (folder / "product").glob("*.parquet")) == [
             "field-0.parquet",
             "field-1.parquet",
         ]
-        with blr("ui --no-open", folder) as (page, said):
-            assert page.wait(timeout=60) == 0, "the server is there already"
-            assert f"its pages: {url}" in said.read_text()
-        with blr("serve --port 1", folder) as (second, _):
-            assert second.wait(timeout=60) == 2, "one server a database"
-        server = next(
+        (server,) = [
             p for p in psutil.Process(process.pid).children() if "server.py" in " ".join(p.cmdline())
-        )
-    assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
-    assert "another terminal" in (folder / "serve.log").read_text()
+        ]
+        (listens,) = {c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+        assert listens == "127.0.0.1"
+    assert "another terminal" in (tmp_path / "serve.log").read_text()
+    wait_for(lambda: gone(server), "the end of the server")
 
-
-def test_ui_shows_pages_and_ends_with_ctrl_c(folder):
-    with blr("ui --no-open", folder) as (process, log):
+    with blr("ui --no-open", tmp_path) as (process, log):
         url = address(process, log)
-        connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
+        assert urlsplit(url).hostname == "127.0.0.1"
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
         connection.request("GET", "/v2/dashboard", headers={"Accept": "text/html"})  # as browsers do
         answer = connection.getresponse()
         assert answer.status == 200
         assert b"<html" in answer.read()
         connection.close()
-        assert urlsplit(url).hostname == "127.0.0.1"
-        process.send_signal(2)
-        process.wait(timeout=60)
+        prefect = Prefect(tmp_path, port=int(str(urlsplit(url).port)))
+        (kept,) = prefect.find("flow_runs", id=run["id"])
+        assert kept["state_name"] == "Completed", "the runs of before"
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=PATIENCE)
     assert process.returncode == 0
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
