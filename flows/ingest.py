@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from catalogs.catalog import Catalog
 from flows.config import Specification
 from flows.drift import feature_distribution
+from flows.noise import training_noise
 from flows.training_rows import Gathered, TrainingRows
 
 __all__ = ["column_metadata", "describe_rows"]
@@ -41,10 +42,19 @@ def describe_rows(
             _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)
             for j, name in enumerate(specification.features)
         ],
+        "noise": _noise(specification, rows),
         "distribution": feature_distribution(
             rows.X[rows.training], rows.missing[rows.training], tuple(specification.features)
         ),
     }
+
+
+def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
+    """Return the training rows' own measurement errors by feature, where some are stated."""
+    if rows.errors is None:
+        return {}
+    training, names = rows.training, tuple(specification.features)
+    return training_noise(rows.errors[training], rows.missing[training], names, specification.errors)
 
 
 def _prior_share(rows: TrainingRows, training: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ from flows.drift import FeatureCounts
 from flows.features import FeatureBatch, FeatureReader, target_reader
 from flows.full_columns import full_arrays
 from flows.model import Model
+from flows.noise import excess
 from flows.tally import Tally, total
 from flows.units import converted
 from flows.version import code_version
@@ -99,7 +100,8 @@ class Scorer:
         """Return the scores of the rows inside `where`, and the features of all."""
         found = self.reader.evaluate(batch)
         inside = found.inside
-        errors = None if found.errors is None else found.errors[inside]
+        noise = self.model.training.get("noise", {})
+        errors = None if found.errors is None else excess(found.errors[inside], noise, self.model.features)
         unseen = None if found.not_detected is None else found.not_detected[inside]
         scores = self.classifier.score(
             found.X[inside], found.missing[inside], errors, not_detected=unseen, credible=credible

@@ -48,6 +48,7 @@ class TrainingRows:
     held_out: Mask
     weight: Floats | None = None
     votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
+    errors: Floats | None = None  # (N, F), one sigma, where some are stated
 
     @property
     def response(self) -> Floats | NDArray[np.intp]:
@@ -88,6 +89,7 @@ class _Part:
     held_out: Mask
     weight: Floats | None
     votes: Floats | None = None
+    errors: Floats | None = None
 
 
 def gather(
@@ -179,12 +181,14 @@ def _part(
             f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of 0 '
             "or more in each; leave such rows out with catalog.where"
         )
-    return _Part(found.X, found.missing, texts, held_out(specification, values, unit), weight, votes)
+    chosen = held_out(specification, values, unit)
+    return _Part(found.X, found.missing, texts, chosen, weight, votes, found.errors)
 
 
 def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
     weights = [p.weight for p in parts if p.weight is not None]
     votes = [p.votes for p in parts if p.votes is not None]
+    errors = [p.errors for p in parts if p.errors is not None]
     return TrainingRows(
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
@@ -192,6 +196,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
         held_out=np.concatenate([p.held_out for p in parts]),
         weight=np.concatenate(weights) if weights else None,
         votes=np.concatenate(votes) if votes else None,
+        errors=np.concatenate(errors) if errors else None,
     )
 
 

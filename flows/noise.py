@@ -1,0 +1,34 @@
+"""Measurement errors of a target in excess of the training rows' own.
+
+The training rows' noise has flattened the weights already: a fit to noisy colours predicts from colours as noisy.  So a
+row as noisy as they were needs nothing more, and one that is noisier is widened by the difference of the variances.
+Shapes: n rows, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["excess", "training_noise"]
+
+Floats = NDArray[np.float64]
+
+
+def training_noise(
+    errors: Floats, missing: NDArray[np.bool_], names: Sequence[str], stated: Mapping[str, str]
+) -> dict[str, float]:
+    """Return the root mean square error of each feature for which errors (n, F) are `stated`, of rows that have it."""
+    return {
+        name: float(np.sqrt(np.mean(errors[~missing[:, j], j] ** 2)))
+        for j, name in enumerate(names)
+        if name in stated and not missing[:, j].all()
+    }
+
+
+def excess(errors: Floats, noise: Mapping[str, float], names: Sequence[str]) -> Floats:
+    """Return the one-sigma errors (n, F) in excess of the training rows' `noise`, 0 where there is none."""
+    known = np.array([noise.get(name, 0.0) for name in names])
+    return np.asarray(np.sqrt(np.maximum(errors**2 - known**2, 0.0)))
