@@ -6,17 +6,28 @@ specification that a person reads.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow.types as pt
 
+from catalogs.catalog import Column
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
 from catalogs.values import is_text
 
-__all__ = ["Suspected", "bookkeeping", "suspected_identifiers", "suspected_sentinels"]
+__all__ = [
+    "Suspected",
+    "about_dust",
+    "about_the_distance",
+    "about_the_observation",
+    "bookkeeping",
+    "suspected_identifiers",
+    "suspected_sentinels",
+    "suspected_texts",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +39,18 @@ GAP = 1.0
 """Distance of a mark from the other values, in ranges of their middle 98 %."""
 SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
+MOST_TEXTS = 3
+"""Different texts among numbers, above which the column is one of texts."""
 COORDINATES = ("pos.", "time.")
+DISTANCES = ("src.redshift", "spect.dopplerveloc", "phys.veloc", "pos.distance", "pos.parallax")
+DISTANCE = re.compile(
+    r"^(z|zs|cz|rv|vel|velocity|v_?hel(io)?|distance|dist(_?mpc|mod)?|parallax|plx|.*red_?shift.*|.*rad(ial)?_?vel.*"
+    r"|z_?(best|spec|phot|prior|final|cmb|hel(io)?|ml|map|mc|peak)|(spec|phot|photo)_?z)$"
+)
+DUST = re.compile(
+    r"^(e_?b_?v|ebv.*|e\(b-v\)|.*extinc.*|.*reddening.*|mw_?transmission.*|a_?[ugrizybvjhk]|a\([a-z]\))$"
+)
+OBSERVING = ("obs.", "instr.", "time.", "meta.")
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,33 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
         elif famous and count > SPIKE * column.n:
             found.append(Suspected(value, count, "a spike at the end of the range"))
     return found
+
+
+def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
+    """Return the texts, with their rows, that stand for no value in a text column of numbers: '-' in a CSV file.
+
+    None of a column whose texts are all numbers, which are codes, nor where the sample is not all there is: a text
+    that it lacks would make the column one of texts again.
+    """
+    column = profile.columns[name]
+    if (
+        not is_text(column.column.datatype)
+        or is_position(column.column)
+        or len(profile.sample[name]) < profile.n_rows
+    ):
+        return {}
+    texts, counts = np.unique(np.char.strip(profile.sample[name].astype(str)), return_counts=True)
+    odd = {str(t): int(n) for t, n in zip(texts, counts, strict=True) if t and _number(str(t)) is None}
+    numbers = int(sum(n for t, n in zip(texts, counts, strict=True) if t and str(t) not in odd))
+    few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
+    return odd if few and numbers > sum(odd.values()) else {}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _coordinate(column: ColumnProfile) -> bool:
@@ -125,3 +174,21 @@ def bookkeeping(profile: Profile, name: str) -> bool:
     values = profile.numbers(name)
     known = values[np.isfinite(values)]
     return bool(known.size and (known == np.trunc(known)).all())
+
+
+def about_the_distance(column: Column) -> bool:
+    """Say whether a column is a redshift, a velocity of recession or a distance: what a survey selects by."""
+    ucd = (column.ucd or "").lower()
+    named = bool(DISTANCE.fullmatch(column.name.lower()))
+    return ucd.startswith(DISTANCES) or (named and not ucd.startswith("phot."))
+
+
+def about_dust(column: Column) -> bool:
+    """Say whether a column is the Galaxy's extinction, which is a matter of the place on the sky."""
+    ucd = (column.ucd or "").lower()
+    return ucd.startswith("phys.absorption") or bool(DUST.fullmatch(column.name.lower()))
+
+
+def about_the_observation(column: Column) -> bool:
+    """Say whether a column's UCD is that of an observation, an instrument, a date, a code or a note."""
+    return (column.ucd or "").lower().startswith(OBSERVING)

@@ -98,6 +98,8 @@ def _show_label(label: Json) -> None:
     ]
     columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
     print_tables(plain_table("What gives the class away", columns, leaks))
+    for name, found in label["presence"].items():
+        say(f"Selection-like: {name} is {found['shown']}")
     if label["bookkeeping"]:
         say(f"Selection-like, whole numbers that tell of the class: {', '.join(label['bookkeeping'])}")
 
@@ -110,6 +112,7 @@ def _kind(leak: Json) -> str:
 
 def _remark(column: Json) -> str:
     marks = [f"{s['value']:g} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
+    marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column["texts"].items()]
     return "; ".join((["constant"] if column["constant"] else []) + marks)
 
 

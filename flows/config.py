@@ -49,7 +49,7 @@ def _parsed(text: str) -> str:
 
 
 Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
-Sentinels = Annotated[tuple[float, ...], BeforeValidator(listed)]
+Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(listed)]
 
 
@@ -62,7 +62,7 @@ class CatalogTable(SpecificationTable):
     dec: str | None = Field(default=None, description="Column of declination")
     where: Expression | None = Field(default=None, description="Condition that training rows fulfil")
     sentinels: dict[str, Sentinels] = Field(
-        default={}, description="Values of a column that mean: not measured"
+        default={}, description="Values of a column that mean: not measured; texts too, as '-' in a CSV file"
     )
     position_unit: Literal["deg", "rad", "sexagesimal"] | None = Field(
         default=None, description="Unit of the position; default: what the columns say"

@@ -6,7 +6,7 @@ Conventions: n rows, F features.  What is not finite is missing: X is 0 there an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -53,7 +53,7 @@ class FeatureReader:
     features: Mapping[str, Expression]
     errors: Mapping[str, Expression] = field(default_factory=dict)
     where: Expression | None = None
-    sentinels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    sentinels: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[str, str] = field(default_factory=dict)  # further columns = the key that wants each
     derived: DerivedColumns = field(default_factory=DerivedColumns)
@@ -156,7 +156,8 @@ class FeatureReader:
             if result.dtype.kind not in "biuf":
                 raise ExpressionError(
                     f"feature '{name}' = \"{expression.text}\" gives text, expected numbers; "
-                    "compare the text with something, as in hubble == 'E'"
+                    "compare the text with something, as in hubble == 'E', or state the texts among the numbers "
+                    "that mean no value: catalog.sentinels"
                 )
             X[:, j] = result
         return X
@@ -190,19 +191,36 @@ class FeatureReader:
                 )
 
 
-def apply_sentinels(values: Array, sentinels: Iterable[float]) -> Array:
-    """Return a column with its sentinels made missing: NaN, or masked where it holds integers."""
+def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
+    """Return a column with its sentinels made missing: NaN, or masked where it holds integers.
+
+    A text among them says that the column is one of numbers, but for such texts.
+    """
+    texts = [s for s in sentinels if isinstance(s, str)]
+    if texts and values.dtype.kind in "OUS":
+        return _numbers_among(values, texts)
+    numbers = [s for s in sentinels if not isinstance(s, str)]
     if values.dtype.kind not in "iuf":
         return values
     with np.errstate(over="ignore", invalid="ignore"):
         # In the column's own precision: a float32 column holds 99.99 as float32 has it.
-        marks = [np.asarray(s).astype(np.asarray(values).dtype) for s in sentinels if _holds(values, s)]
+        marks = [np.asarray(s).astype(np.asarray(values).dtype) for s in numbers if _holds(values, s)]
     hit = np.isin(np.ma.getdata(values), marks) if marks else np.zeros(1, dtype=bool)
     if not hit.any():
         return values
     if values.dtype.kind == "f":
         return np.where(hit, np.nan, values)
     return np.ma.MaskedArray(np.ma.getdata(values), mask=hit | np.ma.getmaskarray(values))
+
+
+def _numbers_among(values: Array, texts: Sequence[str]) -> Array:
+    """Return the numbers that texts hold, NaN where one means no value; the texts, where some are no numbers."""
+    plain = [str(v).strip() for v in values.tolist()]
+    gone = {"", *(text.strip() for text in texts)}
+    try:
+        return np.array([np.nan if text in gone else float(text) for text in plain])
+    except ValueError:
+        return np.array(["" if text in gone else text for text in plain], dtype=object)
 
 
 def _holds(values: Array, sentinel: float) -> bool:

@@ -19,9 +19,11 @@ from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
 from catalogs.leaks import Leak, find_leaks
 from catalogs.positions import find_position_columns, positions, unit_of_position
+from catalogs.presence import uneven_presence
 from catalogs.profile import ColumnProfile, Profile, profile
-from catalogs.suspicions import bookkeeping, suspected_identifiers, suspected_sentinels
+from catalogs.suspicions import bookkeeping, suspected_identifiers, suspected_sentinels, suspected_texts
 from flows.errors import UsageError
+from flows.features import apply_sentinels
 from flows.labels import label_texts
 from flows.model_file import is_model_file, read_model
 from flows.progress import tell
@@ -34,6 +36,7 @@ __all__ = [
     "inspect_file",
     "leaking_column",
     "seen_profile",
+    "without_sentinels",
 ]
 
 MOST_SETS = 12
@@ -96,7 +99,7 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
 def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
     nothing = {"missing": None, "minimum": None, "median": None, "maximum": None}
     if counts is None or not counts.n:
-        return nothing | {"distinct": None, "constant": False, "sentinels": []}
+        return nothing | {"distinct": None, "constant": False, "sentinels": [], "texts": {}}
     told: dict[str, Any] = nothing | {"missing": counts.missing_share}
     if counts.is_number:
         numbers = seen.numbers(counts.name)
@@ -107,6 +110,7 @@ def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
         "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
         "constant": counts.constant,
         "sentinels": [asdict(s) for s in suspected_sentinels(seen, counts.name)],
+        "texts": suspected_texts(seen, counts.name),
     }
 
 
@@ -155,6 +159,12 @@ def _label(catalog: Catalog, seen: Profile, label: str) -> dict[str, Any]:
         "counts": dict(counts.most_common(40)),
         "leaks": [asdict(leak) | {"columns": list(leak.columns)} for leak in leaks],
         "gains": {name: max(0.0, gains[name]) for name in order},
+        "presence": {
+            name: asdict(found) | {"shown": found.shown}
+            for name, found in uneven_presence(
+                {n: without_sentinels(seen, n) for n in seen.sample if n != label}, texts
+            ).items()
+        },
         "bookkeeping": [
             n
             for n in order
@@ -173,7 +183,7 @@ def found_leaks(
     """
     place = find_position_columns(catalog) or ()
     names = [name for name, _ in suspected_identifiers(seen)]
-    columns = {n: _plain(v, seen, n) for n, v in seen.sample.items() if n != label}
+    columns = {n: without_sentinels(seen, n) for n in seen.sample if n != label}
     measured = [n for n in columns if n not in place and n not in names and not bookkeeping(seen, n)]
     labels = label_texts(seen.sample[label]) if texts is None else texts
     leaks, gains = find_leaks(columns, labels, together=measured)
@@ -183,8 +193,11 @@ def found_leaks(
     return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
 
 
-def _plain(values: Any, seen: Profile, name: str) -> Any:
+def without_sentinels(seen: Profile, name: str) -> Any:
     """Return a column of the sample with its suspected sentinels missing."""
+    values = seen.sample[name]
+    if texts := suspected_texts(seen, name):
+        return apply_sentinels(values, tuple(texts))
     marks = [s.value for s in suspected_sentinels(seen, name)]
     if not marks:
         return values

@@ -1,7 +1,8 @@
 """What a first specification makes of a catalogue's columns: features of some, and a reason for each that is left out.
 
 Magnitudes become colours and one magnitude; sizes a ratio and a logarithm; other numbers are taken as they are, or
-as logarithms where they span decades.  Names, places, errors, bookkeeping and leaks stay out.
+as logarithms where they span decades.  Names, places, errors, bookkeeping, leaks, and what says how objects were
+selected stay out.
 """
 
 from __future__ import annotations
@@ -9,35 +10,29 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow.types as pt
+from numpy.typing import NDArray
 
-from catalogs.catalog import Column
 from catalogs.expression_functions import FUNCTIONS
-from catalogs.leaks import ALONE, Leak, Scaled
-from catalogs.positions import is_position
+from catalogs.expressions import parse
+from catalogs.leaks import Leak, Scaled
 from catalogs.profile import Profile
-from catalogs.suspicions import bookkeeping
-from catalogs.values import is_text
+from flows.starting_bands import colours, is_magnitude
+from flows.starting_fluxes import FluxBand, flux_bands, is_flux
+from flows.starting_reasons import Evidence, is_error, reason_against
 
 __all__ = ["Chosen", "choose_columns", "quoted"]
 
-MOST_FEATURES = 10
-"""More would make a first training slow; the others are listed."""
-MISSING = 0.9
-"""Share of missing values from which a column is left out."""
-TELLS = 0.1
-"""Share of the class's entropy from which bookkeeping is worth a warning."""
-
-MAGNITUDE = re.compile(
-    r"(^|[^a-z])(mag|m_)|mag([^a-z]|$)|^(petro|model|psf|kron|cmodel|auto)mag", re.IGNORECASE
-)
-BAND = re.compile(r"^([ubvrigzyjhk]|ks|w[1-4]|nuv|fuv)$", re.IGNORECASE)
-ERROR = re.compile(r"(^e_|^err|^sigma|_err$|err$|_error$|_sigma$|_unc$|_ivar$|^s_)", re.IGNORECASE)
-RADII = frozenset({"deg", "arcmin", "arcsec", "arcmin/pixel", "pixel", "pix"})
+MOST_SETS = 5
+"""Sets of columns that tell more together, in a comment."""
+MOST_FEATURES = 8
+"""More would make a first training slow, and its posterior hard to trust; the others are listed."""
+TELLS_NOTHING = 0.003
+"""Share of the class's entropy below which a number that is no magnitude and no size is listed only."""
+FEWEST_VALUES = 0.1
+"""Share of the rows that a feature needs values in."""
 
 
 @dataclass
@@ -46,18 +41,35 @@ class Chosen:
 
     features: dict[str, tuple[str, str]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    spare: dict[str, str] = field(default_factory=dict)
+    spare: dict[str, tuple[str, str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    bands: list[FluxBand] = field(default_factory=list)
+    together: list[Leak] = field(default_factory=list)
+    measured: NDArray[np.bool_] = field(
+        default_factory=lambda: np.zeros(0, dtype=bool)
+    )  # of rows, any feature
 
-    def add(self, name: str, expression: str, remark: str = "") -> None:
+    def add(self, name: str, expression: str, remark: str = "", *, spare: bool = False) -> None:
         """Add a feature, or keep it as a spare one where there are enough."""
         word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
         while word in self.features or word in self.spare:
             word += "_"
-        if len(self.features) < MOST_FEATURES:
-            self.features[word] = (expression, remark)
-        else:
-            self.spare[word] = expression
+        enough = len(self.features) >= MOST_FEATURES
+        (self.spare if spare or enough else self.features)[word] = (expression, remark)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The candidates for features, with the values of the labelled rows."""
+
+    seen: Profile
+    evidence: Evidence
+
+    def missing(self, name: str) -> float:
+        return 1.0 - float(np.isfinite(self.evidence.rows[name]).mean())
+
+    def gain(self, name: str) -> float:
+        return max(0.0, self.evidence.gains.get(name, 0.0))
 
 
 def quoted(name: str) -> str:
@@ -66,120 +78,99 @@ def quoted(name: str) -> str:
     return name if plain else f"`{name}`"
 
 
-def choose_columns(
-    seen: Profile,
-    *,
-    label: str,
-    identifiers: Sequence[str],
-    leaks: Sequence[Leak],
-    derived: Mapping[str, Leak],
-    gains: Mapping[str, float],
-) -> Chosen:
-    """Return the features and what is left out."""
-    chosen = Chosen()
-    alone = {leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1}
-    duplicates = {name: group[0] for group in seen.duplicate_columns() for name in group[1:]}
-    magnitudes, others = [], []
-    for name, c in seen.columns.items():
-        if name == label:
-            continue
-        reason = _reason(seen, name, identifiers, duplicates) or _leak_reason(name, alone, derived)
-        if reason is None and bookkeeping(seen, name):
-            told = max(0.0, gains.get(name, 0.0))
-            reason = "whole numbers without a unit: bookkeeping, or a code"
-            if told > TELLS:
-                reason += f"; selection-like, it tells {told:.0%} of the class"
-        if reason is not None:
-            chosen.left_out[name] = reason
-        elif _is_magnitude(c.column, seen):
-            magnitudes.append(name)
-        else:
-            others.append(name)
-    _add_colours(chosen, seen, magnitudes)
-    _add_others(chosen, seen, others, gains)
+def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
+    """Return the features and what is left out.
+
+    Where nothing but doubtful columns is left, those are taken, with the doubt as a remark: a person decides.
+    """
+    reasons = {name: reason_against(seen, name, evidence) for name in seen.columns if name != evidence.label}
+    chosen = _choose(seen, evidence, [name for name, reason in reasons.items() if reason is None])
+    for doubt in (1, 2, 3):
+        if chosen.features:
+            break
+        taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
+        best = sorted(taken, key=lambda n: -evidence.gains.get(n, 0.0))[:MOST_FEATURES]
+        chosen = _choose(seen, evidence, best)
+        _say_doubts(chosen, {name: str(reasons[name]) for name in best})
+        used = {n for text, _ in chosen.features.values() for n in parse(text).names}
+        reasons = {name: reason for name, reason in reasons.items() if name not in used}
+    chosen.left_out = {n: str(r) for n, r in reasons.items() if r is not None} | chosen.left_out
+    chosen.together = [
+        leak
+        for leak in evidence.leaks
+        if len(leak.columns) > 1 and not leak.derived and not set(leak.columns) & set(chosen.left_out)
+    ][:MOST_SETS]
+    return chosen
+
+
+def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
+    for feature, (expression, remark) in chosen.features.items():
+        told = next((doubts[name] for name in sorted(parse(expression).names) if name in doubts), remark)
+        chosen.features[feature] = (expression, f"doubtful, but nothing else is left: {told}")
+
+
+def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
+    fluxes = [n for n in names if is_flux(seen.columns[n].column)]
+    magnitudes = [
+        n for n in names if n not in fluxes and is_magnitude(seen.columns[n].column, evidence.rows[n])
+    ]
+    bands = [] if magnitudes else flux_bands(seen, fluxes)
+    made = {band.name: band.magnitudes(evidence.rows) for band in bands}
+    evidence = replace(evidence, rows={**evidence.rows, **made})
+    chosen, columns = Chosen(bands=bands), _Columns(seen, evidence)
+    _add_colours(chosen, columns, magnitudes or list(made))
+    for name in fluxes if bands else ():
+        if name not in {band.flux for band in bands}:
+            chosen.left_out[name] = "a flux of another kind, or of no known band"
+    taken = {*magnitudes, *(fluxes if bands else ())}
+    _add_others(chosen, columns, [n for n in names if n not in taken])
+    _drop_empty(chosen, evidence)
     _note_errors(chosen, seen)
     return chosen
 
 
-def _reason(
-    seen: Profile, name: str, identifiers: Sequence[str], duplicates: Mapping[str, str]
-) -> str | None:
-    """Return why a column is no feature whatever it tells, None where it may be one."""
-    c = seen.columns[name]
-    reasons = {
-        "names the object": name in identifiers,
-        "a place on the sky": is_position(c.column) or (c.column.ucd or "").startswith("pos."),
-        "text": is_text(c.column.datatype),
-        "without any value": not c.is_number,
-        "the same in every row": c.constant,
-        f"the same as {duplicates.get(name)}": name in duplicates,
-        f"missing in {c.missing_share:.0%} of the rows": c.missing_share > MISSING,
-        "an error, not a measurement": is_error(c.column),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-def _leak_reason(name: str, alone: Mapping[str, Leak], derived: Mapping[str, Leak]) -> str | None:
-    if name in alone:
-        return f"leak: by itself it tells {alone[name].gain:.0%} of the class (suspected from {ALONE:.0%})"
-    if name in derived:
-        leak = derived[name]
-        rest = ", ".join(c for c in leak.columns if c != name)
-        return f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
-    return None
-
-
-def is_error(column: Column) -> bool:
-    """Say whether a column holds errors."""
-    return (column.ucd or "").startswith("stat.error") or bool(ERROR.search(column.name))
-
-
-def _is_magnitude(column: Column, seen: Profile) -> bool:
-    if not pt.is_floating(column.datatype):
-        return False
-    c = seen.columns[column.name]
-    in_range = (c.minimum > -5 and c.maximum < 60) or bool(c.marks)
-    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
-    said = ucd.startswith("phot.mag") or unit == "mag" or bool(MAGNITUDE.search(column.name))
-    return in_range and (said or (unit == "" and bool(BAND.match(column.name))))
-
-
-def _add_colours(chosen: Chosen, seen: Profile, names: Sequence[str]) -> None:
-    """Add the differences of neighbouring magnitudes, and the one that is missing least."""
-    for first, second in pairwise(names):
-        chosen.add(f"{first}_{second}", f"{quoted(first)} - {quoted(second)}", "colour")
+def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+    """Add the colours, and the magnitude that is missing least."""
+    missing = {name: columns.missing(name) for name in names}
+    first, others = colours(names, missing)
+    for spare, group in ((False, first), (True, others)):
+        for c in group:
+            text = f"{quoted(c.first)} - {quoted(c.second)}"
+            chosen.add(f"{c.first}_{c.second}", text, c.remark, spare=spare)
     if names:
-        best = min(names, key=lambda n: seen.columns[n].missing)
+        best = min(names, key=lambda n: round(missing[n], 2))
         chosen.add(best, quoted(best), "apparent: leave it out where the target catalogue goes deeper")
 
 
-def _add_others(chosen: Chosen, seen: Profile, names: Sequence[str], gains: Mapping[str, float]) -> None:
+def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
     """Add ratios of columns of a kind, logarithms, and the rest, those that tell most by themselves first."""
-    left = sorted(names, key=lambda n: -round(gains.get(n, 0.0), 2))
-    logs = {n for n in left for s in [Scaled.of(n, seen.numbers(n))] if s is not None and s.log}
-    for smaller, larger in _nested(seen, [n for n in names if n in logs]):
+    rows = columns.evidence.rows
+    left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
+    logs = {n for n in left for s in [Scaled.of(n, rows[n])] if s is not None and s.log}
+    for smaller, larger in _nested(columns, [n for n in names if n in logs]):
         if smaller in left and larger in left:
             chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
             chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
             left = [n for n in left if n not in (smaller, larger)]
     for name in left:
-        logarithm = name in logs
+        remark = "spans decades" if name in logs else ""
+        told = columns.gain(name) >= TELLS_NOTHING
+        remark = remark if told else "tells next to nothing by itself"
+        text = f"log10({quoted(name)})" if name in logs else quoted(name)
         chosen.add(
-            f"log_{name}" if logarithm else name,
-            f"log10({quoted(name)})" if logarithm else quoted(name),
-            "spans decades" if logarithm else "",
+            f"log_{name}" if name in logs else name, text, remark, spare=not told and bool(chosen.features)
         )
 
 
-def _nested(seen: Profile, names: Sequence[str]) -> list[tuple[str, str]]:
+def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse."""
-    found = []
+    found, rows = [], columns.evidence.rows
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
-            if seen.columns[a].column.unit != seen.columns[b].column.unit:
+            if columns.seen.columns[a].column.unit != columns.seen.columns[b].column.unit:
                 continue
-            x, y = seen.numbers(a), seen.numbers(b)
-            both = np.isfinite(x) & np.isfinite(y)
+            x, y = rows[a], rows[b]
+            both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
             if both.sum() < 50 or np.corrcoef(np.log(x[both]), np.log(y[both]))[0, 1] < 0.5:
                 continue
             for small, large, u, v in ((a, b, x, y), (b, a, y, x)):
@@ -189,9 +180,29 @@ def _nested(seen: Profile, names: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
+def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
+    """Leave out features that hardly any labelled row has, or that are the same in all: none could be fitted."""
+    chosen.measured = np.zeros(len(next(iter(evidence.rows.values()), ())), dtype=bool)
+    for feature, (text, _) in list(chosen.features.items()):
+        expression = parse(text)
+        values = np.asarray(
+            expression.evaluate({name: evidence.rows[name] for name in expression.names}), dtype=np.float64
+        )
+        known = values[np.isfinite(values)]
+        if len(known) < max(10, FEWEST_VALUES * len(values)) or known.min() == known.max():
+            what = (
+                "without enough values" if len(known) < max(10, FEWEST_VALUES * len(values)) else "constant"
+            )
+            chosen.left_out[text] = f"{what} in the rows of the classes"
+            del chosen.features[feature]
+        else:
+            chosen.measured = chosen.measured | np.isfinite(values)
+
+
 def _note_errors(chosen: Chosen, seen: Profile) -> None:
     """Find the error columns of the magnitudes that features are made of."""
     errors = {n.lower(): n for n, c in seen.columns.items() if is_error(c.column)}
+    errors |= {f"{band.name}_err": f"{band.name}_err" for band in chosen.bands if band.error}
     for feature, (expression, _) in chosen.features.items():
         parts = [p.strip("` ") for p in expression.split(" - ")]
         known = [_error_of(p, errors) for p in parts]

@@ -5,39 +5,44 @@ It trains as it is, and says in comments what was seen, what was left out, and w
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from catalogs.annotations import standard_columns
+from catalogs import split
 from catalogs.catalog import Catalog
-from catalogs.errors import NameClashError, nearest
-from catalogs.leaks import Leak
+from catalogs.errors import nearest
+from catalogs.positions import positions
+from catalogs.presence import uneven_presence
 from catalogs.profile import Profile
-from catalogs.suspicions import suspected_identifiers, suspected_sentinels
+from catalogs.suspicions import suspected_identifiers, suspected_texts
 from catalogs.values import batch_values
 from flows.config_file import parse_specification
 from flows.errors import TrainingError, UsageError
-from flows.inspection import described_positions, found_leaks, leaking_column, seen_profile
+from flows.inspection import (
+    described_positions,
+    found_leaks,
+    leaking_column,
+    seen_profile,
+    without_sentinels,
+)
 from flows.labels import label_texts
+from flows.starting_classes import StartingClasses, starting_classes
 from flows.starting_columns import Chosen, choose_columns
+from flows.starting_page import HELD_OUT, Page, Split
+from flows.starting_reasons import Evidence, near_copies, reason_against
 
 __all__ = ["Start", "starting_specification"]
 
-MOST_CLASSES = 8
-"""More of them are listed in a comment: a first training takes minutes with thirty."""
-FEWEST = 25
-"""Rows of a class below which it is left out: some are held out, and few say nothing."""
-POLYNOMIAL = 8
-"""Features up to which all products of two are tried."""
+FEWEST = 2
+"""Sampled rows of each class on each side of a split."""
+FEWEST_MEASURED = 0.1
+"""Share of a class's rows that have some feature, below which nothing can be learned of it."""
 
 
 @dataclass(frozen=True)
@@ -62,179 +67,135 @@ def starting_specification(catalog: Catalog, label: str, *, folder: Path, limit:
         counts.update(label_texts(batch_values(batch, [label])[label]).tolist())
 
     seen = seen_profile(catalog, limit=limit, also=count)
-    kept, dropped = _classes(counts, label)
+    if label not in seen.columns:
+        raise UsageError(
+            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
+            "whole numbers, one a row; choose the column of the class"
+        )
     texts = label_texts(seen.sample[label])
-    leaks, gains = found_leaks(catalog, seen, label, np.where(np.isin(texts, list(kept)), texts, ""))
-    chosen = choose_columns(
-        seen,
-        label=label,
-        identifiers=[name for name, _ in suspected_identifiers(seen)],
-        leaks=leaks,
-        derived=leaking_column(leaks),
-        gains=gains,
-    )
+    place = described_positions(catalog, seen)
+    classes = _enough(starting_classes(counts), counts, label)
+    labels = _labels(texts, classes)
+    by, classes = _split(seen, label, labels, place, classes)
+    classes = _enough(classes, counts, label)
+    labels = _labels(texts, classes)
+    chosen, bare = _chosen(catalog, seen, label, labels)
+    if bare:
+        # What has no feature cannot be classified: the classes of such objects are left out.
+        classes = _enough(classes.without(bare), counts, label)
+        chosen, _ = _chosen(catalog, seen, label, _labels(texts, classes))
     if not chosen.features:
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({len(chosen.left_out)} were left out), "
             "expected numbers that tell something but do not give the class away; write the specification by hand"
         )
-    page = _Page(catalog, seen, label, folder, chosen, kept, dropped, leaks)
+    told = {
+        name: f"holds {c.datatype}: an element is written {name}[0]" for name, c in _vectors(catalog, seen)
+    }
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
-    return Start(text, {**kept}, features, chosen.left_out)
+    return Start(text, {c.name: c.rows for c in classes.kept}, features, chosen.left_out)
 
 
-def _classes(counts: Counter[str], label: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the labels that become classes and those that do not, each with its rows; '' is none."""
-    known = [(text, n) for text, n in counts.most_common() if text]
-    kept: dict[str, int] = {}
-    for text, n in known:
-        if n >= FEWEST and len(kept) < MOST_CLASSES and _fits([*kept, text]):
-            kept[text] = n
-    if len(kept) < 2:
-        shown = ", ".join(f"'{text}' ({n})" for text, n in known[:8]) or "none"
+def _vectors(catalog: Catalog, seen: Profile) -> list[tuple[str, Any]]:
+    return [(c.name, c) for c in catalog.columns if c.name not in seen.columns]
+
+
+def _labels(texts: Any, classes: StartingClasses) -> Any:
+    """Return the class (n,) of each label, '' where it is in none."""
+    named = classes.spellings
+    return np.array([named.get(text, "") for text in texts.tolist()], dtype=object)
+
+
+def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
+    if len(classes.kept) < 2:
+        some = [(text, n) for text, n in Counter(counts).most_common(9) if text][:8]
+        shown = ", ".join(f"'{text}' ({n})" for text, n in some) or "none"
         raise TrainingError(
-            f"--label: got '{label}' with the labels {shown}, expected at least two with {FEWEST} rows each; "
-            "choose the column of the class"
+            f"--label: got '{label}' with the labels {shown}, expected at least two of them with some dozens of rows; "
+            "choose the column of the class, or group the labels in a specification of your own"
         )
-    return kept, {text: n for text, n in known if text not in kept}
+    return classes
 
 
-def _fits(names: Sequence[str]) -> bool:
-    """Say whether classes of these names can have columns: not two that differ in letter case alone."""
-    if not all(0 < len(name.strip()) <= 64 for name in names):
-        return False
-    try:
-        standard_columns(tuple(names) if len(names) > 1 else (*names, "any other"))
-    except NameClashError:
-        return False
-    return True
+def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[Chosen, set[str]]:
+    """Return the features, and the classes of which hardly any row has one."""
+    chosen = choose_columns(seen, _evidence(catalog, seen, label, labels))
+    if not chosen.features:
+        return chosen, set()
+    given = labels[labels != ""]
+    bare = {name for name in set(given) if not chosen.measured[given == name].mean() > FEWEST_MEASURED}
+    return chosen, bare
 
 
-@dataclass(frozen=True)
-class _Page:
-    """The lines of the file."""
+def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evidence:
+    """Return what the sampled rows with a class say of the columns."""
+    leaks, gains = found_leaks(catalog, seen, label, labels)
+    numbers = [
+        name
+        for name, c in seen.columns.items()
+        if name != label and (c.is_number or suspected_texts(seen, name))
+    ]
+    rows = {name: _numbers(seen, name)[labels != ""] for name in numbers}
+    evidence = Evidence(
+        label=label,
+        rows=rows,
+        identifiers=[name for name, _ in suspected_identifiers(seen)],
+        alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
+        derived=leaking_column(leaks),
+        leaks=leaks,
+        gains=gains,
+        presence=uneven_presence(rows, labels[labels != ""]),
+        duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
+    )
+    usable = [name for name in numbers if reason_against(seen, name, evidence) is None]
+    return replace(evidence, copies=near_copies(rows, usable))
 
-    catalog: Catalog
-    seen: Profile
-    label: str
-    folder: Path
-    chosen: Chosen
-    kept: dict[str, int]
-    dropped: dict[str, int]
-    leaks: list[Leak]
 
-    def lines(self) -> Iterator[str]:
-        """Yield them."""
-        yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {self.catalog.path.name} show."
-        yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
-        yield f"name = {_text(self._name())}"
-        yield ""
-        yield from self._catalog()
-        yield from self._label()
-        yield from self._split()
-        yield from self._features()
-        yield from self._candidates()
+def _numbers(seen: Profile, name: str) -> Any:
+    values = np.ma.filled(np.ma.asanyarray(without_sentinels(seen, name)).astype(np.float64), np.nan)
+    return np.where(np.isfinite(values), values, np.nan)
 
-    def _name(self) -> str:
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.catalog.path.name.split(".")[0]).strip("-_")
-        return (stem or "survey")[:60]
 
-    @property
-    def _identifier(self) -> str | None:
-        found = [name for name, why in suspected_identifiers(self.seen) if why.startswith("different")]
-        return found[0] if found else None
-
-    @property
-    def _position(self) -> dict[str, Any] | None:
-        place = described_positions(self.catalog, self.seen)
-        return place if place and place["unit"] else None
-
-    def _catalog(self) -> Iterator[str]:
-        path = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
-        yield "[catalog]"
-        yield f"paths = [{_text(path)}]"
-        for name, why in suspected_identifiers(self.seen):
-            told = f"id = {_text(name)}  # {why}"
-            yield told if name == self._identifier else f"# {told}"
-        if self._position:
-            yield f"ra = {_text(self._position['ra'])}"
-            yield f"dec = {_text(self._position['dec'])}"
-            yield from (f"# {_line(remark)}" for remark in self._position["remarks"])
-        marks = {
-            name: suspected_sentinels(self.seen, name) for name in self.seen.columns if name != self.label
+def _split(
+    seen: Profile, label: str, labels: Any, place: Mapping[str, Any] | None, classes: StartingClasses
+) -> tuple[Split, StartingClasses]:
+    """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
+    options = _options(seen, label, place)
+    missed = []
+    for option, columns in options:
+        held_out = split.held_out(columns, HELD_OUT)
+        short = {
+            c.name
+            for c in classes.kept
+            for here in [labels == c.name]
+            if min(np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out)) < FEWEST
         }
-        found = {name: found for name, found in marks.items() if found}
-        if found:
-            yield ""
-            yield "[catalog.sentinels]  # numbers that look like 'no value'"
-            for name, some in found.items():
-                values = ", ".join(f"{s.value!r}" for s in some)
-                why = "; ".join(f"{s.value:g}: {s.count:,} rows, {s.why}" for s in some)
-                yield f"{_text(name)} = [{values}]  # {why}"
-        yield ""
-
-    def _label(self) -> Iterator[str]:
-        yield "[label]"
-        yield f"column = {_text(self.label)}"
-        yield ""
-        yield "[label.classes]  # class = its spellings in the column; group them as the question asks"
-        for name, n in self.kept.items():
-            yield f"{_text(name.strip())} = [{_text(name)}]  # {n:,} rows"
-        for name, n in list(self.dropped.items())[:30]:
-            yield f"# {_text(name)} = [{_text(name)}]  # left out: {n:,} rows"
-        yield ""
-
-    def _split(self) -> Iterator[str]:
-        yield "[split]"
-        if self._identifier:
-            yield 'by = "id"'
-        elif self._position:
-            yield 'by = "healpix"  # no column names the objects: neighbours on the sky stay together'
-        else:
-            best = max(
-                self.seen.columns.values(), key=lambda c: c.distinct.estimate if c.name != self.label else -1
-            )
-            yield f"by = {_text(best.name)}  # no column names the objects, and none says where they are"
-        yield "held_out = 0.2"
-        yield ""
-
-    def _features(self) -> Iterator[str]:
-        yield "[features]"
-        for name, (expression, remark) in self.chosen.features.items():
-            yield f"{_text(name)} = {_text(expression)}" + (f"  # {remark}" if remark else "")
-        for name, expression in self.chosen.spare.items():
-            yield f"# {_text(name)} = {_text(expression)}  # one more that could be tried"
-        yield ""
-        yield "# Columns left out, and why:"
-        for name, reason in self.chosen.left_out.items():
-            yield f"#   {_line(name)}: {_line(reason)}"
-        colours = [leak for leak in self.leaks if len(leak.columns) > 1 and not leak.derived][:5]
-        if colours:
-            yield "# Together these tell more than apart; colours do, but so does what was computed with the class:"
-            yield from (f"#   {_line(leak.combination)}: {leak.gain:.0%} of the class" for leak in colours)
-        yield ""
-        if self.chosen.errors:
-            yield "# [errors]  # one-sigma errors, where the target's are larger than those of the training rows"
-            yield from (f"# {_text(n)} = {_text(e)}" for n, e in self.chosen.errors.items())
-            yield ""
-
-    def _candidates(self) -> Iterator[str]:
-        yield "# Candidates are weighed by their evidence, which pays for each parameter."
-        bases = ['{ kind = "linear" }', '{ kind = "rbf", centres = 20, linear = true }']
-        if len(self.chosen.features) <= POLYNOMIAL:
-            bases.insert(1, '{ kind = "polynomial", degree = 2 }')
-        for basis in bases:
-            yield "[[candidate]]"
-            yield f"basis = {basis}"
+        if not short:
+            return option, classes
+        missed.append(short)
+    fewest = min(range(len(options)), key=lambda i: len(missed[i]))
+    return options[fewest][0], classes.without(missed[fewest])
 
 
-def _text(text: str) -> str:
-    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _line(text: str) -> str:
-    """Return a text that is safe in a comment."""
-    return "".join(c if c.isprintable() else " " for c in text)
+def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list[tuple[Split, list[Any]]]:
+    """Return the ways to split, the best first, each with the columns (n,) of the sample that it goes by."""
+    found: list[tuple[Split, list[Any]]] = []
+    for name, why in suspected_identifiers(seen):
+        if why.startswith("different"):
+            found.append((Split("id", "", name), [seen.sample[name]]))
+            break
+    if place is not None and place["unit"]:
+        sky = positions(seen.sample[place["ra"]], seen.sample[place["dec"]], place["unit"])
+        remark = "no column names the objects: neighbours on the sky stay together"
+        found.append((Split("healpix", remark), [split.healpix_pixels(sky.ra, sky.dec)]))
+    others = [c for c in seen.columns.values() if c.name != label]
+    if others:
+        best = max(others, key=lambda c: c.distinct.estimate)
+        remark = (
+            "no column names the objects, and none says where they are" if not found else "of many values"
+        )
+        found.append((Split(best.name, remark), [seen.sample[best.name]]))
+    return found

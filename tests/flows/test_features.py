@@ -69,6 +69,16 @@ def test_identifiers_do_not_pass_through_float():
     assert apply_sentinels(np.array([1, 2], dtype=np.uint8), [-9999, 300, 0.5]).tolist() == [1, 2]
 
 
+def test_texts_among_numbers_are_sentinels():
+    column = np.array(["1.5", " - ", "", "-2"], dtype=object)
+    assert np.array_equal(apply_sentinels(column, ["-", -2.0]), [1.5, np.nan, np.nan, -2.0], equal_nan=True)
+    assert apply_sentinels(column, [-2.0]) is column
+    words = np.array(["E", "-", "S0"], dtype=object)
+    assert apply_sentinels(words, ["-"]).tolist() == ["E", "", "S0"]
+    numbers = np.array([1.0, 2.0])
+    assert apply_sentinels(numbers, ["-"]) is numbers
+
+
 def test_a_condition_is_a_feature_and_text_is_none():
     table = batch(hubble=["E", "Sc"], bmag=[1.0, 2.0])
     assert reader(early="hubble == 'E'").evaluate(table).X[:, 0].tolist() == [1.0, 0.0]

@@ -1,0 +1,109 @@
+"""The classes of a first specification: the labels that are frequent enough, and how the others could be grouped.
+
+A label of a few rows makes a class that nothing can be said of, and a fit that cannot be trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catalogs.annotations import standard_columns
+from catalogs.errors import NameClashError
+
+__all__ = ["StartingClass", "StartingClasses", "starting_classes"]
+
+MOST_CLASSES = 8
+"""More of them are listed in a comment: a first training takes minutes with thirty."""
+FEWEST, FEWEST_SHARE, ENOUGH = 30, 0.005, 100
+"""A class has at least 30 rows, and half a percent of all, but 100 are always enough."""
+DOUBTFUL = re.compile(
+    r".*\?.*|unknown|unk|unclassified|uncertain|none|nan|null|n/?a|[-.]+|-9+(\.\d+)?", re.IGNORECASE
+)
+LONGEST_CODE = 3
+"""Characters up to which case is meant: 'Sa' and 'SA' are two types."""
+FEWEST_LABELS, MOST_GROUPS = 10, 6
+"""From so many labels groups by their first letter are worth a thought, where there are no more of these."""
+
+
+@dataclass(frozen=True)
+class StartingClass:
+    """A class: its spellings in the column, the most frequent first, and its rows."""
+
+    name: str
+    spellings: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class StartingClasses:
+    """The classes, and the labels that are in none: too few rows, one class too many, or doubtful."""
+
+    kept: tuple[StartingClass, ...]
+    dropped: Mapping[str, int]
+    doubtful: Mapping[str, int]
+
+    @property
+    def spellings(self) -> dict[str, str]:
+        """The class of each spelling."""
+        return {text: c.name for c in self.kept for text in c.spellings}
+
+    def without(self, names: set[str]) -> StartingClasses:
+        """Return these without some classes, which are dropped labels then."""
+        gone = {text: c.rows for c in self.kept if c.name in names for text in c.spellings[:1]}
+        kept = tuple(c for c in self.kept if c.name not in names)
+        return StartingClasses(kept, gone | dict(self.dropped), self.doubtful)
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Return groups of all labels by their first letter; none where that makes too many, or too small ones."""
+        counts = {text: c.rows for c in self.kept for text in c.spellings} | dict(self.dropped)
+        found: dict[str, list[str]] = {}
+        for text in counts:
+            found.setdefault(text[0].upper(), []).append(text)
+        small = [letter for letter, texts in found.items() if sum(counts[t] for t in texts) < FEWEST]
+        if len(counts) < FEWEST_LABELS or not 2 <= len(found) <= MOST_GROUPS or small:
+            return {}
+        return {letter: tuple(texts) for letter, texts in found.items()}
+
+
+def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
+    """Return the classes that labels with these counts make, '' being none."""
+    known = [(text, n) for text, n in Counter(counts).most_common() if text]
+    doubtful = {text: n for text, n in known if DOUBTFUL.fullmatch(text)}
+    total = sum(n for text, n in known if text not in doubtful)
+    fewest = max(FEWEST, min(ENOUGH, FEWEST_SHARE * total))
+    together: dict[str, list[tuple[str, int]]] = {}
+    for text, n in known:
+        if text not in doubtful:
+            together.setdefault(_word(text), []).append((text, n))
+    kept: list[StartingClass] = []
+    dropped: dict[str, int] = {}
+    for spellings in sorted(together.values(), key=lambda some: -sum(n for _, n in some)):
+        rows = sum(n for _, n in spellings)
+        name = _name(spellings[0][0], [c.name for c in kept])
+        if rows >= fewest and len(kept) < MOST_CLASSES and name is not None:
+            kept.append(StartingClass(name, tuple(text for text, _ in spellings), rows))
+        else:
+            dropped |= dict(spellings)
+    return StartingClasses(tuple(kept), dropped, doubtful)
+
+
+def _word(text: str) -> str:
+    """Return what spellings of one word share: 'Galaxy' and 'GALAXY'; types such as 'Sbc' and 'SBc' are two."""
+    spelt = text in {text.lower(), text.upper(), text.capitalize(), text.title()}
+    return text.casefold() if spelt and len(text) > LONGEST_CODE else text
+
+
+def _name(text: str, taken: list[str]) -> str | None:
+    """Return a name for the class of a label that can have a column beside the others'; None where there is none."""
+    for name in (text, *(f"{text} {i}" for i in range(2, 5))):
+        if len(name) > 64 or not name.isprintable():
+            return None
+        try:
+            standard_columns((*taken, name) if taken else (name, "any other"))
+        except NameClashError:
+            continue
+        return name
+    return None

@@ -1,0 +1,217 @@
+"""The text of a first specification: TOML, with what was seen in comments."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from catalogs.catalog import Catalog
+from catalogs.profile import Profile
+from catalogs.suspicions import suspected_identifiers, suspected_sentinels, suspected_texts
+from flows.starting_classes import StartingClasses
+from flows.starting_columns import Chosen, quoted
+from flows.starting_reasons import same_question
+
+__all__ = ["HELD_OUT", "Page", "Split"]
+
+HELD_OUT = 0.2
+MOST_SHOWN = 30
+"""Labels, and further features, that are listed."""
+ROWS_A_PARAMETER = 20
+"""Below so many rows a parameter a basis would be fitted to noise, and its posterior not be Gaussian."""
+CENTRES = 20
+VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The value of split.by, with a remark, and the column of catalog.id where it is 'id'."""
+
+    by: str
+    remark: str = ""
+    identifier: str | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """The lines of the file; `other` are columns of which no number a row can be taken, each with why."""
+
+    catalog: Catalog
+    seen: Profile
+    label: str
+    folder: Path
+    chosen: Chosen
+    classes: StartingClasses
+    split: Split
+    place: Mapping[str, Any] | None
+    other: Mapping[str, str]
+
+    def lines(self) -> Iterator[str]:
+        """Yield them."""
+        yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {_line(self.catalog.path.name)} show."
+        yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
+        yield f"name = {_text(self._name())}"
+        yield ""
+        yield from self._catalog()
+        yield from self._label()
+        yield from self._split()
+        yield from self._photometry()
+        yield from self._features()
+        yield from self._candidates()
+
+    def _name(self) -> str:
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.catalog.path.name.split(".")[0]).strip("-_")
+        return (stem or "survey")[:60]
+
+    def _catalog(self) -> Iterator[str]:
+        path = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
+        yield "[catalog]"
+        yield f"paths = [{_text(path)}]"
+        known = suspected_identifiers(self.seen)
+        stated = self.split.identifier or next((n for n, why in known if why.startswith("different")), None)
+        for name, why in known:
+            told = f"id = {_text(name)}  # {_line(why)}"
+            yield told if name == stated else f"# {told}"
+        yield from self._position()
+        yield from self._sentinels()
+        yield ""
+
+    def _position(self) -> Iterator[str]:
+        if self.place is None:
+            return
+        mark = "" if self.place["unit"] else "# "
+        yield f"{mark}ra = {_text(self.place['ra'])}"
+        yield f"{mark}dec = {_text(self.place['dec'])}"
+        yield from (f"# {_line(remark)}" for remark in self.place["remarks"])
+
+    def _sentinels(self) -> Iterator[str]:
+        marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
+        found = {name: found for name, found in marks.items() if found}
+        texts = {n: suspected_texts(self.seen, n) for n in self.seen.columns if n != self.label}
+        texts = {name: some for name, some in texts.items() if some}
+        if not found and not texts:
+            return
+        yield ""
+        yield "[catalog.sentinels]  # numbers that look like 'no value'"
+        for name, some in found.items():
+            values = ", ".join(f"{s.value!r}" for s in some)
+            why = "; ".join(f"{s.value:g}: {s.count:,} rows, {s.why}" for s in some)
+            yield f"{_text(name)} = [{values}]  # {why}"
+        for name, those in texts.items():
+            told = "; ".join(f"{n:,} rows" for n in those.values())
+            yield f"{_text(name)} = {_texts(tuple(those))}  # {told}: a text among numbers"
+
+    def _label(self) -> Iterator[str]:
+        yield "[label]"
+        yield f"column = {_text(self.label)}"
+        yield ""
+        yield "[label.classes]  # class = its spellings in the column; group them as the question asks"
+        for c in self.classes.kept:
+            told = f"{c.rows:,} rows"
+            if len(c.spellings) > 1:
+                told += (
+                    "; spellings that differ in case are taken for one: no two columns could be told apart"
+                )
+            if c.name != c.spellings[0]:
+                told += "; renamed, since its columns would be called as those of another class"
+            yield f"{_text(c.name)} = {_texts(c.spellings)}  # {told}"
+        yield from self._other_labels()
+        yield from self._votes()
+        yield ""
+
+    def _other_labels(self) -> Iterator[str]:
+        dropped = self.classes.dropped
+        for name, n in list(dropped.items())[:MOST_SHOWN]:
+            yield f"# {_text(name)} = [{_text(name)}]  # left out: {n:,} rows"
+        if len(dropped) > MOST_SHOWN:
+            yield f"# ... and {len(dropped) - MOST_SHOWN} labels of fewer rows"
+        if 1 < len(dropped) <= MOST_SHOWN:
+            yield "# All that are left out, as one class:"
+            yield f'# "any other" = {_texts(tuple(dropped))}  # {sum(dropped.values()):,} rows'
+        groups = self.classes.groups()
+        if groups and sum(map(len, groups.values())) <= 2 * MOST_SHOWN:
+            yield "# Or fewer classes, here by the labels' first letters, instead of all above:"
+            yield from (f"# {_text(letter)} = {_texts(some)}" for letter, some in groups.items())
+        if self.classes.doubtful:
+            some = list(self.classes.doubtful.items())[:8]
+            told = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
+            yield f"# In no class, since they say that nobody knows: {told}"
+
+    def _votes(self) -> Iterator[str]:
+        """Yield the counts of the label's own question, which say more than a class cut out of them."""
+        counts = [n for n in self.seen.columns if same_question(self.label, n) and VOTES.search(n)]
+        if len(counts) > 1:
+            yield "# If these are votes, they can be the targets themselves, in place of [label] and all above:"
+            yield "# [label.votes]"
+            yield from (f"# {_text(VOTES.sub('', name)[-40:].strip('_'))} = {_text(name)}" for name in counts)
+
+    def _split(self) -> Iterator[str]:
+        yield "[split]"
+        yield f"by = {_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
+        yield f"held_out = {HELD_OUT}"
+        yield ""
+
+    def _photometry(self) -> Iterator[str]:
+        names = {name: _text(quoted(name)) for name in self.seen.columns}
+        for band in self.chosen.bands:
+            yield from band.lines(names)
+            yield ""
+
+    def _features(self) -> Iterator[str]:
+        yield "[features]"
+        for name, (expression, remark) in self.chosen.features.items():
+            yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
+        spare = list(self.chosen.spare.items())
+        if spare:
+            yield "# More that could be tried:"
+        for name, (expression, remark) in spare[:MOST_SHOWN]:
+            yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
+        if len(spare) > MOST_SHOWN:
+            yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
+        yield ""
+        yield "# Columns left out, and why:"
+        for name, reason in {**self.chosen.left_out, **self.other}.items():
+            yield f"#   {_line(name)}: {_line(reason)}"
+        if self.chosen.together:
+            yield "# Together these tell more than apart; colours do, but so does what was computed with the class:"
+            for leak in self.chosen.together:
+                yield f"#   {_line(leak.combination)}: {leak.gain:.0%} of the class"
+        yield ""
+        if self.chosen.errors:
+            yield "# [errors]  # one-sigma errors, where the target's are larger than those of the training rows"
+            yield from (f"# {_text(n)} = {_text(e)}" for n, e in self.chosen.errors.items())
+            yield ""
+
+    def _candidates(self) -> Iterator[str]:
+        yield "# Candidates are weighed by their evidence, which pays for each parameter."
+        F, K = len(self.chosen.features), len(self.classes.kept)
+        rows = sum(c.rows for c in self.classes.kept)
+        bases = {
+            '{ kind = "linear" }': 0,
+            '{ kind = "polynomial", degree = 2 }': (F + 1) * (F + 2) // 2,
+            f'{{ kind = "rbf", centres = {CENTRES}, linear = true }}': 1 + F + CENTRES,
+        }
+        for basis, functions in bases.items():
+            few = rows < ROWS_A_PARAMETER * functions * (K - 1)
+            mark = "# " if few else ""
+            yield f"{mark}[[candidate]]" + ("  # more parameters than the rows can carry" if few else "")
+            yield f"{mark}basis = {basis}"
+
+
+def _text(text: str) -> str:
+    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _texts(texts: tuple[str, ...]) -> str:
+    return f"[{', '.join(_text(text) for text in texts)}]"
+
+
+def _line(text: str) -> str:
+    """Return a text that is safe in a comment."""
+    return "".join(c if c.isprintable() else " " for c in text)
