@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,6 +26,7 @@ __all__ = [
     "Column",
     "Compute",
     "Convertible",
+    "Elsewhere",
     "OldColumns",
     "Partition",
     "Progress",
@@ -115,6 +118,20 @@ class Convertible(Protocol):
         ...
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A partition whose bytes may be elsewhere than at its path."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        ...
+
+    def content(self) -> AbstractContextManager[BufferedIOBase]:
+        """Open the file's bytes."""
+        ...
+
+
 @dataclass(frozen=True)
 class OldColumns:
     """Which old columns copies have: all but the `replaced`, or, of a slim copy, `only` some."""
@@ -193,6 +210,7 @@ class Catalog:
         total = hashlib.sha256()
         for partition in self.partitions:
             total.update(partition.key.encode())
-            with partition.path.open("rb") as stream:
+            content = partition.content() if isinstance(partition, Elsewhere) else partition.path.open("rb")
+            with content as stream:
                 total.update(hashlib.file_digest(stream, "sha256").digest())
         return total.hexdigest()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from catalogs.annotations import NewColumn
 from catalogs.atomic import StorageError, atomic_folder, check_free_space, sweep
-from catalogs.catalog import Catalog, OldColumns, Partition
+from catalogs.catalog import Catalog, Elsewhere, OldColumns, Partition
 from catalogs.errors import CatalogError, OutputExistsError
 
 __all__ = [
@@ -54,7 +54,7 @@ def check_places(partitions: Sequence[Partition], finals: Sequence[Path], *, ove
     for partition, final in zip(partitions, finals, strict=True):
         if not final.exists():
             continue
-        if final.samefile(partition.path):
+        if partition.path.exists() and final.samefile(partition.path):
             raise CatalogError(
                 f"{partition.path} would be replaced by its own annotated copy; choose another output folder"
             )
@@ -97,9 +97,13 @@ def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) ->
     new = sum(_width(c.datatype, c.width) for c in columns)
     only = None if old.only is None else sum(_width(cat.column(name).datatype) for name in old.only)
     return sum(
-        (p.path.stat().st_size if only is None else p.n_rows * only) + p.n_rows * new + HEADROOM
-        for p in cat.partitions
+        (n_bytes(p) if only is None else p.n_rows * only) + p.n_rows * new + HEADROOM for p in cat.partitions
     )
+
+
+def n_bytes(partition: Partition) -> int:
+    """Return the size of a partition's file."""
+    return partition.n_bytes if isinstance(partition, Elsewhere) else partition.path.stat().st_size
 
 
 def slim_share(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) -> float:

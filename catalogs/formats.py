@@ -16,6 +16,7 @@ from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress, 
 from catalogs.errors import FormatError
 from catalogs.folders import expand, is_pattern
 from catalogs.folders import missing as not_there
+from catalogs.remote import is_remote, remote_files
 from catalogs.tables import open_table
 
 __all__ = ["FORMATS", "Format", "format_of", "open_catalog"]
@@ -73,11 +74,18 @@ def open_catalog(
 ) -> Catalog:
     """Open a catalogue: a file, a folder, a pattern such as `release/*.fits`, or a table in memory.
 
+    Parquet may lie elsewhere, at a URL such as `https://...` or `s3://...`.
+
     `table` chooses one of several tables in a file by name or number; without it the only one that has the
     `columns` is meant.  `missing` are texts that stand for no value where a text file has numbers.
     """
     if not isinstance(source, str | Path):
         return open_table(source)
+    if is_remote(str(source)):
+        found = remote_files(str(source), parquet.SUFFIXES)
+        if not isinstance(found, Path):
+            return parquet.open_remote(*found, table)
+        source = found
     path, options = Path(source), Options(table, tuple(columns), tuple(missing))
     if path.is_file():
         return format_of(path).open(path, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -15,8 +15,18 @@ from catalogs.folders import HiveValue, expand, files_below, hive_constants
 from catalogs.parquet_file import FORMAT, ParquetPartition, describe, open_file
 from catalogs.parquet_footer import ENCRYPTED, MAGIC
 from catalogs.parquet_metadata import columns_of
+from catalogs.remote import RemoteFile
 
-__all__ = ["FORMAT", "SUFFIXES", "ParquetPartition", "open", "open_file", "open_files", "sniff"]
+__all__ = [
+    "FORMAT",
+    "SUFFIXES",
+    "ParquetPartition",
+    "open",
+    "open_file",
+    "open_files",
+    "open_remote",
+    "sniff",
+]
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 
@@ -35,8 +45,7 @@ def is_parquet(path: Path) -> bool:
 
 def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -- every format's verb
     """Open a file, a folder or a pattern; Parquet files hold one table each, so `table` is left out."""
-    if table is not None:
-        raise FormatError(f"got table={table!r} for {path}, but a Parquet file holds one table; leave it out")
+    check_no_table(path, table)
     if path.is_file():
         return open_file(path)
     root, files = expand(path, is_parquet)
@@ -45,25 +54,42 @@ def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -
     return open_files(root, files)
 
 
+def check_no_table(path: Path | str, table: str | int | None) -> None:
+    """Raise where one of several tables is asked for."""
+    if table is not None:
+        raise FormatError(f"got table={table!r} for {path}, but a Parquet file holds one table; leave it out")
+
+
+def open_remote(root: str, files: Sequence[RemoteFile], table: str | int | None = None) -> Catalog:
+    """Open files that lie elsewhere, below a root, as one catalogue."""
+    check_no_table(root, table)
+    return opened_together(Path(PurePosixPath(root).name), [file.key(root) for file in files], files)
+
+
 def open_files(root: Path, files: Sequence[Path]) -> Catalog:
     """Open files of the same columns as one catalogue; what is known of columns is the first file's."""
-    described = [describe(path) for path in files]
+    return opened_together(root, [path.relative_to(root).as_posix() for path in files], files)
+
+
+def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | RemoteFile]) -> Catalog:
+    """Open files, which have those keys, as one catalogue."""
+    described = [describe(place) for place in files]
     schemas = [decoded(schema) for _, schema, _ in described]
     common = schemas[0]
-    for path, schema in zip(files, schemas, strict=True):
-        common = unified(files[0], common, path, schema)
-    keys = [path.relative_to(root).as_posix() for path in files]
+    for place, schema in zip(files, schemas, strict=True):
+        common = unified(files[0], common, place, schema)
     constants = hive_constants(keys)
     hive = hive_types(constants, set(common.names))
     partitions = tuple(
         ParquetPartition(
-            path,
+            root / key,
             key,
             metadata.num_rows,
             constants={name: given.get(name) for name in hive},
             types=widened(schema, common) | hive,
+            remote=place if isinstance(place, RemoteFile) else None,
         )
-        for path, key, (metadata, _, _), schema, given in zip(
+        for place, key, (metadata, _, _), schema, given in zip(
             files, keys, described, schemas, constants, strict=True
         )
     )
@@ -83,7 +109,9 @@ def decoded(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def unified(first: Path, common: pa.Schema, path: Path, schema: pa.Schema) -> pa.Schema:
+def unified(
+    first: Path | RemoteFile, common: pa.Schema, path: Path | RemoteFile, schema: pa.Schema
+) -> pa.Schema:
     """Return the types that hold both files' values; FormatError where columns are missing or too unlike."""
     if schema.equals(common):
         return common

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from io import BufferedIOBase
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +16,12 @@ from catalogs.annotate import computed_batches
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
-from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.folders import HiveValue, missing
 from catalogs.parquet_footer import damaged, read_footer
 from catalogs.parquet_metadata import ARROW, columns_of
 from catalogs.parquet_writer import Kept, append_columns
+from catalogs.remote import RemoteFile
 
 __all__ = ["FORMAT", "ParquetPartition", "describe", "open_file"]
 
@@ -34,7 +36,8 @@ class ParquetPartition:
     """One Parquet file.
 
     `constants` are the columns that its folders' names give it; `types` those that the catalogue has
-    with another type than this file (int64 for its int32, text for its nulls).
+    with another type than this file (int64 for its int32, text for its nulls).  Of a `remote` file, `path` is
+    the name that its copy takes.
     """
 
     path: Path
@@ -44,15 +47,27 @@ class ParquetPartition:
     constants: Mapping[str, HiveValue] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     kept: Kept | None = None
+    remote: RemoteFile | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        return self.remote.n_bytes if self.remote else self.path.stat().st_size
+
+    def content(self) -> AbstractContextManager[BufferedIOBase]:
+        """Open the file's bytes."""
+        return self.remote.open() if self.remote else self.path.open("rb")
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
         stored = [c for c in dict.fromkeys(columns) if c not in self.constants]
-        with opened(self.path) as file:
+        with opened(self.remote or self.path) as file:
             known = file.schema_arrow.names
             for name in stored:
                 if name not in known:
-                    raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, known)}")
+                    raise ColumnNotFoundError(
+                        f"{self.remote or self.path} has no column '{name}'; {nearest(name, known)}"
+                    )
             # Without any stored column there is nothing to count rows by.
             wanted = stored or known[:1]
             for batch in exactly(file.iter_batches(rows, columns=wanted), rows):
@@ -90,18 +105,24 @@ class ParquetPartition:
         progress: Progress | None = None,
     ) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
-        old = open_file(self.path).columns
-        computed = computed_batches(self, read, compute, rows, threads)
-        append_columns(
-            self.path,
-            out,
-            columns,
-            computed,
-            old=old,
-            provenance=provenance,
-            kept=self.kept,
-            progress=progress,
-        )
+        with self.remote.fetched(out.parent) if self.remote else nullcontext(self.path) as path:
+            here = replace(self, path=path, remote=None)
+            known = open_file(path)
+            if known.n_rows != self.n_rows:
+                raise DamagedFileError(
+                    f"{self.remote or path} has {known.n_rows:,} rows, and had {self.n_rows:,} when it was opened; "
+                    "open it again once it is finished"
+                )
+            append_columns(
+                path,
+                out,
+                columns,
+                computed_batches(here, read, compute, rows, threads),
+                old=known.columns,
+                provenance=provenance,
+                kept=self.kept,
+                progress=progress,
+            )
 
 
 def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:
@@ -111,13 +132,13 @@ def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Ca
     return Catalog(FORMAT, path, columns_of(schema, pairs), (partition,), pairs)
 
 
-def describe(path: Path) -> tuple[pq.FileMetaData, pa.Schema, dict[str, str]]:
+def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict[str, str]]:
     """Return what a file's footer says: its metadata, Arrow schema and key-value pairs."""
-    with opened(path) as file:
+    with opened(place) as file:
         metadata, schema = file.metadata, file.schema_arrow
     if len(set(schema.names)) < len(schema.names):
         twice = sorted({n for n in schema.names if schema.names.count(n) > 1})
-        raise FormatError(f"{path} has several columns called {twice}; expected each name once: rename them")
+        raise FormatError(f"{place} has several columns called {twice}; expected each name once: rename them")
     pairs = {
         k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
         for k, v in (metadata.metadata or {}).items()
@@ -127,19 +148,22 @@ def describe(path: Path) -> tuple[pq.FileMetaData, pa.Schema, dict[str, str]]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[pq.ParquetFile]:
+def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
     """Open a file for streaming; what goes wrong while it is read is said in our words."""
     try:
-        with pq.ParquetFile(
-            path, buffer_size=READ_BUFFER, pre_buffer=False, page_checksum_verification=True
-        ) as file:
-            yield file
+        with place.open() if isinstance(place, RemoteFile) else nullcontext(place) as source:
+            options = {"buffer_size": READ_BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+            with pq.ParquetFile(source, **options) as file:
+                yield file
     except pa.ArrowNotImplementedError as error:
-        raise FormatError(f"{path} uses a feature of Parquet that is not known here: {error}") from error
+        raise FormatError(f"{place} uses a feature of Parquet that is not known here: {error}") from error
     except FileNotFoundError:
-        raise missing(path) from None
+        raise missing(Path(str(place))) from None
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise CatalogError(f"{path} cannot be read: {error.strerror or error}; check the disk") from error
-        read_footer(path)  # knows better what is wrong, where it is the footer
-        raise damaged(path, str(error)) from error
+            raise CatalogError(
+                f"{place} cannot be read: {error.strerror or error}; check the disk"
+            ) from error
+        if isinstance(place, Path):
+            read_footer(place)  # knows better what is wrong, where it is the footer
+        raise damaged(place, str(error)) from error

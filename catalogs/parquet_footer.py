@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from catalogs.errors import DamagedFileError, FormatError
+from catalogs.remote import RemoteFile
 from catalogs.thrift import BINARY, I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
 
 __all__ = [
@@ -84,11 +85,11 @@ def parse_footer(stream: IO[bytes], path: Path) -> Footer:
         raise damaged(path, f"its footer cannot be read ({error})") from None
 
 
-def damaged(path: Path, what: str) -> DamagedFileError:
+def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
     """Return the error for a file that was cut or overwritten."""
-    size = path.stat().st_size
+    size = place.stat().st_size if isinstance(place, Path) else place.n_bytes
     return DamagedFileError(
-        f"{path} ({size} bytes) is damaged: {what}; expected a whole file: fetch or write it again"
+        f"{place} ({size} bytes) is damaged: {what}; expected a whole file: fetch or write it again"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from catalogs.errors import nearest
+from catalogs.remote import is_remote
 from flows.errors import UsageError
 from flows.roots import check_inside
 
@@ -24,6 +25,11 @@ def resolve_paths(patterns: Sequence[str], folder: Path, *, key: str) -> tuple[P
 
 
 def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path]:
+    if is_remote(pattern):
+        raise UsageError(
+            f"{key}: got '{pattern}', expected a path: flows read local files only, inside the roots where there are "
+            "such, and know them again by size, time and checksum; fetch it, or use catalogs.annotate in Python"
+        )
     path = check_inside(folder / Path(pattern).expanduser(), key=key)
     if path.exists():
         return [path]
