@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
@@ -24,11 +24,14 @@ from blr.threads import single_threaded_blas
 __all__ = [
     "Comparison",
     "LeaveOneOut",
+    "Ranking",
     "Row",
     "average",
     "compare",
+    "contenders",
     "leave_one_out",
     "leave_one_out_probability",
+    "rank",
     "weights",
 ]
 
@@ -137,20 +140,69 @@ class Comparison:
     second_order_applied: bool
 
 
-def _scores(given: Sequence[Posterior]) -> tuple[Vector, Vector, bool]:
-    """Return log evidence as ranked (N,), which are contenders (N,), and whether the second-order term is in it."""
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Candidates by evidence: which are `contender` (n,), and their posterior probability, `weight` (n,).
+
+    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
+    """
+
+    contender: NDArray[np.bool_]
+    log_evidence: Vector
+    weight: Vector
+    second_order_applied: bool
+
+    def best(self, score: ArrayLike) -> int:
+        """Return the contender of the highest score (n,), those of NaN left out."""
+        given = np.asarray(score, dtype=np.float64)
+        return int(np.where(self.contender & ~np.isnan(given), given, -np.inf).argmax())
+
+
+def contenders(verdicts: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which candidates may be chosen, (n,): those of no red verdict, or all where all are red."""
+    trusted = np.array([verdict != "red" for verdict in verdicts])
+    return trusted if trusted.any() else np.ones(len(trusted), dtype=bool)
+
+
+def rank(
+    log_evidence: ArrayLike,
+    second_order: ArrayLike,
+    verdicts: Sequence[str],
+    prior_probability: ArrayLike | None = None,
+) -> Ranking:
+    """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
+
+    The second-order terms (n,) count for all contenders where all are green, else for none.
+
+    Raises
+    ------
+    ValueError
+        If there are no candidates, or the prior probabilities are not one positive number each.
+    """
+    n = len(verdicts)
+    if n == 0:
+        raise ValueError("there is nothing to compare; give at least one posterior")
+    prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
+    if prior.shape != (n,) or not np.all(prior > 0):
+        raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
+    contender = contenders(verdicts)
+    applied = all(v == "green" for v, c in zip(verdicts, contender, strict=True) if c)
+    ranked = np.asarray(log_evidence, dtype=np.float64)
+    if applied:
+        ranked = ranked + np.where(contender, np.asarray(second_order, dtype=np.float64), 0.0)
+    log_weight = np.where(contender, ranked + np.log(prior), -np.inf)
+    return Ranking(contender, ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
+
+
+def _ranked(given: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
     posteriors = [q.laplace or q for q in given]  # evidences and verdicts are those of the Laplace fits
     verdicts = [q.trust.verdict for q in posteriors]
-    contender = np.array([v != "red" for v in verdicts])
-    if not contender.any():
-        contender[:] = True
-    applied = all(v == "green" for v, c in zip(verdicts, contender, strict=True) if c)
-    log_evidence = np.array([q.log_evidence for q in posteriors])
-    if applied:
-        log_evidence = log_evidence + np.array(
-            [q.second_order if c else 0.0 for q, c in zip(posteriors, contender, strict=True)]
-        )
-    return log_evidence, contender, applied
+    return rank(
+        [q.log_evidence for q in posteriors],
+        [q.second_order for q in posteriors],
+        verdicts,
+        prior_probability,
+    )
 
 
 def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
@@ -161,20 +213,7 @@ def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     ValueError
         If there are no models, or the prior probabilities are not one positive number a model.
     """
-    if not posteriors:
-        raise ValueError("there is nothing to compare; give at least one posterior")
-    prior = (
-        np.ones(len(posteriors))
-        if prior_probability is None
-        else np.asarray(prior_probability, dtype=np.float64)
-    )
-    if prior.shape != (len(posteriors),) or not np.all(prior > 0):
-        raise ValueError(
-            f"prior_probability must be {len(posteriors)} positive numbers, got {prior.tolist()!r}"
-        )
-    log_evidence, contender, _ = _scores(posteriors)
-    log_weight = np.where(contender, log_evidence + np.log(prior), -np.inf)
-    return np.exp(log_weight - logsumexp(log_weight))
+    return _ranked(posteriors, prior_probability).weight
 
 
 def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Comparison:
@@ -185,24 +224,19 @@ def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     ValueError
         As `weights`; or if the fits are of different data, whose evidences do not compare.
     """
-    weight = weights(posteriors, prior_probability)
+    ranking = _ranked(posteriors, prior_probability)
     sizes = {round(q.n_effective, 6) for q in posteriors}
     if len(sizes) > 1:
         raise ValueError(
             f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}"
         )
-    ranked, contender, applied = _scores(posteriors)
-    rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, weight, strict=True))
+    rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, ranking.weight, strict=True))
     best = {
-        "evidence": _best(ranked, contender),
-        "bic": _best(np.array([r.bic for r in rows]), contender),
-        "loo": _best(np.array([r.loo for r in rows]), contender),
+        "evidence": ranking.best(ranking.weight),
+        "bic": ranking.best([r.bic for r in rows]),
+        "loo": ranking.best([r.loo for r in rows]),
     }
-    return Comparison(rows, best, applied)
-
-
-def _best(score: Vector, contender: Matrix) -> int:
-    return int(np.where(contender & ~np.isnan(score), score, -np.inf).argmax())
+    return Comparison(rows, best, ranking.second_order_applied)
 
 
 def _row(q: Posterior, weight: float) -> Row:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
+from blr import selection
+from blr.selection import contenders
 from blr.stacking import stacking_weights
 
 __all__ = ["Ranking", "rank", "stacked"]
@@ -37,23 +38,22 @@ def rank(rows: Sequence[Mapping[str, Any]], *, by: str, shares: Sequence[float] 
     A red fit is no contender unless all are.  The second-order term counts for all contenders, where all are
     green, or for none.  A "stack" is mixed in the `shares` of `stacked`, which the evidence has no part in.
     """
-    contender = _contenders(rows)
-    applied = all(row["verdict"] == "green" for row, c in zip(rows, contender, strict=True) if c)
-    evidence = np.array([row["log_evidence"] + (row["second_order"] or 0.0) * applied for row in rows])
-    prior = np.log([row["prior_probability"] for row in rows])
-    score = {"evidence": evidence + prior}.get(
-        by, np.array([row.get(by, np.nan) for row in rows], dtype=float)
+    found = selection.rank(
+        [row["log_evidence"] for row in rows],
+        [row["second_order"] or 0.0 for row in rows],
+        [row["verdict"] for row in rows],
+        [row["prior_probability"] for row in rows],
     )
-    log_weight = np.where(contender, evidence + prior, -np.inf)
-    weights = np.exp(log_weight - logsumexp(log_weight))
-    best = int(np.where(contender & ~np.isnan(score), score, -np.inf).argmax())
+    weights = found.weight
+    by_score = by in ("bic", "loo")
+    best = found.best([row.get(by, np.nan) for row in rows] if by_score else weights)
     members = [(best, 1.0)]
     if by in ("average", "stack"):
         mixed = weights if shares is None else np.asarray(shares, dtype=float)
         kept = np.flatnonzero(mixed >= LEAST_WEIGHT)
         members = list(zip(kept.tolist(), (mixed[kept] / mixed[kept].sum()).tolist(), strict=True))
         best = int(mixed.argmax()) if by == "stack" else best
-    return Ranking(best, tuple(members), tuple(weights.tolist()), bool(applied))
+    return Ranking(best, tuple(members), tuple(weights.tolist()), found.second_order_applied)
 
 
 def stacked(rows: Sequence[Mapping[str, Any]], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
@@ -61,14 +61,9 @@ def stacked(rows: Sequence[Mapping[str, Any]], left_out: Sequence[NDArray[np.flo
 
     `left_out` has for each candidate (2, N, K): the rows' probabilities without themselves, and weight times classes.
     """
-    contender = _contenders(rows)
+    contender = contenders([row["verdict"] for row in rows])
     kept = [found for found, c in zip(left_out, contender, strict=True) if c]
     prior = np.array([row["prior_probability"] for row in rows])[contender]
     shares = np.zeros(len(rows))
     shares[contender] = stacking_weights([p for p, _ in kept], kept[0][1], prior_probability=prior)
     return [float(share) for share in shares]
-
-
-def _contenders(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.bool_]:
-    trusted = np.array([row["verdict"] != "red" for row in rows])
-    return trusted if trusted.any() else np.ones(len(rows), dtype=bool)
