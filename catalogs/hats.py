@@ -7,7 +7,7 @@ https://www.ivoa.net/documents/Notes/HATS/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -23,7 +23,7 @@ from catalogs.parquet import decoded, unified, widened
 from catalogs.parquet_file import ParquetPartition, describe
 from catalogs.parquet_metadata import columns_of
 
-__all__ = ["FORMAT", "open", "sniff"]
+__all__ = ["FORMAT", "files_with_rows", "key_of", "open", "open_without", "sniff"]
 
 FORMAT = "hats"
 OLD_INFO = "catalog_info.json"
@@ -49,15 +49,20 @@ def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -
             f"got table={table!r} for {path}; leave it out, or open that table's own folder: the rows of a "
             "HATS collection are those of its primary table"
         )
-    root = path.parent if path.is_file() else path
+    return open_without(path.parent if path.is_file() else path, ())
+
+
+def open_without(root: Path, left_out: Collection[str]) -> Catalog:
+    """Open a table or a collection without the files of these keys, damaged ones; then rows are not compared."""
     if is_hipscat(root) and not has_properties(root):
         raise FormatError(f"{root} is HiPSCat, the format before HATS; convert it with hats-import first")
     tables = tables_of(root)
-    pieces = [piece for t in tables for piece in described(t)]
+    pieces = [piece for t in tables for piece in described(t, left_out)]
     schema, pairs = known_columns(tables, pieces)
     common = reduce(lambda known, p: unified(root, known, p.path, p.schema), pieces, decoded(schema))
     partitions = tuple(p.partition(common) for p in pieces)
-    check_rows(tables, partitions)
+    if not left_out:
+        check_rows(tables, partitions)
     columns = tuple(replace(c, datatype=common.field(c.name).type) for c in columns_of(schema, pairs))
     metadata = {key: value for _, key, value in tables[0].properties.lines if key} | pairs
     whole = HatsWhole(tables[0].key.partition("/")[0], root, tables, frozenset(p.key for p in partitions))
@@ -99,19 +104,35 @@ class Piece:
         )
 
 
-def described(table: Table) -> Iterator[Piece]:
+def files_with_rows(root: Path) -> Iterator[Path]:
+    """Yield the files of a table or a collection that are its partitions, without opening them."""
+    yield from (path for table in tables_of(root) for path in paths_of(table))
+
+
+def paths_of(table: Table) -> Iterator[Path]:
+    """Yield the files of a table, and the quick look where it has one."""
+    yield from table.files
+    if (table.dataset / THUMBNAIL).is_file():
+        yield table.dataset / THUMBNAIL
+
+
+def key_of(root: Path, file: Path) -> str:
+    """Return the key of a file of the table or collection in a folder: its place below the folder that this is in."""
+    return f"{root.resolve().name}/{file.relative_to(root).as_posix()}"
+
+
+def described(table: Table, left_out: Collection[str] = ()) -> Iterator[Piece]:
     """Yield what is known of a table's files; the rows of a margin, and of the quick look, are not counted."""
     schema: pa.Schema | None = None
-    for path in (*table.files, table.dataset / THUMBNAIL):
-        thumbnail = path.name == THUMBNAIL
-        if thumbnail and not path.is_file():
+    for path in paths_of(table):
+        key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
+        if key in left_out:
             continue
         metadata, stored, _ = describe(path)
         found = decoded(stored)
         # All share one schema in memory, for there may be very many.
         schema = found if schema is None or not schema.equals(found) else schema
-        key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
-        yield Piece(path, key, metadata.num_rows, not (table.is_margin or thumbnail), schema)
+        yield Piece(path, key, metadata.num_rows, not (table.is_margin or path.name == THUMBNAIL), schema)
 
 
 def known_columns(tables: Sequence[Table], pieces: Sequence[Piece]) -> tuple[pa.Schema, dict[str, str]]:

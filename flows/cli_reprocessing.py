@@ -43,7 +43,9 @@ def run_reprocess(
 def show_reprocessed(told: Mapping[str, Any]) -> None:
     """Show what was done to a release, or would be."""
     said = {
-        "planned": "would be brought up to date",
+        "planned": "is up to date: nothing would be done"
+        if told.get("up_to_date")
+        else "would be brought up to date",
         "nothing to do": "is up to date",
         "waiting": "waits: its inputs are still being written",
         "done": f"is at release {told['release']}",

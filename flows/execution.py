@@ -67,7 +67,7 @@ def execute(planned: Callable[[], Plan], model: Model, request: Json, steps: Ste
     """Plan, and do what is planned, alone in the output folder; return what is told of it."""
     plan = planned()
     if dry_run:
-        return told_of(model, plan, "planned")
+        return told_of(model, plan, "planned") | {"up_to_date": plan.nothing_to_do}
     if plan.nothing_to_do:
         _sweep(plan, steps)
         return told_of(model, plan, "nothing to do")

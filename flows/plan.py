@@ -23,7 +23,7 @@ from flows.manifest import FileState, Manifest, Output, Quarantined, file_state
 from flows.model import Model
 from flows.scoring import Scorer
 from flows.slim import check_copies
-from flows.sources import files_of, find_files
+from flows.sources import files_of, find_files, name_of
 from flows.staging import Staging
 
 __all__ = ["Job", "Plan", "make_plan"]
@@ -176,8 +176,7 @@ def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> di
 
 def _name(path: Path, sources: Collection[Path]) -> str:
     """Return the name of a file's output."""
-    folder = next((s for s in sources if s.is_dir() and s in path.parents), path.parent)
-    return path.relative_to(folder).as_posix()
+    return name_of(path, next((s for s in sources if s.is_dir() and s in path.parents), path))
 
 
 def _with_adopted(plan: Plan) -> Plan:

@@ -15,14 +15,14 @@ from functools import lru_cache
 from pathlib import Path
 
 import catalogs
-from catalogs import parquet
+from catalogs import hats, parquet
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, FormatError
 from catalogs.folders import expand
 from catalogs.formats import FORMATS, format_of, is_named_as_table, joined
 from flows.roots import check_inside
 
-__all__ = ["Found", "files_of", "find_files", "open_source"]
+__all__ = ["Found", "files_of", "find_files", "name_of", "open_source"]
 
 Check = Callable[[Catalog], None]
 
@@ -78,7 +78,7 @@ class _Search:
         """Return the files of a folder that do not open, or have other columns than most."""
         failing: dict[Path, Exception] = {}
         columns: dict[Path, frozenset[str]] = {}
-        for file in files_of(path):
+        for file in hats.files_with_rows(path) if hats.sniff(path, b"") else files_of(path):
             if file in bad or not file.exists():
                 continue
             try:
@@ -117,6 +117,13 @@ def files_of(path: Path) -> Iterator[Path]:
     yield from expand(path, is_named_as_table)[1]
 
 
+def name_of(file: Path, source: Path) -> str:
+    """Return what a file of a source is called, and its output: its partition's key."""
+    if not source.is_dir():
+        return file.name
+    return hats.key_of(source, file) if hats.sniff(source, b"") else file.relative_to(source).as_posix()
+
+
 @lru_cache(maxsize=4)
 def open_source(path: str, without: tuple[str, ...], stamp: str) -> Catalog:  # noqa: ARG001
     """Return the catalogue at a path, without some of a folder's files; `stamp` tells one state of it from another.
@@ -125,6 +132,8 @@ def open_source(path: str, without: tuple[str, ...], stamp: str) -> Catalog:  # 
     """
     if not without:
         return catalogs.open(path)
+    if hats.sniff(Path(path), b""):
+        return hats.open_without(Path(path), without)
     root, files = expand(Path(path), is_named_as_table)
     kept = [f for f in files if f.relative_to(root).as_posix() not in without]
     if not kept:
@@ -145,7 +154,7 @@ def _stamp(path: Path) -> str:
 
 
 def _keys(path: Path, files: Collection[Path]) -> tuple[str, ...]:
-    return tuple(sorted(file.relative_to(path).as_posix() for file in files))
+    return tuple(sorted(name_of(file, path) for file in files))
 
 
 def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogError:

@@ -1,0 +1,128 @@
+"""One damaged file among several: set aside with its reason, the others finish, the exit status says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.classification import classify
+from flows.cli import run
+from flows.manifest import Manifest
+from tests.catalogs.hats_samples import PIXELS, write_table
+
+DAMAGED = "b.parquet"
+
+
+@pytest.fixture
+def release(trained: Path, tmp_path: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of three files, the second one cut."""
+    folder = tmp_path / "release"
+    folder.mkdir()
+    for seed, name in enumerate(("a.parquet", DAMAGED, "c.parquet")):
+        make.parquet(folder / name, make.survey(50, seed=seed))
+    cut(folder / DAMAGED)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").symlink_to(trained / "models")
+    return folder
+
+
+def cut(path: Path) -> bytes:
+    """Cut a file; return what it was."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-200])
+    return whole
+
+
+@pytest.mark.parametrize(
+    "named", [["release"], ["release/*.parquet"], ["release/a.parquet", f"release/{DAMAGED}"]]
+)
+@pytest.mark.usefixtures("release")
+def test_classify_sets_it_aside_and_ends_with_status_3(capsys, named):
+    status = run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (status, told["status"]) == (3, "done")
+    assert list(told["quarantined"]) == [DAMAGED]
+    manifest = Manifest.read(Path("out"))
+    assert manifest is not None
+    (set_aside,) = manifest.quarantined
+    assert set_aside.name == DAMAGED
+    assert "does not end as a Parquet file does; expected a whole file" in set_aside.reason
+    outputs = [o.name for o in manifest.outputs]
+    assert outputs == ["a.parquet", "c.parquet"][: len(outputs)]
+    assert sorted(p.name for p in Path("out").glob("*.parquet")) == outputs
+    assert manifest.totals["n_rows"] == 50 * len(outputs)
+    assert run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 3, "still"
+
+
+def test_it_is_shown_and_joins_the_others_once_it_is_whole(release, make, capsys):
+    command = ["classify", "release", "--model", "morphology", "--out", "out", "--direct", "-q"]
+    assert run(command) == 3
+    said = capsys.readouterr().out
+    assert "Files that were not annotated" in said
+    assert f"{DAMAGED}" in said
+    make.parquet(release / DAMAGED, make.survey(50, seed=1))
+    assert run(command) == 0
+    assert {o.name for o in Manifest.read(Path("out")).outputs} == {"a.parquet", DAMAGED, "c.parquet"}
+    assert Manifest.read(Path("out")).quarantined == ()
+
+
+@pytest.mark.usefixtures("release")
+def test_nothing_but_damaged_files_is_a_failure(capsys):
+    command = ["classify", f"release/{DAMAGED}", "--model", "morphology", "--out", "out", "--direct", "-q"]
+    assert run(command) == 1
+    assert "does not end as a Parquet file does" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+@pytest.fixture
+def sky(tmp_path: Path, make: SimpleNamespace) -> Path:
+    """Return a table of HATS with the survey's columns."""
+    root = write_table(tmp_path / "sky", PIXELS, merged=False)
+    for seed, path in enumerate(sorted((root / "dataset").rglob("Npix=*.parquet"))):
+        table = pq.read_table(path)
+        for name, values in make.survey(len(table), seed=seed).items():
+            table = table.append_column(name, pa.array(values))
+        pq.write_table(table, path)
+    return root
+
+
+def without_pages(whole: bytes) -> bytes:
+    """Return a file of which the footer alone is whole, so that it opens."""
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    return whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "footer": lambda whole: whole[:-200],
+    "pages": without_pages,
+    "everything": lambda whole: whole[:0],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_partition_of_the_sky(sky, trained, tmp_path, damage):
+    """It keeps its name, so that nothing is there twice once it is repaired; what lists the pixels is no partition."""
+    bad = sky / "dataset/Norder=1/Dir=0/Npix=45.parquet"
+    name = bad.relative_to(tmp_path).as_posix()
+    chosen = {"model": "morphology", "store": trained / "models"}
+    whole = bad.read_bytes()
+    bad.write_bytes(DAMAGES[damage](whole))
+    told = classify([sky], out=tmp_path / "out", **chosen)
+    assert (told["status"], list(told["quarantined"])) == ("done", [name])
+    assert told["summary"]["n_rows"] == 50
+    assert np.all([(tmp_path / "out" / other).is_file() for other in told["files"] if other != name])
+    bad.write_bytes(whole)
+    again = classify([sky], out=tmp_path / "out", **chosen)
+    assert (again["quarantined"], again["summary"]["n_rows"]) == ({}, 100)
+    assert [n for n, file in again["files"].items() if file["to_do"]] == [name]
+    fresh = classify([sky], out=tmp_path / "fresh", **chosen)
+    assert fresh["summary"] == again["summary"]
+    for path in fresh["files"]:
+        assert (tmp_path / "fresh" / path).read_bytes() == (tmp_path / "out" / path).read_bytes()
