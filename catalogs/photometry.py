@@ -40,6 +40,7 @@ __all__ = [
     "magnitude_error",
     "softening_of",
     "states",
+    "unit_factor",
 ]
 
 Floats = NDArray[np.float64]
@@ -145,6 +146,11 @@ def softening_of(flux_error: ArrayLike, zero_point: float = ZERO_POINT["nanomagg
 def flux_of_magnitude_zero(zero_point: float) -> float:
     """Return f0 in the unit of that zero point: 1e9 nanomaggies."""
     return float(10 ** (zero_point / 2.5))
+
+
+def unit_factor(unit: str, other: str) -> float:
+    """Return what a flux in one unit of `ZERO_POINT` is multiplied by to be in the other, by their zero points."""
+    return float(10 ** (0.4 * (ZERO_POINT[other] - ZERO_POINT[unit])))
 
 
 def checked(softening: float) -> float:

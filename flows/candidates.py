@@ -159,7 +159,10 @@ def _held_out_loss(classifier: Classifier, specification: Specification, data: C
     # A row of which nothing is measured is told the classes' shares, as every candidate would be.
     shares = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))
     p[~known] = shares / shares.sum()
-    return log_loss(p, data.rows.target[held_out])
+    votes = data.rows.votes
+    if votes is None:
+        return log_loss(p, data.rows.target[held_out])
+    return log_loss(p, votes[held_out] / votes[held_out].sum(axis=1, keepdims=True))
 
 
 def _row(candidate: Candidate, names: Sequence[str], q: Posterior, loss: float) -> dict[str, Any]:

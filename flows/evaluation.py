@@ -70,26 +70,29 @@ def evaluate(
     *,
     class_shares: Floats,
     classes: tuple[str, ...],
+    votes: Floats | None = None,
 ) -> Evaluation:
     """Return the held-out performance.
 
     `probability` and `plugin` (N, K) are moderated and plug-in, `truth` (N,) class indices, `class_shares`
-    (K,) those of the training rows: the baseline that knows nothing of an object.
+    (K,) those of the training rows: the baseline that knows nothing of an object.  Where the targets are `votes`
+    (N, K), losses and reliability are against each object's shares of them, and a class is wrong that has not most.
     """
+    outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
     known = np.isfinite(probability[:, 0])
     # An object of which nothing is measured is told the classes' shares, so that every candidate has the same rows.
     p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
     wrong = p.argmax(axis=1) != truth
-    said, happened, what = _statement(p, truth, wrong, classes)
+    said, happened, what = _statement(p, outcome, wrong, classes)
     curve = reliability_curve(said, happened, bins=BINS)
     return Evaluation(
         n=len(truth),
         n_unclassified=int(np.sum(~known)),
-        log_loss=log_loss(p, truth),
-        log_loss_plugin=log_loss(q, truth),
-        log_loss_baseline=log_loss(np.broadcast_to(class_shares, p.shape), truth),
+        log_loss=log_loss(p, outcome),
+        log_loss_plugin=log_loss(q, outcome),
+        log_loss_baseline=log_loss(np.broadcast_to(class_shares, p.shape), outcome),
         accuracy=float(np.mean(~wrong)),
-        calibration_error=calibration_error(p, truth),
+        calibration_error=calibration_error(p, outcome),
         reliability=_bins(curve),
         reliability_of=what,
         reviews=_reviews(p, q, wrong),
@@ -102,11 +105,12 @@ def evaluate(
 
 
 def _statement(
-    p: Floats, truth: NDArray[np.intp], wrong: NDArray[np.bool_], classes: tuple[str, ...]
+    p: Floats, outcome: NDArray[np.intp] | Floats, wrong: NDArray[np.bool_], classes: tuple[str, ...]
 ) -> tuple[Floats, Floats, str]:
     """Return the probability whose reliability is drawn (N,), whether it came true (N,), and what it is of."""
     if len(classes) == 2:
-        return p[:, 1], (truth == 1).astype(float), f"probability of {classes[1]}"
+        happened = outcome[:, 1] if outcome.ndim == 2 else (outcome == 1)
+        return p[:, 1], happened.astype(float), f"probability of {classes[1]}"
     return p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
 
 

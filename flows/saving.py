@@ -89,6 +89,7 @@ def _evaluation(
         data.rows.target[held_out],
         class_shares=np.asarray(class_share),
         classes=data.classes,
+        votes=None if data.rows.votes is None else data.rows.votes[held_out],
     )
 
 

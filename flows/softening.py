@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogs.catalog import Catalog
+from catalogs.photometry import unit_factor
 from flows.config import Specification
 from flows.features import training_reader
 from flows.trial import first_rows
@@ -35,9 +36,7 @@ def with_learned_photometry(
         general.check(catalog)
         reader = general.of(catalog)
         for name, unit in reader.derived.units.items():
-            if units.setdefault(name, unit) != unit:
-                # Medians of errors in two units mean nothing: state the softening then.
-                errors.pop(name, None)
+            units.setdefault(name, unit)
         wanted = {
             name
             for name, band in specification.photometry.items()
@@ -49,7 +48,9 @@ def with_learned_photometry(
             chosen = batch.filter(pa.array(reader.select(batch)))
             values = reader.values(chosen, reader.names)
             for name in wanted:
-                errors.setdefault(name, []).append(reader.derived.sigma(name, values))
+                # In the first catalogue's unit: a median of errors in two units would mean nothing.
+                factor = unit_factor(reader.derived.units[name], units[name])
+                errors.setdefault(name, []).append(factor * reader.derived.sigma(name, values))
     bands = {
         name: band.model_copy(
             update={"unit": units.get(name, band.unit)}

@@ -14,6 +14,7 @@ from astropy import units
 
 from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError
+from catalogs.photometry import unit_factor
 from flows.derived import flux_unit
 from flows.features import FeatureReader
 
@@ -84,8 +85,9 @@ def _factor(trained: str | None, here: str | None) -> float | None:
     ours, theirs = ((PLAIN.get(t.strip().lower(), t.strip()) if t else "") for t in (trained, here))
     if not ours or not theirs or ours.lower() == theirs.lower():
         return 1.0
-    if flux_unit(ours) and flux_unit(ours) == flux_unit(theirs):
-        return 1.0
+    flux, other = flux_unit(ours), flux_unit(theirs)
+    if flux is not None and other is not None:
+        return unit_factor(other, flux) if flux != other else 1.0
     old, new = (units.Unit(t, parse_strict="silent") for t in (ours, theirs))
     try:
         return float(new.to(old))
