@@ -33,12 +33,26 @@ def test_a_long_stream_ends_within_a_posterior_sd_a_weight(K: int) -> None:
     assert s.n_effective == len(Phi)
 
 
-def test_a_short_stream_says_so() -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_votes_and_weights_keep_the_tolerance(seed: int) -> None:
+    """Each row is five votes, so that the posterior is narrower than the rows alone would make it."""
+    rng, n = np.random.default_rng(seed), 30_000
+    Phi = np.hstack([np.ones((n, 1)), rng.standard_normal((n, 1))])
+    t, weight = rng.binomial(5, 1 / (1 + np.exp(-Phi[:, 1]))) / 5, np.full(n, 5.0)
+    q = blr.fit(Phi, t, blr.GaussianPrior.isotropic(2), sample_weight=weight, threads=1)
+    s = blr.fit_sgd([(Phi, t, weight)], blr.GaussianPrior.isotropic(2))
+    d = s.mean - q.mean
+    assert np.sqrt(d @ q.precision @ d / 2) < 1
+    assert s.n_effective == q.n_effective == 5 * n
+
+
+@pytest.mark.parametrize("n", [60, 10_000])
+def test_a_short_stream_says_so(n: int) -> None:
     rng = np.random.default_rng(0)
-    Phi, t = rng.standard_normal((60, 4)), (rng.random(60) < 0.5).astype(float)
-    s = blr.fit_sgd(stream(Phi, t, 20), blr.GaussianPrior.isotropic(4))
+    Phi, t = rng.standard_normal((n, 4)), (rng.random(n) < 0.5).astype(float)
+    s = blr.fit_sgd(stream(Phi, t, 20 if n == 60 else 5000), blr.GaussianPrior.isotropic(4))
     assert not s.converged
-    assert "only 60 rows" in s.status
+    assert f"only {n} rows" in s.status
 
 
 def test_an_empty_stream_is_an_error() -> None:
