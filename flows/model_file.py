@@ -13,6 +13,7 @@ import asdf
 from catalogs.atomic import atomic_path
 from flows.errors import ModelError
 from flows.model import SCHEMA_VERSION, Model, digest
+from flows.model_claims import check_blocks, check_tree
 
 __all__ = ["is_model_file", "read_model", "read_tree", "write_model", "write_tree"]
 
@@ -66,6 +67,9 @@ def read_tree(path: Path) -> Mapping[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # asdf only warns of some damage, as of an unknown tag
+            check_blocks(path)
+            with asdf.open(path, lazy_load=True, memmap=False) as file:
+                check_tree(file.tree, path.stat().st_size)
             with asdf.open(path, lazy_load=False, memmap=False, validate_checksums=True) as file:
                 return dict(file.tree)
     except Exception as error:  # whatever a reader does on arbitrary bytes, the user's remedy is the same

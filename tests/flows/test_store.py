@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import struct
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,6 +178,38 @@ def test_a_pickle_is_refused_unread(store):
     with pytest.raises(ModelError, match="damaged"):
         store.load("morphology")
     assert not (store.root / "exploded").exists()
+
+
+def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path):
+    path = tmp_path / "model.asdf"
+    asdf.AsdfFile({"format": "blr-model", "a": np.arange(100.0)}).write_to(path)
+    whole = path.read_bytes().partition(b"#ASDF BLOCK INDEX")[0]
+    assert read_tree(path)["a"].shape == (100,)
+
+    def refused(content: bytes, why: str) -> None:
+        path.write_bytes(content)
+        tracemalloc.start()
+        with pytest.raises(ModelError, match=why):
+            read_tree(path)
+        largest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert largest < 50e6
+
+    shape = b"shape: [100]"
+    assert shape in whole
+    refused(whole.replace(shape, b"shape: [10000000000000]"), "claims to hold more than its .* bytes can")
+    refused(whole.replace(shape, b"shape: [10000000000000]\n  strides: [0]"), "claims to hold more")
+    levels = [b"l0: &l0 [x,x,x,x,x,x,x,x,x,x]"]
+    levels += [b"l%d: &l%d [" % (i, i) + b",".join([b"*l%d" % (i - 1)] * 10) + b"]" for i in range(1, 9)]
+    head = b"format: blr-model\n"
+    refused(whole.replace(head, head + b"\n".join(levels) + b"\n"), "claims to hold more")
+    asdf.AsdfFile({"a": np.zeros(10_000_000)}).write_to(path, all_array_compression="zlib")
+    refused(path.read_bytes(), "blocks compressed by b'zlib', which we never write")
+    at = whole.index(b"\xd3BLK") + 14  # the sizes of the block: allocated, used, inflated
+    refused(
+        whole[:at] + struct.pack(">3Q", *[1 << 50] * 3) + whole[at + 24 :],
+        "a block claims 1,125,899,906,842,624 bytes",
+    )
 
 
 def test_an_asdf_file_of_something_else(tmp_path):
