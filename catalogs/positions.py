@@ -16,6 +16,7 @@ import pyarrow as pa
 from astropy import units
 from astropy.coordinates import Latitude, Longitude, SkyCoord
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 from catalogs.catalog import Catalog, Column
 from catalogs.errors import CatalogError
@@ -27,6 +28,7 @@ __all__ = [
     "find_position_columns",
     "is_position",
     "match_positions",
+    "near_others",
     "position_unit",
     "positions",
     "unit_of_position",
@@ -208,6 +210,19 @@ def match_positions(
     near = separation.arcsec <= radius
     found[here[near]] = there[np.asarray(index)[near]]
     return found
+
+
+def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> list[NDArray[np.intp]]:
+    """Return for each position (n,) the indices of the others within `radius` arcseconds, the `most` nearest."""
+    if len(ra) < 2:
+        return [np.empty(0, dtype=np.intp) for _ in ra]
+    places = sky(ra, dec).cartesian.xyz.value.T
+    chord = 2 * np.sin(np.radians(radius / 3600) / 2)
+    _, index = KDTree(places).query(
+        places, k=min(most + 1, len(ra)), distance_upper_bound=chord * (1 + 1e-12)
+    )
+    rows = np.asarray(index, dtype=np.intp)
+    return [row[(row < len(ra)) & (row != i)] for i, row in enumerate(rows)]
 
 
 def sky(ra: Floats, dec: Floats) -> Any:

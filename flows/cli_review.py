@@ -34,3 +34,5 @@ def show_reviewed(told: Mapping[str, Any]) -> None:
         f"{told['top']} flagged and {told['drawn']} drawn of {told['n_classified']:,} classified objects: "
         + (", ".join(told["files"]) or "nothing written")
     )
+    for remark in told["remarks"]:
+        say(remark)

@@ -17,7 +17,7 @@ import numpy as np
 import catalogs
 from catalogs.catalog import Catalog
 from catalogs.errors import nearest
-from catalogs.positions import PositionUnit, match_positions, positions, unit_of_position
+from catalogs.positions import PositionUnit, match_positions, near_others, positions, unit_of_position
 from catalogs.values import batch_values
 from flows.config import Specification
 from flows.errors import SpecificationError
@@ -133,15 +133,16 @@ class LabelSource:
     def _agreed(
         self, ra: Array, dec: Array, texts: Array, radius: float
     ) -> tuple[Array, Array, Array, float]:
-        """Return the labelled places; where two within the radius of a cell differ, neither has a label."""
+        """Return the labelled places; where two within the radius of each other differ, neither has a label."""
         known = np.isfinite(ra) & (texts != "")
-        cell = 3600 / radius
-        groups: dict[str, str] = {}
-        names = [f"{r:.0f} {d:.0f}" for r, d in zip(ra[known] * cell, dec[known] * cell, strict=True)]
-        for name, text in zip(names, texts[known].tolist(), strict=True):
-            self._note(groups, name, text)
-        kept = np.array([name not in self.conflicts for name in names], dtype=bool)
-        return ra[known][kept], dec[known][kept], texts[known][kept], radius
+        ra, dec, texts = ra[known], dec[known], texts[known]
+        agreed = np.ones(len(ra), dtype=bool)
+        for i, others in enumerate(near_others(ra, dec, radius=radius)):
+            found = tuple(dict.fromkeys([texts[i], *texts[others]]))
+            if len(found) > 1:
+                agreed[i] = False
+                self.conflicts[f"{ra[i]:.6f} {dec[i]:+.6f}"] = tuple(sorted(found))
+        return ra[agreed], dec[agreed], texts[agreed], radius
 
     def _answers(self, paths: Sequence[Path]) -> dict[str, str]:
         """Return the answers of reviews, the later file's word standing."""

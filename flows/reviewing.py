@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import catalogs
 from blr.decisions import Flag
 from catalogs.catalog import Catalog
-from catalogs.errors import nearest
-from catalogs.positions import find_position_columns, positions, unit_of_position
+from catalogs.errors import CatalogError, nearest
+from catalogs.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from catalogs.values import batch_values
 from flows.errors import UsageError
 from flows.labels import label_texts
@@ -46,6 +46,8 @@ class _Columns:
     identifier: str
     place: tuple[str, str] | None
     prefix: str
+    unit: PositionUnit = "deg"
+    remark: str = ""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -117,6 +119,7 @@ def review(
         "n_classified": n,
         "top": sum(c.how == "top" for c in chosen.values()),
         "drawn": sum(c.how == "drawn" for c in chosen.values()),
+        "remarks": [c.remark for c in columns if c.remark],
         "files": [],
     }
     if not dry_run:
@@ -134,18 +137,24 @@ def _columns(catalog: Catalog, prefix: str, identifier: str | None) -> _Columns:
             f"{catalog.path}: got {'no column that names an object' if found is None else repr(found)}, expected "
             f"the column of the identifier; name it with --id; {nearest(found or 'id', catalog.names)}"
         )
-    return _Columns(found, find_position_columns(catalog), prefix)
+    place = find_position_columns(catalog)
+    if place is None:
+        return _Columns(found, None, prefix, remark=f"{catalog.path}: no columns of positions, so no links")
+    try:
+        return _Columns(found, place, prefix, unit_of_position(catalog, *place))
+    except CatalogError as error:
+        # The list is of use without links, and a link to the wrong place of none.
+        return _Columns(found, None, prefix, remark=f"no links: {error}")
 
 
 def _rows(catalog: Catalog, columns: _Columns) -> Iterator[_Rows]:
     """Yield the classified rows, batch by batch."""
-    unit = unit_of_position(catalog, *columns.place) if columns.place else "deg"
     for batch in catalog.batches(columns.read):
         values = batch_values(batch, columns.read)
         name, p, information, flags = (values[columns.prefix + key] for key in SCORES)
         nowhere = np.full(batch.num_rows, np.nan)
         ra, dec = columns.place or (columns.identifier,) * 2
-        place = positions(values[ra], values[dec], unit) if columns.place else None
+        place = positions(values[ra], values[dec], columns.unit) if columns.place else None
         kept = np.isfinite(p)
         yield _Rows(
             label_texts(values[columns.identifier])[kept],

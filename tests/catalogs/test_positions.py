@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.errors import CatalogError
-from catalogs.positions import match_positions, position_unit, positions
+from catalogs.positions import match_positions, near_others, position_unit, positions
 
 
 @given(
@@ -66,3 +66,15 @@ def test_matches_cross_the_meridian():
         radius=1.0,
     )
     assert index.tolist() == [1, -1, -1]
+
+
+def test_others_within_a_radius_are_those_of_astropy():
+    rng = np.random.default_rng(5)
+    ra = np.concatenate([rng.uniform(0, 360, 40), (rng.normal(0, 0.002, 60)) % 360])
+    dec = np.concatenate([rng.uniform(89.999, 90, 40), rng.normal(0, 0.002, 60)])
+    sky = SkyCoord(ra, dec, unit="deg")
+    expected = [set(np.flatnonzero(sky[i].separation(sky).arcsec <= 3).tolist()) - {i} for i in range(100)]
+    found = near_others(ra, dec, radius=3.0, most=99)
+    assert any(expected)
+    assert [set(row.tolist()) for row in found] == expected
+    assert [len(row) for row in near_others(ra[:1], dec[:1], radius=3.0)] == [0]

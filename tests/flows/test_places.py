@@ -1,0 +1,136 @@
+"""Positions of any unit through split, labels and review lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import astropy.units as u
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.coordinates import SkyCoord
+from astropy.table import Table
+
+import catalogs
+from flows.classification import classify
+from flows.config_file import parse_specification
+from flows.errors import SpecificationError
+from flows.reviewing import review
+from flows.training import train
+from flows.training_rows import gather
+
+TEXT = """
+name = "places"
+[catalog]
+paths = ["survey.parquet"]
+id = "id"
+ra = "ra"
+dec = "dec"
+[features]
+x = "x"
+[select]
+posterior = "laplace"
+"""
+LABEL = '[label]\ncolumn = "kind"\n'
+
+
+def survey(n: int = 240) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(9)
+    late = rng.random(n) < 0.5
+    return {
+        "id": np.array([f"G{i}" for i in range(n)]),
+        "ra": rng.uniform(0, 360, n),
+        "dec": rng.uniform(-60, 60, n),
+        "x": rng.normal(1.5 * late, 1.0),
+        "kind": np.where(late, "late", "early"),
+    }
+
+
+def in_unit(columns: dict[str, np.ndarray], unit: str) -> dict[str, np.ndarray]:
+    sky = SkyCoord(columns["ra"], columns["dec"], unit="deg")
+    if unit == "sexagesimal":
+        return columns | {
+            "ra": np.array(sky.ra.to_string("hour", sep=":", precision=5)),
+            "dec": np.array(sky.dec.to_string("deg", sep=":", precision=4, alwayssign=True)),
+        }
+    return columns | {"ra": sky.ra.rad, "dec": sky.dec.rad} if unit == "rad" else columns
+
+
+def write(path: Path, columns: dict[str, np.ndarray], unit: str | None) -> None:
+    table = pa.table(columns)
+    said = {"ra": unit, "dec": unit} if unit else {}
+    fields = [f.with_metadata({"unit": said[f.name]}) if f.name in said else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), path)
+
+
+def gathered(folder: Path, label: str = LABEL, more: str = ""):
+    text = TEXT.replace('dec = "dec"\n', f'dec = "dec"\n{more}') + '[split]\nby = "healpix"\n' + label
+    specification = parse_specification(text, source="here", base_folder=str(folder))
+    return gather(specification, [catalogs.open(folder / "survey.parquet")])
+
+
+@pytest.mark.parametrize("unit", ["rad", "sexagesimal"])
+def test_a_split_by_pixels_is_the_same_in_every_unit(tmp_path, unit):
+    columns = survey()
+    write(tmp_path / "survey.parquet", columns, "deg")
+    expected = gathered(tmp_path).rows.held_out
+    assert 0 < expected.sum() < 240
+    write(tmp_path / "survey.parquet", in_unit(columns, unit), "rad" if unit == "rad" else None)
+    assert np.array_equal(gathered(tmp_path).rows.held_out, expected)
+    write(tmp_path / "survey.parquet", in_unit(columns, unit), "furlong" if unit == "rad" else None)
+    if unit == "rad":
+        with pytest.raises(SpecificationError, match=r"unit 'furlong', expected degrees.* position_unit = "):
+            gathered(tmp_path)
+    assert np.array_equal(gathered(tmp_path, more=f'position_unit = "{unit}"\n').rows.held_out, expected)
+
+
+@pytest.mark.parametrize("unit", ["deg", "rad", "sexagesimal"])
+def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path, unit):
+    """Two labels within the radius that differ are none, wherever they lie: at 0h, at half cells, near the poles."""
+    columns = survey()
+    columns["ra"][:3], columns["dec"][:3] = [0.00001, 120.5 / 3600, 77.0], [0.0, 20.5 / 3600, 89.9999]
+    kinds = columns["kind"].copy()
+    sky = SkyCoord(columns["ra"][:3], columns["dec"][:3], unit="deg")
+    beside = sky.directional_offset_by([270, 45, 90] * u.deg, 0.6 * u.arcsec)
+    others = np.where(kinds[:3] == "late", "early", "late")
+    table = {
+        "ra": np.concatenate([columns["ra"], beside.ra.deg]),
+        "dec": np.concatenate([columns["dec"], beside.dec.deg]),
+        "kind": np.concatenate([kinds, others]),
+    }
+    write(tmp_path / "labels.parquet", in_unit(table, unit), "rad" if unit == "rad" else None)
+    write(tmp_path / "survey.parquet", columns, "deg")
+    found = gathered(
+        tmp_path, LABEL + 'table = { path = "labels.parquet", ra = "ra", dec = "dec", radius = 1.0 }\n'
+    )
+    assert found.labels["conflicts"] == 6
+    assert all(set(texts) == {"early", "late"} for texts in found.labels["conflicting"].values())
+    assert len(found.rows.target) == 237
+
+
+def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    columns = survey()
+    write(tmp_path / "survey.parquet", columns, "deg")
+    (tmp_path / "spec.toml").write_text(TEXT + LABEL)
+    told = train(tmp_path / "spec.toml", tmp_path / "models")
+    found = {}
+    for unit in ("deg", "rad", "sexagesimal", "furlong"):
+        write(tmp_path / "t.parquet", in_unit(columns, unit), None if unit == "sexagesimal" else unit)
+        out = tmp_path / unit
+        classify([tmp_path / "t.parquet"], model=told["model"], out=out, store=tmp_path / "models")
+        found[unit] = review(out, top=12)
+        table = Table.read(out / "review.vot")
+        page = (out / "review.html").read_text()
+        if unit == "furlong":
+            assert "legacysurvey" not in page
+            assert np.ma.getmaskarray(table["ra"]).all()
+            continue
+        rows = [int(name.removeprefix("G")) for name in table["id"]]
+        assert len(rows) == 12
+        np.testing.assert_allclose(table["ra"], columns["ra"][rows], atol=1e-6)
+        np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
+        assert "legacysurvey" in page
+    assert found["deg"]["remarks"] == []
+    assert "got a position in the unit 'furlong'" in found["furlong"]["remarks"][0]
