@@ -31,10 +31,10 @@ class Line:
     def __str__(self) -> str:
         """Return the line of the table."""
         if self.skipped:
-            return f"{self.what:44} {'-':>6}   skipped: {self.skipped}"
+            return f"{self.what:54} {'-':>6}   skipped: {self.skipped}"
         counts = "".join(f"{self.harm[kind]:>{len(kind) + 2}}" for kind in HARMS)
         seen = ", ".join(f"{n} {what}" for what, n in self.seen.most_common())
-        return f"{self.what:44} {self.tried:6}{counts}   {seen}"
+        return f"{self.what:54} {self.tried:6}{counts}   {seen}"
 
 
 def table(lines: list[Line]) -> str:
@@ -42,7 +42,7 @@ def table(lines: list[Line]) -> str:
     total = Line("all of it", sum(line.tried for line in lines))
     for line in lines:
         total.harm += line.harm
-    head = f"{'what was done to a run':44} {'times':>6}  " + "  ".join(HARMS) + "   how far the runs came"
+    head = f"{'what was done to a run':54} {'times':>6}  " + "  ".join(HARMS) + "   how far the runs came"
     return "\n".join([head, *map(str, lines), str(total), *(why for line in lines for why in line.why)])
 
 

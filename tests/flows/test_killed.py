@@ -42,14 +42,14 @@ def harmless(line: Line) -> bool:
 def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
     scenario = scenarios[which]
     _, steps = bench.length(scenario)
-    line = at_steps(bench, scenario, [*range(2, steps, steps // 4), steps - 12])
+    line = at_steps(bench, scenario, [*range(2, steps, steps // 3), steps - 12])
     assert harmless(line), table([line])
     assert "annotating" in line.seen
     assert {"giving names", "tidying up"} & line.seen.keys()
 
 
 def test_killed_at_random_times(bench, scenarios):
-    line = at_times(bench, scenarios[0], 3, RANDOM)
+    line = at_times(bench, scenarios[0], 2, RANDOM)
     assert harmless(line), table([line])
 
 
