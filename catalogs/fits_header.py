@@ -119,7 +119,10 @@ def read_hdus(source: Source) -> tuple[Hdu, ...]:
     if not source.size:
         raise FormatError(f"{source.path} is empty; expected a FITS file: copy it again")
     if (start := source.read(0, 9).tobytes()) != b"SIMPLE  =":
-        raise FormatError(f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='")
+        raise FormatError(
+            f"{source.path} is not FITS: it begins with {start!r}, expected b'SIMPLE  ='; look what it is (`file` says "
+            "so): it may be a page that says why there is no such file; fetch it again, or name it as what it is"
+        )
     hdus: list[Hdu] = []
     offset = 0
     while offset < source.size and (not hdus or _extension_begins(source, offset)):
