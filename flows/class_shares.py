@@ -62,8 +62,7 @@ DIGITS = 8
 
 def prior_shares(model: Model) -> Floats:
     """Return the class shares (K,) of the training rows, which the model's fit takes for those of all objects."""
-    training = model.training
-    return np.asarray(training.get("prior_share", training["class_share"]))
+    return np.asarray(model.training["class_share"])
 
 
 def with_shares(model: Model, specification: Specification) -> Classifier:
@@ -122,6 +121,12 @@ def _check_classes(model: Model, prior: Asked) -> None:
         raise UsageError(
             f"shift.class_prior: got shares of {', '.join(prior)}, expected one of each class of {model.label}: "
             f"{', '.join(model.classes)}; correct the names"
+        )
+    if model.specification.label.votes is not None:
+        raise UsageError(
+            f"shift.class_prior: got shares for {model.label}, which was trained on votes, expected labels of classes: "
+            "votes of one class are for objects of several, and do not look the same where these have other shares; "
+            "leave class_prior out"
         )
     links = {m.posterior.link for m in model.classifier.members} - {"logistic"}
     if links:

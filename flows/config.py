@@ -187,6 +187,11 @@ class Specification(SpecificationTable):
                 f"shift.class_prior: got shares of {', '.join(shares)}, expected one of each class: "
                 f"{', '.join(classes)}; correct the names"
             )
+        if shares is not None and self.label.votes is not None:
+            raise ValueError(
+                "shift.class_prior: got shares with [label.votes], expected labels of classes: votes of one class are "
+                "for objects of several, and do not look the same where these have other shares; use density_weights"
+            )
         for i, candidate in enumerate(self.candidate):
             if shares is not None and candidate.likelihood != "logistic":
                 raise ValueError(

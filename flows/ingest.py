@@ -25,7 +25,7 @@ def describe_rows(
 ) -> dict[str, Any]:
     """Return the counts and the quality table, as a model carries them."""
     rows, K = gathered.rows, len(gathered.classes)
-    training = np.bincount(rows.target[rows.training], weights=_weight(rows), minlength=K).astype(np.float64)
+    training = np.bincount(rows.target[rows.training], weights=_weight(rows), minlength=K)
     return {
         "inputs": [{"name": c.path.name, "sha256": c.content_hash(), "n_rows": c.n_rows} for c in catalogs],
         "content_hash": gathered.content_hash,
@@ -34,7 +34,6 @@ def describe_rows(
         "training_counts": np.bincount(rows.target[rows.training], minlength=K).tolist(),
         "held_out_counts": np.bincount(rows.target[rows.held_out], minlength=K).tolist(),
         "class_share": (training / training.sum()).tolist(),
-        "prior_share": _prior_share(rows, training).tolist(),
         "unlabelled": gathered.seen.get("", 0),
         "unknown_labels": dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
         "labels": dict(gathered.labels),
@@ -55,15 +54,6 @@ def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]
         return {}
     training, names = rows.training, tuple(specification.features)
     return training_noise(rows.errors[training], rows.missing[training], names, specification.errors)
-
-
-def _prior_share(rows: TrainingRows, training: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the class shares (K,) that a fit takes for those of all objects: of votes where these are the targets."""
-    if rows.votes is not None:
-        weight = _weight(rows)
-        votes = rows.votes[rows.training]
-        training = (votes if weight is None else weight[:, None] * votes).sum(axis=0)
-    return training / training.sum()
 
 
 def _weight(rows: TrainingRows) -> NDArray[np.float64] | None:

@@ -44,7 +44,7 @@ def make_model(
     training, trust = described["training"], _trust(members, candidates[selected])
     classifier = build_classifier(specification, members, data, untrusted=trust["verdict"] == "red")
     evaluation = _evaluation(classifier, members, data, training["class_share"])
-    share = np.asarray(training["prior_share"])
+    share = np.asarray(training["class_share"])
     classifier, told = corrected(specification, classifier, share, shifted.target)
     told |= target_loss(specification, classifier, data.rows, share, shifted.ratio)
     return Model(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,11 @@ import pytest
 from astropy.io import fits
 
 from blr.shift import density_ratio, rescaled
-from flows.class_shares import with_shares
+from flows.class_shares import chosen_shift, with_shares
 from flows.classification import classify
 from flows.cli import run
 from flows.cli_classification import read_shares
-from flows.config import Specification
+from flows.config import Shift, Specification
 from flows.config_file import parse_specification
 from flows.errors import SpecificationError, UsageError
 from flows.model_file import read_model
@@ -281,6 +282,22 @@ def test_shares_move_logits_alone():
         parse_specification(SPECIFICATION + "class_prior = 'em'\n" + probit, source="spec")
 
 
+def test_votes_have_no_class_shares(trained):
+    """EM over vote fractions found 0.82 where 0.59 of the votes were."""
+    votes = SPECIFICATION.replace(
+        'column = "type"\nclasses = { early = ["early"], late = ["late"] }', "votes = { a = 'x', b = 'y' }"
+    )
+    assert parse_specification(votes + "density_weights = true", source="spec").shift.density_weights
+    with pytest.raises(SpecificationError, match="votes of one class are for objects of several"):
+        parse_specification(votes + 'class_prior = "em"', source="spec")
+    model = Store(Path(trained("classes", "")["store"])).load("types")
+    of_votes = model.specification.model_copy(
+        update={"label": parse_specification(votes, source="spec").label}
+    )
+    with pytest.raises(UsageError, match="which was trained on votes, expected labels of classes"):
+        chosen_shift(replace(model, specification=of_votes), Shift(), asked="em")
+
+
 @pytest.mark.parametrize("key", ['class_prior = "em"', "density_weights = true"])
 def test_a_target_is_needed(surveys, tmp_path, key):
     (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())
@@ -323,7 +340,7 @@ def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained):
     """As models made before there was a table [shift]."""
     told = trained("classes", "")
     model = Store(Path(told["store"])).load("types")
-    del model.training["prior_share"], model.training["shift"]
+    del model.training["shift"]
     given = Specification.model_validate(
         model.specification.model_dump() | {"shift": {"class_prior": {"early": 0.9, "late": 0.1}}}
     )
