@@ -1,15 +1,17 @@
 """Files of every format cut, overwritten and lied to, at seeded places: an error of ours or a table, never a crash.
 
 Of a format that knows its own size and sums, a cut file is an error or the whole table.  The numbers of each
-outcome are printed, and stand in the test report.
+outcome are printed, and stand in the test report.  More are tried by
+`BLR_DAMAGES=1000 pytest -s tests/catalogs/test_damage.py`.
 """
 
+import os
 import resource
 import shutil
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ import catalogs
 from catalogs.errors import CatalogError
 from tests.catalogs.round_trip_samples import WRITERS
 
-CASES = 60
+CASES = int(os.environ.get("BLR_DAMAGES", "60"))
 """Damages of each kind and format."""
 
 SECONDS = 20.0
@@ -28,6 +30,19 @@ SECONDS = 20.0
 
 MEMORY_KB = 400_000
 """By which all the damages of a format may make the process larger."""
+
+ADDRESSES = 2 << 30
+"""Bytes of address space that may be asked for beyond what is in use: what a header claims is not believed."""
+
+CLAIMS = [
+    b"\xff\xff\xff\x7f",
+    b"\x7f\xff\xff\xff",
+    b"\xff" * 4,
+    b"\xff" * 8,
+    b"\x00\x00\x00\x40",
+    b"\x00" * 4,
+]
+"""Numbers as files of any byte order store them: the largest, -1, 2^30, 0."""
 
 LARGE = [b"99999999999", b"-1", b"2147483647", b"18446744073709551615", b"NaN", b"0"]
 
@@ -64,6 +79,15 @@ def lie(data: bytes, rng: np.random.Generator) -> bytes:
     return data[:start] + word + data[start + len(word) :]
 
 
+def claim(data: bytes, rng: np.random.Generator) -> bytes:
+    """Put an absurd binary number somewhere, by turns near the ends, where sizes are stored."""
+    number = CLAIMS[rng.integers(len(CLAIMS))]
+    reach = len(data) if rng.random() < 0.5 else min(len(data), 400)
+    start = int(rng.integers(reach))
+    start = len(data) - 1 - start if rng.random() < 0.5 else start
+    return data[:start] + number + data[start + len(number) :]
+
+
 def leave_out(data: bytes, rng: np.random.Generator) -> bytes:
     """Lose a piece in the middle."""
     start, size = rng.integers(len(data)), rng.integers(1, 3000)
@@ -75,6 +99,7 @@ DAMAGES: dict[str, Damage] = {
     "flip": flip,
     "overwrite": overwrite,
     "lie": lie,
+    "claim": claim,
     "leave out": leave_out,
 }
 WHOLE_OR_ERROR = {("fits", "cut"), ("parquet", "cut"), ("hats", "cut"), ("votable", "cut")}
@@ -108,6 +133,19 @@ def sample(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
         return request.param, WRITERS[request.param](tmp_path / "whole")
 
 
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """Let absurd allocations fail with MemoryError, which is no error of ours."""
+    if not Path("/proc/self/statm").exists():
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESSES, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 def copy_of(whole: Path, place: Path) -> Path:
     """Return a fresh copy of a file or folder."""
     shutil.rmtree(place, ignore_errors=True)
@@ -120,6 +158,7 @@ def copy_of(whole: Path, place: Path) -> Path:
     return copied
 
 
+@pytest.mark.usefixtures("bounded")
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_damaged_files(
     sample: tuple[str, Path], kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
