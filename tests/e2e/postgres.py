@@ -80,12 +80,11 @@ def postgresql() -> Iterator[str]:
                     "-v",
                     "ON_ERROR_STOP=1",
                 ]
-                for database, statement in (
-                    ("postgres", f"CREATE ROLE prefect LOGIN PASSWORD '{password}'"),
-                    ("postgres", "CREATE DATABASE prefect OWNER prefect"),
-                    ("prefect", "CREATE EXTENSION pg_trgm"),
+                for statement in (
+                    f"CREATE ROLE prefect LOGIN PASSWORD '{password}'",
+                    "CREATE DATABASE prefect OWNER prefect",
                 ):
-                    command = [*tell, "--dbname", database, "--command", statement]
+                    command = [*tell, "--dbname", "postgres", "--command", statement]
                     environment = os.environ | {"PGPASSWORD": password}
                     subprocess.run(command, env=environment, check=True, capture_output=True)
                 yield f"postgresql+asyncpg://prefect:{password}@127.0.0.1:{port}/prefect"
