@@ -196,10 +196,10 @@ def chosen(
 ) -> int:
     """Return the number of the table that is meant."""
     names = [t.name or t.ID or "" for t in tables]
-    if isinstance(wanted, int):
-        found = [wanted] if 0 <= wanted < len(tables) else []
-    elif wanted is not None:
-        found = [i for i, t in enumerate(tables) if wanted in {t.name, t.ID}]
+    if wanted is not None:
+        exact = [i for i, t in enumerate(tables) if wanted in {t.name, t.ID}]
+        folded = [i for i, t in enumerate(tables) if str(wanted).casefold() in folded_names(t)]
+        found = exact or folded or [i for i in range(len(tables)) if str(wanted) == str(i)]
     else:
         found = [i for i, t in enumerate(tables) if set(columns) <= set(column_names(t)) and t.fields]
     if len(found) == 1:
@@ -211,6 +211,11 @@ def chosen(
         else f"{len(found)} tables" + (f" with {list(columns)}" if columns else "")
     )
     raise FormatError(f"{path}: got {got}, expected one; say which by name or number: {listed}")
+
+
+def folded_names(table: TableElement) -> set[str]:
+    """Return a table's name and ID in small letters."""
+    return {name.casefold() for name in (table.name, table.ID) if name}
 
 
 def column(table: TableElement, index: int, name: str) -> Column:

@@ -145,6 +145,7 @@ def test_the_table_is_chosen(tmp_path):
     path = several(tmp_path / "a.vot")
     assert votable.open(path, "second").n_rows == 2
     assert votable.open(path, 0).n_rows == 1
+    assert votable.open(path, "1").n_rows == votable.open(path, "SECOND").n_rows == 2
     assert votable.open(path, columns=["b"]).n_rows == 2
     for wanted in (None, "third", 7):
         with pytest.raises(FormatError, match="0 'first', 1 'second'"):
