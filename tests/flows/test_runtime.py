@@ -193,6 +193,8 @@ def test_the_embedded_server_lives_as_long_as_its_user(tmp_path):
         assert told["result"] == {"is": 42}
         os.killpg(work.pid, signal.SIGINT)
         assert healthy(told["url"]), "Ctrl-C ended it"
+        listening = psutil.Process(told["server"]).net_connections("tcp")
+        assert {c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
         work.kill()
     end = time.monotonic() + 30
     while psutil.pid_exists(told["server"]) and time.monotonic() < end:
