@@ -27,8 +27,8 @@ from flows.config import Shift, Specification
 from flows.errors import UsageError
 from flows.features import FeatureBatch, FeatureReader
 from flows.model import Model
-from flows.shift import thinned
 from flows.sources import find_files, open_source
+from flows.target_rows import thinned
 
 __all__ = ["EM_ROWS", "chosen_shift", "estimated_shares", "prior_shares", "shift_record", "with_shares"]
 

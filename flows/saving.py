@@ -15,8 +15,9 @@ from flows.evaluation import Evaluation, evaluate
 from flows.model import Model
 from flows.picture import boundary_picture
 from flows.report import write_report
-from flows.shift import StagedShift, corrected, target_loss
+from flows.shift import corrected, target_loss
 from flows.store import Store, StoredModel
+from flows.target_rows import StagedShift
 from flows.training_report import save_boundary, train_report
 
 __all__ = ["BOUNDARY_FILE", "REPORT_FILE", "make_model", "save_model"]

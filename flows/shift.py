@@ -6,179 +6,29 @@ Shapes: N labelled rows, T rows of the target, F features, K classes.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-import catalogs
 from blr.basis import fit_basis
 from blr.calibration import log_loss
 from blr.classifier import Classifier
 from blr.missing import FeatureMoments
 from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift, rescaled
-from catalogs.errors import CatalogError
 from flows.config import Specification
-from flows.content import ContentHash
-from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.features import target_reader
-from flows.inputs import resolve_paths
-from flows.manifest import write_json
-from flows.progress import tell
-from flows.training_rows import TrainingRows, write_array
-from flows.units import converted
+from flows.errors import TrainingError
+from flows.target_rows import TargetRows, is_asked, pass_over
+from flows.training_rows import TrainingRows
 
-__all__ = [
-    "TARGET_ROWS",
-    "StagedShift",
-    "TargetRows",
-    "compared",
-    "corrected",
-    "is_needed",
-    "read_shift",
-    "read_target",
-    "target_loss",
-    "thinned",
-    "version_content",
-    "with_density_weights",
-    "write_shift",
-]
+__all__ = ["compared", "corrected", "target_loss", "with_density_weights"]
 
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
 
-TARGET_ROWS = 50_000
-"""Rows of the target that are looked at, at equal distances: the AUC is then known to 0.003."""
 MOST_QUADRATIC = 20
 """Features above which the sets are told apart by linear functions alone: the products would be hundreds."""
-
-
-@dataclass(frozen=True, eq=False)
-class TargetRows:
-    """Rows of the target: X (T, F) with 0 where `missing` (T, F), and which of how many they are."""
-
-    X: Floats
-    missing: NDArray[np.bool_]
-    name: str
-    n_rows: int
-    content_hash: str
-
-
-@dataclass(frozen=True, eq=False)
-class StagedShift:
-    """What waits beside the training rows: rows of the target, and the density ratio of the labelled ones (N,)."""
-
-    target: TargetRows | None = None
-    ratio: Floats | None = None
-
-
-def write_shift(target: TargetRows, ratio: Floats, folder: Path) -> None:
-    """Write rows of the target and density ratios, each whole or not at all."""
-    for name, array in (("target_X", target.X), ("target_missing", target.missing), ("ratio", ratio)):
-        write_array(array, folder / f"{name}.npy")
-    write_json(folder / STAGED, {key: getattr(target, key) for key in ("name", "n_rows", "content_hash")})
-
-
-def read_shift(folder: Path) -> StagedShift:
-    """Return what `write_shift` wrote, nothing where no target is named."""
-    if not (folder / STAGED).is_file():
-        return StagedShift()
-    X, missing, ratio = (
-        np.load(folder / f"{name}.npy", allow_pickle=False)
-        for name in ("target_X", "target_missing", "ratio")
-    )
-    described = json.loads((folder / STAGED).read_text(encoding="utf-8"))
-    return StagedShift(TargetRows(X, missing, **described), ratio)
-
-
-STAGED = "target.json"
-
-
-def is_needed(specification: Specification) -> bool:
-    """Say whether the model itself depends on the target, and not its report alone."""
-    return specification.shift.density_weights or specification.shift.class_prior == "em"
-
-
-def read_target(
-    specification: Specification, trained: Mapping[str, Mapping[str, Any]], *, limit: int | None = None
-) -> TargetRows | None:
-    """Return rows of the target that a specification names, None where it names none.
-
-    `trained` says of the columns what the labelled catalogue does.  A target that only a report asks for may be
-    absent or damaged still; what the model depends on may not: SpecificationError, UsageError or CatalogError.
-    """
-    shift, needed = specification.shift, is_needed(specification)
-    named = shift.target or specification.target.paths
-    if named is None:
-        if needed:
-            raise SpecificationError(
-                f"shift.{'density_weights' if shift.density_weights else 'class_prior'}: got no target, expected the "
-                'catalogue that the training rows are unlike; add target = "..." under [shift], or paths under [target]'
-            )
-        return None
-    try:
-        key = "shift.target" if shift.target else "target.paths"
-        paths = resolve_paths(named, Path(specification.base_folder), key=key)
-        return _read(specification, [catalogs.open(path) for path in paths], trained, limit)
-    except (CatalogError, UsageError) as error:
-        if needed or shift.target:
-            raise
-        tell().note(f"not compared with the training rows: {error}")
-        return None
-
-
-def _read(
-    specification: Specification,
-    opened: list[catalogs.Catalog],
-    trained: Mapping[str, Mapping[str, Any]],
-    limit: int | None,
-) -> TargetRows:
-    general = target_reader(specification, specification.features)
-    content = ContentHash(general.read)
-    n_rows = sum(c.n_rows for c in opened)
-    step = max(1, math.ceil(n_rows / (TARGET_ROWS if limit is None else min(limit, TARGET_ROWS))))
-    X, missing = (
-        [np.empty((0, len(specification.features)))],
-        [np.empty((0, len(specification.features)), bool)],
-    )
-    for catalog in opened:
-        reader = converted(general, catalog, trained=trained, stated=specification.target.units)
-        for batch in thinned(catalog.batches(reader.read), step):
-            content.feed(batch)
-            found = reader.evaluate(batch)
-            kept = found.inside & ~found.missing.all(axis=1)
-            X.append(found.X[kept])
-            missing.append(found.missing[kept])
-    name = opened[0].path.name if len(opened) == 1 else f"{opened[0].path.name} and {len(opened) - 1} more"
-    rows = TargetRows(np.concatenate(X), np.concatenate(missing), name, n_rows, content.hexdigest())
-    if not len(rows.X):
-        raise CatalogError(
-            f"{opened[0].path}: got no row with any feature, inside target.where, expected some; correct the "
-            "condition, the columns or the target"
-        )
-    return rows
-
-
-def thinned(batches: Iterable[pa.RecordBatch], step: int) -> Iterator[pa.RecordBatch]:
-    """Yield every `step`-th row, counted over all batches."""
-    first = 0
-    for batch in batches:
-        yield batch if step == 1 else batch.take(pa.array(np.arange(first, batch.num_rows, step)))
-        first = (first - batch.num_rows) % step
-
-
-def version_content(content_hash: str, specification: Specification, target: TargetRows | None) -> str:
-    """Return the hash of all rows that a model depends on, the target's too where it does."""
-    if target is None or not is_needed(specification):
-        return content_hash
-    return hashlib.sha256(f"{content_hash}\n{target.content_hash}".encode()).hexdigest()
 
 
 def compared(
@@ -187,8 +37,8 @@ def compared(
     filled: Floats,
     target: TargetRows,
     moments: FeatureMoments,
-) -> tuple[DensityRatio, Json]:
-    """Return density ratios of all labelled rows (N,), and what is told of the difference.
+) -> tuple[DensityRatio, Json] | None:
+    """Return density ratios of all labelled rows (N,), and what is told of the difference; None where that fails.
 
     `filled` (N, F) are the features, the missing ones at their conditional mean, to which `moments` bring the target's.
     """
@@ -198,7 +48,10 @@ def compared(
     try:
         found = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
     except ValueError as error:
-        raise TrainingError(f"shift.target: {error}") from error
+        if is_asked(specification):
+            raise TrainingError(f"shift.target: {error}") from error
+        pass_over(error)
+        return None
     training = rows.training
     weight = rescaled(found.ratio[training], None if rows.weight is None else rows.weight[training])
     return found, {

@@ -40,17 +40,10 @@ from flows.quality_report import catalog_quality
 from flows.ranking import rank, stacked
 from flows.roots import check_inside
 from flows.saving import make_model, save_model
-from flows.shift import (
-    compared,
-    is_needed,
-    read_shift,
-    read_target,
-    version_content,
-    with_density_weights,
-    write_shift,
-)
+from flows.shift import compared, with_density_weights
 from flows.softening import with_learned_photometry
 from flows.store import Store
+from flows.target_rows import is_needed, read_shift, read_target, version_content, write_shift
 from flows.training_rows import Gathered, TrainingRows, gather, read_rows, write_array, write_rows
 from flows.version import code_version
 from flows.votes import without_overdispersion
@@ -83,8 +76,9 @@ def ingest(request: Row) -> Json:
     target = target or read_target(specification, columns, limit=request["limit"])
     with single_threaded_blas():
         moments, filled = _filled(rows)
-        if target is not None:
-            ratio, told = compared(specification, rows, filled, target, moments)
+        found_shift = None if target is None else compared(specification, rows, filled, target, moments)
+        if target is not None and found_shift is not None:
+            ratio, told = found_shift
             write_shift(target, ratio.ratio, folder)
             if specification.shift.density_weights:
                 rows = with_density_weights(rows, ratio.ratio)

@@ -19,17 +19,18 @@ import pytest
 from astropy.io import fits
 
 from blr.shift import density_ratio, rescaled
+from catalogs.errors import CatalogError
 from flows.class_shares import chosen_shift, with_shares
 from flows.classification import classify
 from flows.cli import run
 from flows.cli_classification import read_shares
 from flows.config import Shift, Specification
-from flows.config_file import parse_specification
-from flows.errors import SpecificationError, UsageError
+from flows.config_file import load_specification, parse_specification
+from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.model_file import read_model
 from flows.reprocessing import reprocess
-from flows.shift import thinned
 from flows.store import Store
+from flows.target_rows import read_target, thinned
 from flows.training import train
 from flows.training_report import train_report
 
@@ -309,11 +310,31 @@ def test_a_target_is_needed(surveys, tmp_path, key):
         train(tmp_path / "spec.toml", tmp_path / "models")
 
 
-def test_a_release_that_is_not_there_yet_holds_up_no_training(surveys, tmp_path):
+@pytest.mark.parametrize("release", ["absent", "damaged", "tiny"])
+def test_a_release_that_cannot_be_compared_holds_up_no_training(surveys, tmp_path, release):
     (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())
-    text = SPECIFICATION.replace("[shift]", '[target]\npaths = ["release/*.fits"]')
-    (tmp_path / "spec.toml").write_text(text)
+    (tmp_path / "spec.toml").write_text(SPECIFICATION.replace("[shift]", '[target]\npaths = ["release*"]'))
+    if release == "damaged":
+        (tmp_path / "release.fits").write_bytes(b"SIMPLE  =")
+    if release == "tiny":
+        write(tmp_path / "release.parquet", *by_colour(2, 1.0, np.random.default_rng(0)))
     assert train(tmp_path / "spec.toml", tmp_path / "models", limit=200)["training"]["shift"] == {}
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + 'target = "release*"')
+    with pytest.raises((CatalogError, TrainingError, UsageError)):
+        train(tmp_path / "spec.toml", tmp_path / "models", limit=200)
+
+
+def test_of_a_large_target_some_files_are_read(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for i in range(6):
+        write(tmp_path / f"{i}.parquet", *by_colour(100, float(i), rng))
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + f'target = "{tmp_path}/*.parquet"')
+    specification = load_specification(tmp_path / "spec.toml")
+    monkeypatch.setattr("flows.target_rows.MOST_READ", 200)
+    monkeypatch.setattr("flows.target_rows.TARGET_ROWS", 50)
+    found = read_target(specification, {})
+    assert (found.n_rows, len(found.X)) == (600, 50)
+    assert found.X[:25, 0].mean() < 1.5 < found.X[25:, 0].mean()  # of the first and the fourth file
 
 
 def test_shares_on_the_command_line():
