@@ -65,7 +65,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
     if restored is not None:
         with open_tables(path, seen, restored) as source:
             hdu = read_hdus(source)[restored]
-    partition = FitsPartition(path, table_of(hdu), seen, restored)
+    partition = FitsPartition(path, path.name, table_of(hdu), seen, restored)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
     metadata |= provenance_metadata(hdu.header.cards)
     return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
@@ -79,16 +79,12 @@ class FitsPartition:
     """
 
     path: Path
+    key: str
     table: Table
     stamp: Stamp
     restored: int | None = None
     kept: frozenset[str] | None = None
     slim: bool = False
-
-    @property
-    def key(self) -> str:
-        """The file's name."""
-        return self.path.name
 
     @property
     def n_rows(self) -> int:

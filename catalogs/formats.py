@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, cast
 
 from catalogs import fits, hats, parquet, text, votable
-from catalogs.annotations import NewColumn, Provenance
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Partition, Progress, Selectable
+from catalogs.catalog import Catalog, Partition
 from catalogs.errors import FormatError
 from catalogs.folders import expand, is_pattern
 from catalogs.folders import missing as not_there
@@ -146,68 +143,13 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
                 "open them one by one, or narrow the pattern"
             )
     partitions = tuple(
-        PlacedPartition(partition, file.relative_to(root).as_posix())
+        placed(partition, file.relative_to(root).as_posix())
         for file, catalog in zip(files, catalogs, strict=True)
         for partition in catalog.partitions
     )
     return replace(first, path=root, partitions=partitions)
 
 
-@dataclass(frozen=True)
-class PlacedPartition:
-    """A partition of a catalogue of several files: it has its place below their root for its key."""
-
-    file: Partition
-    key: str
-
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        return self.file.path
-
-    @property
-    def n_rows(self) -> int:
-        """Rows in the file."""
-        return self.file.n_rows
-
-    @property
-    def counted(self) -> bool:
-        """False where the rows repeat others."""
-        return self.file.counted
-
-    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, `rows` rows at a time."""
-        return self.file.batches(columns, rows)
-
-    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
-        """Return the partition with copies of only those old columns, where its format can make such."""
-        if not isinstance(self.file, Selectable):
-            raise FormatError(
-                f"{self.path}: copies without some of the old columns cannot be made of its format; "
-                "convert the catalogue to Parquet or FITS first"
-            )
-        return replace(self, file=self.file.keeping(columns, slim=slim))
-
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        """Write a copy with the new columns to `out`."""
-        self.file.write_annotated(
-            out,
-            columns,
-            compute,
-            read=read,
-            provenance=provenance,
-            rows=rows,
-            threads=threads,
-            progress=progress,
-        )
+def placed(partition: Partition, key: str) -> Partition:
+    """Return a file's partition with its place below a root for its key, a field that all formats' have."""
+    return cast("Partition", replace(cast("Any", partition), key=key))
