@@ -26,7 +26,7 @@ from catalogs.errors import CatalogError, DamagedFileError, FormatError
 
 __all__ = ["RemoteFile", "is_remote", "remote_files"]
 
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 WHOLE = ("hats.properties", "properties", "collection.properties")
 """Files that tell a HATS catalogue."""
 BLOCK = 1 << 20

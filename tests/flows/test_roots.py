@@ -50,3 +50,14 @@ def test_a_root_whose_name_only_begins_the_same(root):
 def test_without_roots_everything_goes(root, monkeypatch):
     monkeypatch.delenv("BLR_ROOTS")
     assert check_inside(root / "../secret.fits", key="x")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a.parquet", "s3://bucket/release/*.parquet", "file:///etc/passwd"]
+)
+def test_no_url_is_a_catalogue_of_a_flow(root, url):
+    """Roots or none: a form of the server would else fetch whatever it is told to."""
+    with pytest.raises(
+        UsageError, match=r"target.paths: got '.*', expected a path: .*catalogs.annotate in Python"
+    ):
+        resolve_paths([url], root, key="target.paths")
