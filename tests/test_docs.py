@@ -114,6 +114,14 @@ def test_flags_and_columns_are_described():
         assert f"| `{name}` | {kinds.get(datatype, datatype)} | `{column.ucd}` |" in page
 
 
+def test_tests_that_a_page_names_exist():
+    """Of the folder `tests/blr`, as `test_file.py::test_name`."""
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text_of(ROOT / "docs" / "accuracy.md"))
+    assert len(named) > 20
+    for file, name in named:
+        assert f"\ndef {name}(" in text_of(ROOT / "tests" / "blr" / file), f"{file}::{name}"
+
+
 def test_names_of_the_methods_exist():
     page = text_of(ROOT / "docs" / "methods.md")
     for module, name in re.findall(r"`blr\.(?:(\w+)\.)?(\w+)[(`]", page):
