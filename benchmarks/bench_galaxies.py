@@ -101,9 +101,8 @@ def ours(*, shift: bool = False) -> Callable[[Floats, Labels, Floats], Named]:
         if shift:
             basis = fit_basis("polynomial", np.concatenate([X, new]), degree=2)
             weight = np.tile(density_ratio(basis(X), basis(new), threads=1).weight, 2)
-        both = np.concatenate(
-            [X, X]
-        )  # the held-out rows fill a column of the evidence table, and choose nothing
+        # The held-out rows fill a column of the evidence table, and choose nothing.
+        both = np.concatenate([X, X])
         held_out = np.arange(2 * n) >= n
         rows = TrainingRows(both, np.zeros(both.shape, dtype=bool), np.tile(y, 2), held_out, weight)
         data = CandidateData(rows, both, ("early", "late"))
