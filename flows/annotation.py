@@ -59,7 +59,8 @@ def annotate_file(job: Job) -> Json:
             mode=specification.output.mode,
             keep=kept_columns(specification),
         )
-    output = _output(job, staging.file(job["name"]), scorer)
+    counted = all(partition.counted for partition in catalog.partitions)
+    output = _output(job, staging.file(job["name"]), scorer, counted=counted)
     staging.record(output)
     return output.to_dict()
 
@@ -114,9 +115,10 @@ def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Sco
         return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
 
 
-def _output(job: Job, annotated: Path, scorer: Scorer) -> Output:
-    """Return the record of a file that has been annotated."""
-    counted = {
+def _output(job: Job, annotated: Path, scorer: Scorer, *, counted: bool) -> Output:
+    """Return the record of a file that has been annotated; a margin repeats rows, which are not to be `counted`."""
+    summary = {
+        "counted": counted,
         "tally": scorer.tally().to_dict(),
         "drift": scorer.drift().to_dict(),
         "low_confidence": scorer.classifier.low_confidence,
@@ -132,7 +134,7 @@ def _output(job: Job, annotated: Path, scorer: Scorer) -> Output:
         input=FileState(**job["input"]),
         mtime_ns=seen.st_mtime_ns,
         inode=seen.st_ino,
-        summary=counted,
+        summary=summary,
         difference=_difference(job, annotated, scorer),
     )
 

@@ -116,6 +116,7 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
         "why": {job.name: job.why for job in plan.jobs if not job.finished},
         "before": _before(plan),
         "report": plan.policy == "release",
+        "catalogues": _catalogues(plan),
     }
     written = steps.finish(request | _places(plan) | finishing, [o.to_dict() for o in listed])
     told = told_of(model, plan, "done", listed) | written
@@ -156,6 +157,12 @@ def _quarantined(plan: Plan, failed: Mapping[str, str]) -> list[Quarantined]:
 
 def _places(plan: Plan) -> Json:
     return {"out": str(plan.out), "staging": str(plan.staging.folder)}
+
+
+def _catalogues(plan: Plan) -> list[Json]:
+    """Return the sources that are folders, each once: a catalogue may have files beside those with rows."""
+    found = {job.found.source: job.found for job in plan.jobs if job.found.source.is_dir()}
+    return [{"catalog": str(f.source), "without": [*f.without], "stamp": f.stamp} for f in found.values()]
 
 
 def _job_dict(job: Job, plan: Plan, request: Json) -> Json:

@@ -244,7 +244,7 @@ def _counted(folder: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-COUNTED = ("tally", "drift", "low_confidence", "shift")
+COUNTED = ("counted", "tally", "drift", "low_confidence", "shift")
 """What the summary keeps of each file for the summaries of later runs."""
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from catalogs.annotate import finish as finish_catalogue
 from flows.class_shares import shift_record
 from flows.config import Specification, specification_hash
 from flows.drift import FeatureCounts, drift, drifted
 from flows.manifest import SUMMARY, Manifest, Output, Quarantined, write_json
 from flows.model import Model
 from flows.releases import release_report, write_report
-from flows.scoring import Scorer, flag_names
+from flows.scoring import Scorer, flag_names, provenance
+from flows.slim import kept_columns
+from flows.sources import open_source
 from flows.staging import Staging
 from flows.tally import Tally, summarise, total
 from flows.version import code_version
@@ -36,6 +40,7 @@ def finish(
     for output in outputs:
         staging.publish(output)
     staging.flush(outputs)
+    _finish_catalogues(model, specification, request["catalogues"], outputs, staging.out)
     summary = summary_of(model, outputs)
     write_json(staging.out / SUMMARY, summary)
     totals = {key: value for key, value in summary.items() if key != "files"}
@@ -67,15 +72,45 @@ def finish(
     return told
 
 
+def _finish_catalogues(
+    model: Model,
+    specification: Specification,
+    sources: Sequence[Mapping[str, Any]],
+    outputs: Sequence[Output],
+    out: Path,
+) -> None:
+    """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there."""
+    hashes = {o.name: o.input.sha256 for o in outputs}
+    for source in sources:
+        if source["without"]:
+            continue  # with a damaged file left out it is no whole catalogue
+        catalog = open_source(source["catalog"], (), source["stamp"])
+        keys = [partition.key for partition in catalog.partitions]
+        if catalog.whole is None or not hashes.keys() >= set(keys):
+            continue
+        scorer = Scorer.of(model, specification)
+        content = hashlib.sha256("\n".join(f"{key} {hashes[key]}" for key in sorted(keys)).encode())
+        finish_catalogue(
+            catalog,
+            out,
+            scorer.columns,
+            provenance=provenance(model, specification, content.hexdigest(), scorer.reader.read),
+            mode=specification.output.mode,
+            keep=kept_columns(specification),
+        )
+
+
 def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
     """Return the summary of all outputs together, with each one's own counts."""
     ordered = sorted(outputs, key=lambda o: o.name)
     tallies = {o.name: Tally.from_dict(o.summary["tally"]) for o in ordered}
-    counts = [FeatureCounts.from_dict(o.summary["drift"]) for o in ordered if "drift" in o.summary]
+    # The margins of a HATS catalogue repeat rows of the other files.
+    once = [o for o in ordered if o.summary.get("counted", True)] or ordered
+    counts = [FeatureCounts.from_dict(o.summary["drift"]) for o in once if "drift" in o.summary]
     reference = model.training.get("distribution", {})
     return {
         "model": model.label,
-        **summarise(total(tallies.values()), model.classes, model.features),
+        **summarise(total(tallies[o.name] for o in once), model.classes, model.features),
         "shift": next((o.summary["shift"] for o in ordered if "shift" in o.summary), {}),
         "drift": drift(FeatureCounts.sum(counts), reference, model.features) if counts else {},
         "files": {

@@ -103,7 +103,9 @@ def review(
             f"{folder}: got a folder without a manifest, expected one of annotated catalogues; run `blr classify` "
             "with --out first"
         )
-    opened = [catalogs.open(folder / output.name) for output in manifest.outputs]
+    # The margins of a HATS catalogue repeat objects of the other files.
+    once = [output for output in manifest.outputs if output.summary.get("counted", True)]
+    opened = [catalogs.open(folder / output.name) for output in once]
     columns = [_columns(c, manifest.prefix, identifier) for c in opened]
     pairs = list(zip(opened, columns, strict=True))
     best, largest, n, total = _survey(pairs, top, draw)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from catalogs.annotations import NewColumn, check_names
+from catalogs.annotations import NewColumn
 from catalogs.catalog import Catalog
 from catalogs.old_columns import copying, old_columns
+from catalogs.own_columns import check_columns
 from flows.config import Specification
 
 __all__ = ["check_copies", "kept_columns"]
@@ -19,7 +20,7 @@ def kept_columns(specification: Specification) -> tuple[str, ...]:
 def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification: Specification) -> None:
     """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
     if specification.output.mode == "annotated":
-        check_names(catalog.names, columns)
+        check_columns(catalog, columns)  # an earlier annotation's are replaced
         return
     old = old_columns(catalog, columns, "slim", kept_columns(specification))
     for partition in catalog.partitions:

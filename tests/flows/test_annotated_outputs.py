@@ -1,0 +1,179 @@
+"""Three classes, all columns, every format, through the flows: slim, full, again, and where provenance goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io.votable.ucd import check_ucd
+from astropy.table import Table
+
+import catalogs
+from catalogs.annotations import standard_columns
+from catalogs.errors import NameClashError
+from catalogs.values import batch_values
+from flows.classification import classify
+from flows.training import train
+from tests.catalogs.hats_samples import rows as hats_rows
+from tests.catalogs.hats_samples import write_collection
+
+CLASSES = ("E", "S", "Irr")
+TEXT = """
+name = "three"
+[catalog]
+paths = ["survey.parquet"]
+id = "id"
+ra = "ra"
+dec = "dec"
+[label]
+column = "kind"
+classes = { E = ["E"], S = ["S"], Irr = ["Irr"] }
+[features]
+mag = "mag"
+[select]
+posterior = "laplace"
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model of three classes, and the catalogue that it was trained on."""
+    folder = tmp_path_factory.mktemp("three")
+    table = hats_rows(range(400)).drop_columns(["_healpix_29", "ra", "dec"])
+    rng = np.random.default_rng(2)
+    kind = np.array(CLASSES)[np.clip((np.arange(400) / 34 + rng.normal(0, 1, 400)).astype(int), 0, 2)]
+    table = table.append_column("kind", pa.array(kind))
+    table = table.append_column("ra", pa.array(rng.uniform(0, 360, 400)))
+    table = table.append_column("dec", pa.array(rng.uniform(-60, 60, 400)))
+    pq.write_table(table, folder / "survey.parquet")
+    (folder / "spec.toml").write_text(TEXT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+        train(folder / "spec.toml", folder / "models")
+    return folder
+
+
+def classified(store: Path, source: Path, out: Path, output: str) -> dict:
+    (out.parent / f"{out.name}.toml").write_text(f"{TEXT}[output]\n{output}\n")
+    return classify(
+        [source],
+        model="three",
+        store=store / "models",
+        out=out,
+        specification=out.parent / f"{out.name}.toml",
+    )
+
+
+def columns_of(path: Path) -> dict[str, np.ndarray]:
+    catalog = catalogs.open(path)
+    (batch,) = [pa.Table.from_batches(catalog.batches(catalog.names)).combine_chunks().to_batches()[0]]
+    return batch_values(batch, catalog.names)
+
+
+def write(folder: Path, ending: str) -> Path:
+    plain = pq.read_table(folder / "survey.parquet").slice(0, 120).drop_columns(["kind"])
+    table = Table({name: plain[name].to_numpy() for name in plain.column_names})
+    path = folder / f"t.{ending}"
+    options = {
+        "fits": {},
+        "vot": {"format": "votable"},
+        "ecsv": {"format": "ascii.ecsv"},
+        "csv": {"format": "csv"},
+    }
+    if ending == "parquet":
+        pq.write_table(plain, path)
+    else:
+        table.write(path, overwrite=True, **options[ending])
+    return path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "fits", "vot", "ecsv", "csv"])
+def test_full_columns_of_three_classes_and_again(store, tmp_path, ending):
+    source = write(store, ending)
+    classified(store, source, tmp_path / "one", 'columns = "full"')
+    path = tmp_path / "one" / source.name
+    found, names = columns_of(path), [c.name for c in standard_columns(CLASSES, columns="full")]
+    assert [*found] == ["id", "mag", *names][:1] + [n for n in found if n not in ("id", *names)] + names
+    p = np.stack([found[f"blr_p_{c}"] for c in CLASSES], axis=1).astype(float)
+    known = np.isfinite(p[:, 0])
+    assert known.any()
+    assert not known.all(), "rows without any feature have none"
+    np.testing.assert_allclose(p[known].sum(axis=1), 1, atol=1e-6)
+    covariance = found["blr_logit_cov_E__S"][known].astype(float)
+    variance = [found[f"blr_logit_cov_{c}__{c}"][known].astype(float) for c in ("E", "S")]
+    assert (np.abs(covariance) <= np.sqrt(variance[0] * variance[1]) * (1 + 1e-5)).all()
+    for c in CLASSES:
+        low, high, mean = (found[f"blr_{k}_{c}"][known].astype(float) for k in ("low", "high", "p"))
+        assert ((low <= mean + 1e-3) & (mean <= high + 1e-3)).all()
+    total = sum(found[f"blr_logit_mean_{c}"][known].astype(float) for c in CLASSES)
+    np.testing.assert_allclose(total, 0, atol=1e-4)
+
+    if ending == "csv":  # whose file cannot say which columns are ours
+        with pytest.raises(NameClashError, match="has a column 'blr_class' already"):
+            classified(store, path, tmp_path / "two", 'columns = "standard"')
+        return
+    # Annotated again: the standard columns take the place of all of these, which nobody's other column does.
+    classified(store, path, tmp_path / "two", 'columns = "standard"')
+    again = columns_of(tmp_path / "two" / source.name)
+    standard = [c.name for c in standard_columns(CLASSES)]
+    assert [n for n in again if n.startswith("blr_")] == standard
+    assert np.array_equal(again["id"], found["id"])
+
+
+def test_a_user_keeps_bits_through_the_flow(store, tmp_path):
+    source = write(store, "parquet")
+    classified(store, source, tmp_path / "one", "")
+    table = pq.read_table(tmp_path / "one" / "t.parquet")
+    place = table.column_names.index("blr_flags")
+    users = (np.arange(120) % 256).astype(np.int64) << 16
+    flags = (table["blr_flags"].to_numpy() | users).astype(np.int32)
+    pq.write_table(
+        table.set_column(place, table.schema.field(place), pa.array(flags)), tmp_path / "t.parquet"
+    )
+    classified(store, tmp_path / "t.parquet", tmp_path / "two", "")
+    again = pq.read_table(tmp_path / "two" / "t.parquet")
+    assert again.column_names == table.column_names
+    assert np.array_equal(again["blr_flags"].to_numpy(), flags)
+
+
+@pytest.mark.parametrize("mode", ["slim", "annotated"])
+def test_hats_through_the_flow(store, tmp_path, mode):
+    root = write_collection(tmp_path / "collection")
+    told = classified(store, root, tmp_path / "out", f'mode = "{mode}"\ncolumns = "full"')
+    assert told["summary"]["n_rows"] == 100
+    out = tmp_path / "out" / "collection"
+    found = columns_of(out)
+    ours = [c.name for c in standard_columns(CLASSES, columns="full")]
+    old = ["_healpix_29", "id", "ra", "dec", *(["mag"] if mode == "annotated" else [])]
+    assert [*found] == [*old, *ours]
+    assert np.array_equal(found["id"], np.arange(100) + 2**60)
+    assert catalogs.open(out).format == "hats"
+    assert (out / "stars" / "skymap.fits").read_bytes() == b"a map"
+    assert (out / "stars" / "dataset" / "_metadata").is_file()
+    text = (out / "stars" / "hats.properties").read_text()
+    assert "hats_nrows=100" in text
+    assert "three@" in text
+
+
+@pytest.mark.parametrize("ending", ["csv", "ecsv", "vot", "fits", "parquet"])
+def test_provenance_lies_in_the_file_where_it_can_and_always_in_the_manifest(store, tmp_path, ending):
+    source = write(store, ending)
+    told = classified(store, source, tmp_path / "out", "")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["model"] == told["model"]
+    columns = manifest["columns"]
+    assert columns["blr_flags"]["ucd"] == "meta.code.qual;src.class"
+    assert all(
+        check_ucd(c["ucd"], check_controlled_vocabulary=True, has_colon=False) for c in columns.values()
+    )
+    metadata = catalogs.open(tmp_path / "out" / source.name).metadata
+    if ending == "csv":
+        text = (tmp_path / "out" / source.name).read_text()
+        assert text.splitlines()[0].startswith("id,"), "a comment would be a row to most readers"
+        return
+    assert metadata["blr.model"] == told["model"]
+    assert "LOW_CONFIDENCE" in metadata["blr.flag.0"]
