@@ -64,7 +64,7 @@ READ = {
 """Files that are known to be tables, and must not be refused where this astropy has them."""
 
 SLOW = {"table5.vot.gz"}
-"""Read elsewhere: astropy takes a minute for it."""
+"""Copied to Parquet only: astropy takes half a minute to write its 4.5 million cells as a VOTable."""
 
 
 def astropy_files() -> Iterator[Any]:
@@ -146,6 +146,19 @@ def test_real_catalogues(path: Path, tmp_path: Path) -> None:
     read = read_or_refused(path, tmp_path)
     tables = {".fits", ".parquet", ".csv", ".gz", ".bz2", ".vot", ".xml"}
     assert read or path.suffix not in tables
+
+
+def test_a_large_votable(tmp_path: Path) -> None:
+    """Galaxy Zoo's 228 columns are read in seconds, and every tenth is compared with its copy in Parquet."""
+    path = SHARED / "gz2_table5" / "table5.vot.gz"
+    if not path.exists():
+        pytest.skip("the shared catalogues are not here")
+    cat = catalogs.open(path)
+    assert (cat.n_rows, len(cat.names)) == (19_761, 228)
+    (copy,) = catalogs.annotate(cat, tmp_path, MARK, compute, read=cat.names[:1], form="parquet")
+    back = catalogs.open(copy)
+    assert back.names == (*cat.names, "blr_mark")
+    assert values(back, cat.names[::10]) == values(cat, cat.names[::10])
 
 
 def test_there_are_files_of_all_kinds() -> None:
