@@ -63,7 +63,7 @@ class Team:
     def again(self, run: str) -> None:
         """Let the same run be tried again, as the button on its page does, half a minute later.
 
-        A worker with a limit takes no more runs (Prefect 3.8.8) once it is given a run whose place it has not freed yet.
+        A worker with a limit takes no more runs (Prefect 3.8.8) once it is given one whose place is not free yet.
         """
         soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
         state = {"type": "SCHEDULED", "name": "AwaitingRetry", "state_details": {"scheduled_time": soon}}
