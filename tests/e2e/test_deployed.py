@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
 
 
 @pytest.fixture(scope="session")
