@@ -63,8 +63,11 @@ class Team:
     def again(self, run: str) -> None:
         """Let the same run be tried again, as the button on its page does, half a minute later.
 
-        A worker with a limit takes no more runs (Prefect 3.8.8) once it is given one whose place is not free yet.
+        A worker with a limit takes no more runs (Prefect 3.8.8) once it is given one whose place is not free yet; and
+        it reports a crash after the state has been seen, over whatever state the run was given meanwhile.
         """
+        log = self.prefect.folder / "worker.log"
+        wait_for(lambda: f"Reported flow run '{run}' as crashed" in log.read_text(), "the worker's report")
         soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
         state = {"type": "SCHEDULED", "name": "AwaitingRetry", "state_details": {"scheduled_time": soon}}
         self.prefect.ask("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
