@@ -3,7 +3,7 @@
     python -m tests.campaign [--kills 100] [--runs 200] [--only kills faults prefect soak zombie] [--seed 1]
 
 Each kill of `--kills` is done at a random time and, another run, at a random step; under Prefect, where a run takes
-many seconds to start, a quarter as many.
+many seconds to start, a fifth as many.
 """
 
 from __future__ import annotations
