@@ -203,8 +203,9 @@ def matches(data: Array, sentinel: Sentinel) -> Array:
     if isinstance(sentinel, tuple):
         low, high = sentinel
         return np.asarray((data >= low) & (data <= high))
-    # -99.9 in a float32 column is the float32 nearest to it.
-    return np.asarray(data == (data.dtype.type(sentinel) if data.dtype.kind == "f" else sentinel))
+    # -99.9 in a float32 column is the float32 nearest to it; of 1e300 there is none.
+    with np.errstate(over="ignore"):
+        return np.asarray(data == (data.dtype.type(sentinel) if data.dtype.kind == "f" else sentinel))
 
 
 def apply_sentinels(values: Array, sentinels: Sequence[Sentinel]) -> Array:

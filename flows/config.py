@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -71,12 +73,32 @@ class CatalogTable(SpecificationTable):
         default={},
         description='Values of a column that mean: looked at, and not seen (flag 8); "blank": null or NaN',
     )
+    masked: dict[str, Undetected] = Field(
+        default={},
+        description='Values of a column that mean: measured, but not to be used; "blank": null or NaN',
+    )
     limits: dict[str, float] = Field(
         default={}, description="Value that a column takes where not detected; default: it is missing"
     )
     weight: Expression | None = Field(
         default=None, description="Weight of a training row, an expression; default 1"
     )
+
+    @model_validator(mode="after")
+    def _check_states(self) -> CatalogTable:
+        given: dict[str, Mapping[str, tuple[float | str, ...]]] = {
+            "sentinels": self.sentinels,
+            "not_detected": self.not_detected,
+            "masked": self.masked,
+        }
+        for (one, values), (other, others) in combinations(given.items(), 2):
+            both = [(name, v) for name, some in values.items() for v in some if v in others.get(name, ())]
+            for name, value in both:
+                raise ValueError(
+                    f"got {value!r} of column '{name}' in {one} and in {other}, expected it in one of them: "
+                    "each means something else; drop it from the other"
+                )
+        return self
 
 
 class Target(SpecificationTable):

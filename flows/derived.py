@@ -1,14 +1,15 @@
-"""Columns that the catalogue has not: magnitudes of [photometry], and which rows were looked at but not seen.
+"""Columns that the catalogue has not: magnitudes of [photometry], and indicators of why a value is missing.
 
-`NAME` is the magnitude, `NAME_err` its one-sigma error where one is stated, and `COLUMN_not_detected` is 1 where a
-column holds one of its catalog.not_detected values: an indicator that any expression may use.
+`NAME` is the magnitude, `NAME_err` its one-sigma error where one is stated.  `COLUMN_not_detected` is 1 where a
+column holds one of its catalog.not_detected values, `COLUMN_masked` where one of catalog.masked: any expression may
+use them.
 Shapes: n rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -20,27 +21,34 @@ from catalogs.errors import CatalogError
 from catalogs.expressions import Expression, parse
 from catalogs.photometry import (
     ZERO_POINT,
+    Sentinel,
+    State,
     asinh_magnitude,
     asinh_magnitude_error,
     dereddened_flux,
     error_from_inverse_variance,
     floats,
-    is_sentinel,
     magnitude,
     magnitude_error,
     softening_of,
+    states,
 )
 from flows.config_photometry import Band
 from flows.errors import SpecificationError
 
-__all__ = ["ERROR", "NOT_DETECTED", "DerivedColumns", "flux_unit"]
+__all__ = ["ERROR", "DerivedColumns", "flux_unit"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 
-ERROR, NOT_DETECTED = "_err", "_not_detected"
+ERROR: Final = "_err"
+INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
+"""How the name of a state's indicator ends."""
 BLANK: Final = "blank"
-"""Among the values that mean not detected: null or NaN.  A word, since JSON has no NaN."""
+"""Among the values that mean not detected, or masked: null or NaN.  A word, since JSON has no NaN."""
+
+Marks = Mapping[str, tuple[float | Literal["blank"], ...]]
+"""The values of each column that mean one state."""
 
 FLUX_UNITS = {
     "nanomaggy": "nanomaggy",
@@ -64,7 +72,8 @@ class DerivedColumns:
     """How columns are made of others; `units` are the fluxes' units by the name of the band."""
 
     bands: Mapping[str, Band] = field(default_factory=dict)
-    not_detected: Mapping[str, tuple[float | Literal["blank"], ...]] = field(default_factory=dict)
+    not_detected: Marks = field(default_factory=dict)
+    masked: Marks = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
 
@@ -92,23 +101,49 @@ class DerivedColumns:
         band = self.band_of(name)
         if band is not None:
             return frozenset().union(*(self._parsed[text].names for text in self.bands[band].texts))
-        if name.endswith(NOT_DETECTED) and name.removesuffix(NOT_DETECTED) in self.not_detected:
-            return frozenset({name.removesuffix(NOT_DETECTED)})
-        return frozenset({name})
+        asked = self.indicated(name)
+        return frozenset({name if asked is None else asked[0]})
 
-    def undetected(self, name: str, values: Array) -> NDArray[np.bool_]:
-        """Return which rows (n,) of a column were looked at and not seen."""
-        marks = self.not_detected.get(name, ())
-        numbers = [mark for mark in marks if mark != BLANK]
-        hit = is_sentinel(values, numbers) if numbers else np.zeros(len(values), dtype=bool)
-        return hit | np.isnan(floats(values)) if BLANK in marks else hit
+    def indicated(self, name: str) -> tuple[str, State] | None:
+        """Return the column and the state that an indicator of that name is of."""
+        for ending, state in INDICATORS.items():
+            column = name.removesuffix(ending)
+            if name.endswith(ending) and column in self._marks(state):
+                return column, state
+        return None
+
+    def _marks(self, state: State) -> Marks:
+        return self.not_detected if state is State.NOT_DETECTED else self.masked
+
+    def states(
+        self, name: str, values: Array, not_observed: Sequence[Sentinel] = ()
+    ) -> NDArray[np.int8] | None:
+        """Return the `State` of each value (n,) of a column; None of a column whose states nobody told."""
+        marks = {state: self._marks(state).get(name, ()) for state in INDICATORS.values()}
+        if not (not_observed or any(marks.values())):
+            return None
+        blank = next((state for state, some in marks.items() if BLANK in some), State.NOT_OBSERVED)
+        numbers = {state: [mark for mark in some if mark != BLANK] for state, some in marks.items()}
+        return states(
+            values,
+            not_observed=not_observed,
+            not_detected=numbers[State.NOT_DETECTED],
+            masked=numbers[State.MASKED],
+            otherwise=blank,
+        )
+
+    def indicator(self, name: str, values: Array, state: State) -> NDArray[np.bool_]:
+        """Return which rows (n,) of a column are in a state."""
+        found = self.states(name, values)
+        return np.zeros(len(values), dtype=bool) if found is None else found == state
 
     def observed(self, name: str, values: Array) -> Array:
-        """Return a column with what was not detected at its limit, or missing where none is stated."""
-        hit = self.undetected(name, values)
-        if not hit.any():
+        """Return a column with what was not detected at its limit, or missing where none is stated; the masked too."""
+        found = self.states(name, values)
+        if found is None or not np.isin(found, (State.NOT_DETECTED, State.MASKED)).any():
             return values
-        return np.where(hit, self.limits.get(name, np.nan), floats(values))
+        limited = np.where(found == State.NOT_DETECTED, self.limits.get(name, np.nan), floats(values))
+        return np.where(found == State.MASKED, np.nan, limited)
 
     def make(self, name: str, values: Mapping[str, Array]) -> Floats:
         """Return a magnitude or its error (n,) from the columns that it needs."""
@@ -187,7 +222,7 @@ class DerivedColumns:
 
     def stated(self, units: Mapping[str, str]) -> DerivedColumns:
         """Return these with the units of the fluxes."""
-        return DerivedColumns(self.bands, self.not_detected, self.limits, units)
+        return replace(self, units=units)
 
     def in_units_of(self, catalog: Catalog, columns: Mapping[str, str]) -> DerivedColumns:
         """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says."""

@@ -6,6 +6,7 @@ Conventions: n rows, F features.  What is not finite is missing: X is 0 there an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 from catalogs.catalog import Catalog
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions import Expression, parse
-from catalogs.photometry import floats
+from catalogs.photometry import State, floats
 from catalogs.values import batch_values
 from flows.config import Specification
-from flows.derived import NOT_DETECTED, DerivedColumns
+from flows.derived import DerivedColumns
 
 __all__ = [
     "FeatureBatch",
@@ -115,10 +116,11 @@ class FeatureReader:
         return values if factor is None else floats(values) * factor
 
     def _made(self, name: str, raw: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
-        if self.derived.band_of(name) is not None:
+        asked = self.derived.indicated(name)
+        if asked is None or self.derived.band_of(name) is not None:
             return self.derived.make(name, values)
-        column = name.removesuffix(NOT_DETECTED)
-        return self.derived.undetected(column, raw[column]).astype(np.float64)
+        column, state = asked
+        return self.derived.indicator(column, raw[column], state).astype(np.float64)
 
     def _undetected(self, batch: pa.RecordBatch) -> NDArray[np.bool_] | None:
         """Return which rows (n,) have a column of a feature that was looked at and not seen."""
@@ -128,8 +130,24 @@ class FeatureReader:
             return None
         theirs = batch_values(batch, {self.columns.get(name, name) for name in asked})
         return np.logical_or.reduce(
-            [self.derived.undetected(name, theirs[self.columns.get(name, name)]) for name in asked]
+            [
+                self.derived.indicator(name, theirs[self.columns.get(name, name)], State.NOT_DETECTED)
+                for name in asked
+            ]
         )
+
+    def count_states(self, batch: pa.RecordBatch) -> Counter[tuple[str, State]]:
+        """Return how many rows are in each state, of the columns of which any value has one."""
+        told = {*self.sentinels, *self.derived.not_detected, *self.derived.masked}
+        asked = [name for name in self.names if name in told]
+        theirs = batch_values(batch, {self.columns.get(name, name) for name in asked})
+        counts: Counter[tuple[str, State]] = Counter()
+        for name in asked:
+            column = theirs[self.columns.get(name, name)]
+            found = self.derived.states(name, column, self.sentinels.get(name, ()))
+            for state in State:
+                counts[name, state] += int(np.count_nonzero(found == state))
+        return counts
 
     def select(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         """Return the rows (n,) that `where` wants; all without one."""
@@ -265,7 +283,7 @@ def _label_columns(specification: Specification) -> dict[str, str]:
 def derived_columns(specification: Specification) -> DerivedColumns:
     """Return what a specification makes of the catalogue's columns."""
     given = specification.catalog
-    return DerivedColumns(specification.photometry, given.not_detected, given.limits)
+    return DerivedColumns(specification.photometry, given.not_detected, given.masked, given.limits)
 
 
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:

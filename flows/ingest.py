@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.catalog import Catalog
+from catalogs.photometry import State
 from flows.config import Specification
 from flows.drift import feature_distribution
 from flows.noise import training_noise
@@ -37,6 +38,7 @@ def describe_rows(
         "unlabelled": gathered.seen.get("", 0),
         "unknown_labels": dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
         "labels": dict(gathered.labels),
+        "states": _states(gathered),
         "features": [
             _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)
             for j, name in enumerate(specification.features)
@@ -46,6 +48,15 @@ def describe_rows(
             rows.X[rows.training], rows.missing[rows.training], tuple(specification.features)
         ),
     }
+
+
+def _states(gathered: Gathered) -> dict[str, dict[str, int]]:
+    """Return how many labelled rows miss each column for which reason, where one is known."""
+    found: dict[str, dict[str, int]] = {}
+    for (name, state), n in gathered.states.items():
+        if n and state is not State.MEASURED:
+            found.setdefault(name, {})[state.name.lower()] = n
+    return found
 
 
 def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:

@@ -64,6 +64,7 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was noted of catalogue and labels at the ingest."""
     for quality in training.get("quality", ()):
         yield from quality_remarks(quality)
+    yield from _states(training.get("states", {}))
     labels = training.get("labels", {})
     if labels.get("conflicts"):
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels["conflicting"].items())
@@ -78,6 +79,21 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield why values are missing, where the specification tells the reasons apart."""
+    if not states:
+        return
+    worst = sorted(states.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))[:MOST_STATES]
+    told = (
+        f"{name}: " + ", ".join(f"{n[key]:,} {word}" for key, word in MISSING_WORDS.items() if key in n)
+        for name, n in worst
+    )
+    more = f"; and {len(states) - MOST_STATES} more columns" if len(states) > MOST_STATES else ""
+    yield f"Missing in labelled rows, by the reason: {'; '.join(told)}{more}."
+
+
+MOST_STATES = 8
+MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
 REPORT_KEYS = frozenset(field.name for field in fields(TrainReport))
 
 

@@ -20,6 +20,7 @@ from catalogs.annotations import standard_columns
 from catalogs.atomic import atomic_path
 from catalogs.catalog import BATCH_ROWS, Catalog
 from catalogs.expressions import parse
+from catalogs.photometry import State
 from catalogs.positions import PositionUnit
 from flows.config import Specification
 from flows.config_label import Label
@@ -72,6 +73,7 @@ class Gathered:
     n_selected: int
     seen: Counter[str]  # labels of the selected rows, '' where there is none
     labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
+    states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state
 
     @property
     def unknown_labels(self) -> dict[str, int]:
@@ -104,6 +106,7 @@ def gather(
     known = LabelReader.of(label, Counter()) if label.classes or label.votes else None
     source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()
+    states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(general.names)
     parts, n_read, n_selected = [], 0, 0
     for catalog in catalogs:
@@ -121,6 +124,7 @@ def gather(
         labelled = wanted_labels(label, texts) if known is None else known.read(texts) >= 0
         chosen = selected & labelled
         rows = batch.filter(pa.array(chosen))
+        states.update(reader.count_states(rows))
         parts.append(
             _part(
                 specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
@@ -140,6 +144,7 @@ def gather(
         n_selected,
         seen,
         source.told(),
+        states,
     )
 
 

@@ -19,6 +19,7 @@ from flows.features import training_reader
 from flows.softening import with_learned_photometry
 from flows.store import Store
 from flows.training import train
+from flows.training_report import _noted
 from flows.training_rows import gather
 from flows.votes import overdispersion
 
@@ -271,6 +272,51 @@ def test_a_blank_can_mean_not_detected(made):
     assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290, "the sentinel says not observed"
     assert np.array_equal(found.missing[:, 0], np.arange(300) < 20)
     assert np.array_equal(found.not_detected, np.arange(300) < 10)
+
+
+def test_three_reasons_for_no_value_are_kept_apart(made):
+    columns = survey()
+    columns["x"][:10], columns["x"][10:30], columns["x"][30:35] = 99.0, -99.0, -1.0
+    columns["x"][35:37] = np.nan
+    write(made / "survey.parquet", columns)
+    states = "sentinels = { x = -99.0 }\nnot_detected = { x = 99.0 }\nlimits = { x = 3.0 }\n"
+    states += 'masked = { x = [-1, "blank"] }\n'
+    features = TAIL + 'unseen = "x_not_detected"\nspoilt = "x_masked"\n'
+    (made / "spec.toml").write_text(HEAD + states + '[label]\ncolumn = "kind"\n' + features)
+    specification = parse_specification((made / "spec.toml").read_text(), source="x", base_folder=str(made))
+    catalog = catalogs.open(made / "survey.parquet")
+    found = training_reader(specification).evaluate(next(catalog.batches(catalog.names)))
+    row = np.arange(300)
+    assert np.array_equal(found.X[:, 0] == 3.0, row < 10)
+    assert np.array_equal(found.missing[:, 0], (row >= 10) & (row < 37))
+    assert np.array_equal(found.X[:, 1], row < 10)
+    assert np.array_equal(found.X[:, 2], (row >= 30) & (row < 37))
+    assert np.array_equal(found.not_detected, row < 10), "flag 8 is not of the masked ones"
+    planned = train(made / "spec.toml", made / "models", dry_run=True)
+    counts = {"not_observed": 20, "not_detected": 10, "masked": 7}
+    assert planned["training"]["states"] == {"x": counts}
+    told = "Missing in labelled rows, by the reason: x: 20 not observed, 10 not detected, 7 masked."
+    assert list(_noted(planned["training"])) == [told]
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (
+            "sentinels = { x = 99 }\nmasked = { x = [1, 99.0] }",
+            "got 99.0 of column 'x' in sentinels and in masked",
+        ),
+        (
+            'not_detected = { x = "blank" }\nmasked = { x = "blank" }',
+            "got 'blank' of column 'x' in not_detected and in masked",
+        ),
+    ],
+)
+def test_a_value_has_one_meaning(states, told):
+    with pytest.raises(SpecificationError, match=told):
+        parse_specification(HEAD + states + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
+    apart = states.replace("x =", "y =", 1)
+    parse_specification(HEAD + apart + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
 
 
 def test_split_by_position_reads_radians_and_sexagesimal(made):
