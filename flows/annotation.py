@@ -28,6 +28,7 @@ from flows.scoring import Scorer, budget_threshold, provenance
 from flows.slim import kept_columns
 from flows.sources import open_source
 from flows.staging import Staging
+from flows.table_choice import TableChoice, target_table
 
 __all__ = ["annotate_each", "annotate_file", "model_at"]
 
@@ -42,7 +43,7 @@ Job = Mapping[str, Any]
 def annotate_file(job: Job) -> Json:
     """Annotate one file into the staging folder; return its record."""
     model, specification = model_at(job["model"]), Specification.model_validate(job["specification"])
-    catalog = _one_file(job)
+    catalog = _one_file(job, target_table(specification, model.features))
     scorer = _scorer(model, specification, catalog)
     staging = Staging(Path(job["out"]), Path(job["staging"]))
     with single_threaded_blas():
@@ -155,7 +156,7 @@ def model_at(path: str) -> Model:
     return read_model(Path(path))
 
 
-def _one_file(job: Job) -> Catalog:
+def _one_file(job: Job, choice: TableChoice) -> Catalog:
     """Return the catalogue with one of its files only."""
-    catalog = open_source(job["catalog"], tuple(job["without"]), job["stamp"])
+    catalog = open_source(job["catalog"], tuple(job["without"]), job["stamp"], choice)
     return replace(catalog, partitions=tuple(p for p in catalog.partitions if p.key == job["name"]))

@@ -22,7 +22,7 @@ __all__ = ["model_card"]
 def _drawn_as(model: Model) -> list[str]:
     """Return of what objects the probabilities hold."""
     shift = model.training.get("shift", {})
-    said = [f"- {sentence}" for sentence in shift_words(shift)]
+    said = [f"- {literal(sentence)}" for sentence in shift_words(shift)]
     if model.specification.shift.density_weights or "class_prior" in shift:
         return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
     text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"

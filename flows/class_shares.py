@@ -28,6 +28,7 @@ from flows.errors import UsageError
 from flows.features import FeatureBatch, FeatureReader
 from flows.model import Model
 from flows.sources import find_files, open_source
+from flows.table_choice import target_table
 from flows.target_rows import thinned
 
 __all__ = ["EM_ROWS", "chosen_shift", "estimated_shares", "prior_shares", "shift_record", "with_shares"]
@@ -142,14 +143,15 @@ def estimated_shares(model: Model, paths: Sequence[Path], scorer: RowScorer) -> 
     `scorer` is the model's, of training shares.
     """
     tolerated = (DamagedFileError, OSError)  # such files are quarantined later
-    found, failed = find_files(paths, scorer.reader.check, left_out={}, tolerated=tolerated)
+    choice = target_table(model.specification, model.features)
+    found, failed = find_files(paths, scorer.reader.check, choice=choice, left_out={}, tolerated=tolerated)
     if failed and not found:
         raise next(iter(failed.values()))
     step = max(1, math.ceil(sum(f.partition.n_rows for f in found) / EM_ROWS))
     parts = [np.empty((0, len(model.classes)))]
     with single_threaded_blas():
         for file in found:
-            here = scorer.on(open_source(str(file.source), file.without, file.stamp))
+            here = scorer.on(open_source(str(file.source), file.without, file.stamp, choice))
             batches = thinned(file.partition.batches(here.reader.read), step)
             parts.extend(here.score(batch)[0].probability for batch in batches)
     p = np.concatenate(parts)

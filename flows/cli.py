@@ -38,6 +38,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="A trial: N rows, nothing written.")
 ]
+Table = Annotated[
+    str | None, typer.Option("--table", metavar="NAME", help="Of a file with several: its name or number.")
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Lines instead of a progress bar, and few of them.")
 ]
@@ -209,12 +212,13 @@ def inspect(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
     ] = None,
+    table: Table = None,
     json: Json = False,
 ) -> None:
     """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
     from flows.cli_inspect import run_inspect
 
-    run_inspect(file, limit=limit, label=label, json=json)
+    run_inspect(file, limit=limit, label=label, table=table, json=json)
 
 
 @app.command()
@@ -228,12 +232,13 @@ def init(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
     ] = None,
+    table: Table = None,
     json: Json = False,
 ) -> None:
     """Write a commented specification for a labelled catalogue, which trains as it is."""
     from flows.cli_inspect import run_init
 
-    run_init(file, label, out=out, overwrite=overwrite, limit=limit, json=json)
+    run_init(file, label, out=out, overwrite=overwrite, limit=limit, table=table, json=json)
 
 
 @models.command("list")

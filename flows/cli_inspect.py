@@ -18,22 +18,31 @@ __all__ = ["run_init", "run_inspect"]
 Json = dict[str, Any]
 
 
-def run_inspect(file: Path, *, limit: int | None, label: str | None, json: bool) -> None:
+def run_inspect(file: Path, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        told = inspect_file(file, limit=limit, label=label)
+        told = inspect_file(file, limit=limit, label=label, table=table)
     show(told, show_inspected, json=json)
 
 
 def run_init(
-    file: Path, label: str, *, out: Path | None, overwrite: bool, limit: int | None, json: bool
+    file: Path,
+    label: str,
+    *,
+    out: Path | None,
+    overwrite: bool,
+    limit: int | None,
+    table: str | None,
+    json: bool,
 ) -> None:
     """Write a first specification, or print it."""
     if out is not None and out.exists() and not overwrite:
         raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
     folder = Path() if out is None else out.parent
     with shown_progress(quiet=True):
-        start = starting_specification(catalogs.open(file), label, folder=folder, limit=limit)
+        start = starting_specification(
+            catalogs.open(file, table, columns=[label]), label, folder=folder, limit=limit, table=table
+        )
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")

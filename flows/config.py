@@ -52,6 +52,7 @@ def _parsed(text: str) -> str:
 
 Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
 Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
+TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(listed)]
 
 
@@ -59,6 +60,10 @@ class CatalogTable(SpecificationTable):
     """The labelled catalogue."""
 
     paths: Paths = Field(description="Files or globs, relative to the specification")
+    table: TableName | None = Field(
+        default=None,
+        description="Of files with several tables: name or number; default: which has the columns",
+    )
     id: str | None = Field(default=None, description="Column that names an object")
     ra: str | None = Field(default=None, description="Column of right ascension")
     dec: str | None = Field(default=None, description="Column of declination")
@@ -105,6 +110,10 @@ class Target(SpecificationTable):
     """The catalogue to classify, where it differs from the labelled one."""
 
     paths: Paths | None = Field(default=None, description="Files or globs, relative to the specification")
+    table: TableName | None = Field(
+        default=None,
+        description="Of files with several tables: name or number; default: which has the columns",
+    )
     columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
     units: dict[str, str] = Field(
         default={}, description="Our name of a column = its unit, where the target does not say, or wrongly"

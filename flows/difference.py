@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-import catalogs
 from blr.decisions import FLAG_MEANINGS
 from catalogs.annotations import safe_name
 from catalogs.catalog import BATCH_ROWS, Catalog
 from catalogs.values import batch_values
+from flows.table_choice import annotated_table
 
 __all__ = ["MOVED", "Annotation", "compare", "total_difference"]
 
@@ -148,7 +148,7 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     `by_row`: the rows are the same ones in the same order.  `id_column` names the objects.
     """
     shared = [c for c in new.classes if c in old.classes]
-    before, after = catalogs.open(old.path), catalogs.open(new.path)
+    before, after = annotated_table(old.prefix).open(old.path), annotated_table(new.prefix).open(new.path)
     known = id_column if id_column in before.names and id_column in after.names else None
     count = _Count(names=("", *dict.fromkeys([*old.classes, *new.classes])))
     read = partial(_rows, shared=shared, id_column=known, names=count.names)

@@ -44,15 +44,19 @@ MOST_SETS = 12
 RADIANS = 2 * np.pi
 
 
-def inspect_file(path: Path, *, limit: int | None = None, label: str | None = None) -> dict[str, Any]:
+def inspect_file(
+    path: Path, *, limit: int | None = None, label: str | None = None, table: str | None = None
+) -> dict[str, Any]:
     """Return what a file holds; of a catalogue, what the first `limit` rows show, or all.
 
-    `label` is the column of the class that leaks are looked for.
+    `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.
     """
     if path.exists() and is_model_file(path):
         model = read_model(path)
         return {"kind": "model", **Store(path.parent.parent.parent).described(model, "stored")}
-    return inspect_catalog(catalogs.open(path), limit=limit, label=label)
+    return inspect_catalog(
+        catalogs.open(path, table, columns=[label] if label else ()), limit=limit, label=label
+    )
 
 
 def inspect_catalog(

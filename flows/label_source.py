@@ -54,7 +54,8 @@ class LabelSource:
         )
         if label.table is not None:
             (path, *_) = resolve_paths([label.table.path], base, key="label.table.path")
-            table = catalogs.open(path)
+            named = (label.table.id, label.table.ra, label.table.dec, label.column)
+            table = catalogs.open(path, columns=[name for name in named if name])
             if label.table.id is not None:
                 source.by_id = source._joined_by_id(table, label.table.id, source.column, "label.table")
             else:
@@ -148,7 +149,7 @@ class LabelSource:
         """Return the answers of reviews, the later file's word standing."""
         found: dict[str, str] = {}
         for path in paths:
-            table = catalogs.open(path)
+            table = catalogs.open(path, columns=[self.identifier] if self.identifier else ())
             if self.identifier is None or self.identifier not in table.names:
                 raise SpecificationError(
                     f"label.extra: got {path} without the column '{self.identifier}', expected catalog.id, by which "

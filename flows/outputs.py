@@ -19,6 +19,7 @@ from flows.scoring import Scorer, flag_names, provenance
 from flows.slim import kept_columns
 from flows.sources import open_source
 from flows.staging import Staging
+from flows.table_choice import target_table
 from flows.tally import Tally, summarise, total
 from flows.version import code_version
 
@@ -84,7 +85,8 @@ def _finish_catalogues(
     for source in sources:
         if source["without"]:
             continue  # with a damaged file left out it is no whole catalogue
-        catalog = open_source(source["catalog"], (), source["stamp"])
+        choice = target_table(specification, model.features)
+        catalog = open_source(source["catalog"], (), source["stamp"], choice)
         keys = [partition.key for partition in catalog.partitions]
         if catalog.whole is None or not hashes.keys() >= set(keys):
             continue

@@ -25,6 +25,7 @@ from flows.scoring import Scorer
 from flows.slim import check_copies
 from flows.sources import files_of, find_files, name_of
 from flows.staging import Staging
+from flows.table_choice import target_table
 
 __all__ = ["Job", "Plan", "make_plan"]
 
@@ -110,6 +111,7 @@ def make_plan(
     found, failed = find_files(
         paths,
         lambda catalog: _check(catalog, scorer, specification),
+        choice=target_table(specification, model.features),
         left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )

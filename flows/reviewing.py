@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import catalogs
 from blr.decisions import Flag
 from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
@@ -26,6 +25,7 @@ from flows.labels import label_texts
 from flows.manifest import Manifest
 from flows.review_list import Chosen, write_lists
 from flows.roots import check_inside
+from flows.table_choice import annotated_table
 
 __all__ = ["review"]
 
@@ -105,7 +105,7 @@ def review(
         )
     # The margins of a HATS catalogue repeat objects of the other files.
     once = [output for output in manifest.outputs if output.summary.get("counted", True)]
-    opened = [catalogs.open(folder / output.name) for output in once]
+    opened = [annotated_table(manifest.prefix).open(folder / output.name) for output in once]
     columns = [_columns(c, manifest.prefix, identifier) for c in opened]
     pairs = list(zip(opened, columns, strict=True))
     best, largest, n, total = _survey(pairs, top, draw)

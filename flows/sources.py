@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-import catalogs
 from catalogs import hats, parquet
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, FormatError
 from catalogs.folders import expand
 from catalogs.formats import FORMATS, format_of, is_named_as_table, joined
 from flows.roots import check_inside
+from flows.table_choice import TableChoice
 
 __all__ = ["Found", "files_of", "find_files", "name_of", "open_source"]
 
@@ -42,6 +42,7 @@ class _Search:
     """What is found, and what fails, on the way through the sources."""
 
     check: Check
+    choice: TableChoice
     left_out: Mapping[Path, str]
     tolerated: tuple[type[Exception], ...]
     found: list[Found] = field(default_factory=list)
@@ -68,7 +69,7 @@ class _Search:
 
     def _add(self, path: Path, without: tuple[str, ...]) -> None:
         stamp = _stamp(path)
-        catalog = open_source(str(path), without, stamp)
+        catalog = open_source(str(path), without, stamp, self.choice)
         self.check(catalog)
         for partition in catalog.partitions:
             check_inside(partition.path, key=str(path))
@@ -82,7 +83,7 @@ class _Search:
             if file in bad or not file.exists():
                 continue
             try:
-                catalog = catalogs.open(file)
+                catalog = self.choice.open(file)
                 columns[file] = frozenset(catalog.names)
             except self.tolerated as error:
                 failing[file] = error
@@ -96,6 +97,7 @@ def find_files(
     paths: Sequence[Path],
     check: Check,
     *,
+    choice: TableChoice,
     left_out: Mapping[Path, str],
     tolerated: tuple[type[Exception], ...],
 ) -> tuple[list[Found], dict[Path, Exception]]:
@@ -103,7 +105,7 @@ def find_files(
 
     Files that are `left_out` are not touched.  Errors that are not `tolerated` in a file end the search.
     """
-    search = _Search(check, left_out, tolerated)
+    search = _Search(check, choice, left_out, tolerated)
     for path in paths:
         search.look(path)
     return search.found, search.failed
@@ -125,13 +127,18 @@ def name_of(file: Path, source: Path) -> str:
 
 
 @lru_cache(maxsize=4)
-def open_source(path: str, without: tuple[str, ...], stamp: str) -> Catalog:  # noqa: ARG001
+def open_source(
+    path: str,
+    without: tuple[str, ...],
+    stamp: str,  # noqa: ARG001
+    choice: TableChoice,
+) -> Catalog:
     """Return the catalogue at a path, without some of a folder's files; `stamp` tells one state of it from another.
 
     Remembered, since a folder of a thousand files takes seconds, and each of its files is asked for.
     """
     if not without:
-        return catalogs.open(path)
+        return choice.open(path)
     if hats.sniff(Path(path), b""):
         return hats.open_without(Path(path), without)
     root, files = expand(Path(path), is_named_as_table)
@@ -140,7 +147,7 @@ def open_source(path: str, without: tuple[str, ...], stamp: str) -> Catalog:  # 
         raise FormatError(f"{path}: got no file that can be read, expected some; correct or replace them")
     if all(format_of(f) is FORMATS["parquet"] for f in kept):
         return parquet.open_files(root, kept)
-    return joined(root, kept, [catalogs.open(f) for f in kept])
+    return joined(root, kept, [choice.open(f) for f in kept])
 
 
 def _stamp(path: Path) -> str:

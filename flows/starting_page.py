@@ -50,6 +50,7 @@ class Page:
     split: Split
     place: Mapping[str, Any] | None
     other: Mapping[str, str]
+    table: str | None = None
 
     def lines(self) -> Iterator[str]:
         """Yield them."""
@@ -72,6 +73,8 @@ class Page:
         path = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
         yield "[catalog]"
         yield f"paths = [{_text(path)}]"
+        if self.table is not None:
+            yield f"table = {_text(self.table)}"
         known = suspected_identifiers(self.seen)
         stated = self.split.identifier or next((n for n, why in known if why.startswith("different")), None)
         for name, why in known:

@@ -55,8 +55,13 @@ class Start:
     left_out: dict[str, str]
 
 
-def starting_specification(catalog: Catalog, label: str, *, folder: Path, limit: int | None = None) -> Start:
-    """Return a specification that lies in `folder`, for the classes in the column `label`."""
+def starting_specification(
+    catalog: Catalog, label: str, *, folder: Path, limit: int | None = None, table: str | None = None
+) -> Start:
+    """Return a specification that lies in `folder`, for the classes in the column `label`.
+
+    `table` was asked for, of several in the file.
+    """
     if label not in catalog.names:
         raise UsageError(
             f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}"
@@ -92,7 +97,7 @@ def starting_specification(catalog: Catalog, label: str, *, folder: Path, limit:
     told = {
         name: f"holds {c.datatype}: an element is written {name}[0]" for name, c in _vectors(catalog, seen)
     }
-    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told)
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told, table)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-import catalogs
+from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError
 from flows.config import Specification
 from flows.content import ContentHash
@@ -26,6 +26,7 @@ from flows.features import target_reader
 from flows.inputs import resolve_paths
 from flows.manifest import write_json
 from flows.progress import tell
+from flows.table_choice import target_table
 from flows.training_rows import write_array
 from flows.units import converted
 
@@ -115,9 +116,10 @@ def read_target(
             )
         return None
     try:
+        choice = target_table(specification, specification.features)
         key = "shift.target" if shift.target else "target.paths"
         paths = resolve_paths(named, Path(specification.base_folder), key=key)
-        return _read(specification, [catalogs.open(path) for path in paths], trained, limit)
+        return _read(specification, [choice.open(path) for path in paths], trained, limit)
     except (CatalogError, UsageError, OSError) as error:
         if is_asked(specification):
             raise
@@ -137,7 +139,7 @@ def pass_over(error: Exception) -> None:
 
 def _read(
     specification: Specification,
-    opened: list[catalogs.Catalog],
+    opened: list[Catalog],
     trained: Mapping[str, Mapping[str, Any]],
     limit: int | None,
 ) -> TargetRows:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import catalogs
 from blr.classifier import Member
 from blr.missing import FeatureMoments
 from blr.threads import single_threaded_blas
@@ -43,6 +42,7 @@ from flows.saving import make_model, save_model
 from flows.shift import compared, with_density_weights
 from flows.softening import with_learned_photometry
 from flows.store import Store
+from flows.table_choice import training_table
 from flows.target_rows import is_needed, read_shift, read_target, version_content, write_shift
 from flows.training_rows import Gathered, TrainingRows, gather, read_rows, write_array, write_rows
 from flows.version import code_version
@@ -122,7 +122,7 @@ MOST_QUALITY = 4
 def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
     specification = Specification.model_validate(request["specification"])
     paths = resolve_paths(specification.catalog.paths, Path(specification.base_folder), key="catalog.paths")
-    opened = [catalogs.open(path) for path in paths]
+    opened = [training_table(specification).open(path) for path in paths]
     for partition in (part for catalog in opened for part in catalog.partitions):
         check_inside(partition.path, key="catalog.paths")
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-import catalogs
 from catalogs.catalog import BATCH_ROWS, Catalog
 from flows.config import Specification
 from flows.model import Model
 from flows.scoring import Scorer
 from flows.slim import check_copies
+from flows.table_choice import target_table
 from flows.tally import summarise
 
 __all__ = ["trial"]
@@ -26,9 +26,10 @@ SHOWN = 10
 def trial(paths: Sequence[Path], model: Model, specification: Specification, limit: int) -> dict[str, Any]:
     """Score the first `limit` rows of each catalogue; return their summary and the first few rows."""
     scorer = Scorer.of(model, specification)
+    choice = target_table(specification, model.features)
     shown: list[dict[str, Any]] = []
     for path in paths:
-        catalog = catalogs.open(path)
+        catalog = choice.open(path)
         check_copies(catalog, scorer.columns, specification)
         here = scorer.on(catalog)  # its tallies are the scorer's
         for batch in first_rows(catalog, here.reader.read, limit):

@@ -24,6 +24,7 @@ from flows.execution import DIRECT
 from flows.manifest import MANIFEST, Manifest, file_sha256
 from flows.reprocessing import reprocess
 from flows.store import Store
+from flows.table_choice import TableChoice
 
 PARTS = tuple(f"p{i}.parquet" for i in range(4))
 Release = SimpleNamespace
@@ -301,8 +302,8 @@ def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(release, mo
     path.write_bytes(path.read_bytes()[:-50])
     release.run()
     opened = []
-    open_source = sources.catalogs.open
-    monkeypatch.setattr(sources.catalogs, "open", lambda p: (opened.append(Path(p).name), open_source(p))[1])
+    open_table = TableChoice.open
+    monkeypatch.setattr(TableChoice, "open", lambda c, p: (opened.append(Path(p).name), open_table(c, p))[1])
     sources.open_source.cache_clear()
     release.run()
     assert "p1.parquet" not in opened

@@ -1,0 +1,43 @@
+"""Which table is meant of a file that holds several, as FITS files and VOTables may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import catalogs
+from catalogs.catalog import Catalog
+from flows.config import Specification
+from flows.features import target_reader, training_reader
+from flows.holdout import split_columns
+
+__all__ = ["TableChoice", "annotated_table", "target_table", "training_table"]
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """A name or number; without it the only table that has the columns."""
+
+    table: str | int | None = None
+    columns: tuple[str, ...] = ()
+
+    def open(self, path: str | Path) -> Catalog:
+        """Open that table of a file, or of each file of a folder."""
+        return catalogs.open(path, self.table, columns=self.columns)
+
+
+def training_table(specification: Specification) -> TableChoice:
+    """Return which table the labelled rows are in."""
+    reader = training_reader(specification, split_by=split_columns(specification))
+    return TableChoice(specification.catalog.table, reader.names)
+
+
+def target_table(specification: Specification, features: Iterable[str]) -> TableChoice:
+    """Return which table is classified with those features."""
+    return TableChoice(specification.target.table, target_reader(specification, features).read)
+
+
+def annotated_table(prefix: str) -> TableChoice:
+    """Return which table of an annotated copy has our columns."""
+    return TableChoice(None, (f"{prefix}flags",))

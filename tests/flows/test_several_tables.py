@@ -1,0 +1,104 @@
+"""Files with several tables: the one that has the columns is meant, or the one that is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits, votable
+from astropy.io.votable.tree import Resource, VOTableFile
+from astropy.table import Table
+
+from catalogs.errors import CatalogError
+from flows.classification import classify
+from flows.cli import run
+from flows.reviewing import review
+from flows.training import train
+
+SPEC = """
+name = "made"
+[catalog]
+paths = ["{path}"]
+id = "id"
+{table}
+[label]
+column = "kind"
+[features]
+x = "x"
+"""
+
+
+def galaxies(n: int, seed: int) -> Table:
+    rng = np.random.default_rng(seed)
+    late = rng.random(n) < 0.5
+    ids = [f"G{i}" for i in range(n)]
+    return Table({"id": ids, "x": rng.normal(2.0 * late - 1), "kind": np.where(late, "late", "early")})
+
+
+def stars(n: int) -> Table:
+    return Table({"id": [f"S{i}" for i in range(n)], "parallax": np.ones(n)})
+
+
+@pytest.fixture
+def as_fits(tmp_path: Path) -> Path:
+    hdus = [fits.PrimaryHDU(), *(fits.table_to_hdu(t) for t in (stars(5), galaxies(200, 1), galaxies(40, 2)))]
+    for hdu, name in zip(hdus[1:], ("STARS", "DEEP", "WIDE"), strict=True):
+        hdu.name = name
+    fits.HDUList(hdus[:3]).writeto(tmp_path / "two.fits")
+    fits.HDUList(hdus).writeto(tmp_path / "three.fits")
+    return tmp_path
+
+
+def specification(folder: Path, path: str, table: str = "") -> Path:
+    (folder / "spec.toml").write_text(SPEC.format(path=path, table=table))
+    return folder / "spec.toml"
+
+
+def test_the_table_that_has_the_columns_is_meant(as_fits):
+    told = train(specification(as_fits, "two.fits"), as_fits / "models")
+    classify([as_fits / "two.fits"], model=told["model"], out=as_fits / "out", store=as_fits / "models")
+    with fits.open(as_fits / "out" / "two.fits") as hdus:
+        assert [h.name for h in hdus[1:]] == ["STARS", "DEEP"]
+        assert "blr_flags" not in hdus["STARS"].columns.names
+        assert np.isfinite(hdus["DEEP"].data["blr_p_early"]).all()
+    chosen = review(as_fits / "out", top=3)
+    assert (chosen["n_classified"], chosen["top"]) == (200, 3)
+
+
+def test_of_two_that_have_them_one_is_named(as_fits):
+    with pytest.raises(CatalogError, match=r"DEEP.*WIDE.*say which, by name or number"):
+        train(specification(as_fits, "three.fits"), as_fits / "models")
+    told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
+    places = {"out": as_fits / "out", "store": as_fits / "models"}
+    with pytest.raises(CatalogError, match="say which"):
+        classify([as_fits / "three.fits"], model=told["model"], **places)
+    named = specification(as_fits, "three.fits", 'table = "deep"')
+    named.write_text(named.read_text() + "[target]\ntable = 3\n")
+    done = classify([as_fits / "three.fits"], model=told["model"], specification=named, **places)
+    assert done["summary"]["n_rows"] == 40
+    with fits.open(as_fits / "out" / "three.fits") as hdus:
+        assert ["blr_flags" in h.columns.names for h in hdus[1:]] == [False, False, True]
+
+
+def test_votable(tmp_path):
+    resource = Resource()
+    document = VOTableFile()
+    document.resources.append(resource)
+    for table in (stars(5), galaxies(200, 1)):
+        resource.tables.append(votable.from_table(table).get_first_table())
+    document.to_xml(str(tmp_path / "two.vot"))
+    told = train(specification(tmp_path, "two.vot"), tmp_path / "models", dry_run=True)
+    assert told["training"]["n_read"] == 200
+
+
+def test_inspect_and_init_take_the_name(as_fits, capsys):
+    file = str(as_fits / "three.fits")
+    assert run(["inspect", file, "--table", "WIDE", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_rows"] == 40
+    assert run(["init", file, "--label", "kind"]) != 0
+    out = as_fits / "deep.toml"
+    assert run(["init", file, "--label", "kind", "--table", "DEEP", "--out", str(out)]) == 0
+    assert 'table = "DEEP"' in out.read_text()
+    assert train(out, as_fits / "models", dry_run=True)["training"]["n_read"] == 200
