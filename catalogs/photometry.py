@@ -48,8 +48,10 @@ Floats = NDArray[np.float64]
 POGSON = 2.5 / np.log(10)
 """Magnitudes in a factor e of flux."""
 
-ZERO_POINT: Mapping[str, float] = MappingProxyType({"nanomaggy": 22.5, "nJy": 31.4, "Jy": 8.90})
-"""AB magnitude of one unit of flux, as the surveys round it (Jy: 8.90, so nJy: 8.90 + 22.5)."""
+ZERO_POINT: Mapping[str, float] = MappingProxyType(
+    {"nanomaggy": 22.5, "nJy": 31.4, "uJy": 23.9, "mJy": 16.4, "Jy": 8.90}
+)
+"""AB magnitude of one unit of flux: 8.90 of 1 Jy, by the definition of -48.6 (Oke & Gunn 1983, doi:10.1086/160817)."""
 
 SDSS_SOFTENING: Mapping[str, float] = MappingProxyType(
     {"u": 1.4e-10, "g": 0.9e-10, "r": 1.2e-10, "i": 1.8e-10, "z": 7.4e-10}

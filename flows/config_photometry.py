@@ -65,7 +65,7 @@ class Band(SpecificationTable):
 
     flux: Expression | None = Field(default=None, description="Column of the flux")
     magnitude: Expression | None = Field(default=None, description="Column of the magnitude")
-    unit: Literal["nanomaggy", "nJy", "Jy"] | None = Field(
+    unit: Literal["nanomaggy", "nJy", "uJy", "mJy", "Jy"] | None = Field(
         default=None, description="Of the flux; default: what the column says"
     )
     scale: Literal["asinh", "pogson"] = Field(

@@ -57,6 +57,12 @@ FLUX_UNITS = {
     "nmaggy": "nanomaggy",
     "njy": "nJy",
     "nanojy": "nJy",
+    "ujy": "uJy",
+    "\u00b5jy": "uJy",  # the micro sign
+    "\u03bcjy": "uJy",  # the Greek letter
+    "microjy": "uJy",
+    "mjy": "mJy",
+    "millijy": "mJy",
     "jy": "Jy",
     "janskys": "Jy",
 }
@@ -64,7 +70,9 @@ FLUX_UNITS = {
 
 def flux_unit(written: str | None) -> str | None:
     """Return the unit of flux that a catalogue writes, None where it is none of ours."""
-    return FLUX_UNITS.get((written or "").strip().lower())
+    text = (written or "").strip()
+    # A capital M is mega: MJy is a unit of surface brightness maps, a thousand million mJy.
+    return None if text.startswith("MJ") else FLUX_UNITS.get(text.lower())
 
 
 @dataclass(frozen=True)
@@ -242,7 +250,7 @@ class DerivedColumns:
             if said is None and band.unit is None:
                 raise CatalogError(
                     f"photometry.{name}: got a flux in '{written or 'no unit'}' in {catalog.path}, expected "
-                    f'nanomaggy, nJy or Jy; state it: unit = "nanomaggy" under [photometry.{name}]'
+                    f'one of {", ".join(ZERO_POINT)}; state it: unit = "nanomaggy" under [photometry.{name}]'
                 )
             # What the catalogue says of itself comes first: a target in nJy is read as nJy.
             found[name] = said or str(band.unit)

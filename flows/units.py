@@ -83,7 +83,7 @@ def conversions(
 def _factor(trained: str | None, here: str | None) -> float | None:
     """Return what brings a value here to the unit of the training; None where nothing does."""
     ours, theirs = ((PLAIN.get(t.strip().lower(), t.strip()) if t else "") for t in (trained, here))
-    if not ours or not theirs or ours.lower() == theirs.lower():
+    if not ours or not theirs or ours == theirs:
         return 1.0
     flux, other = flux_unit(ours), flux_unit(theirs)
     if flux is not None and other is not None:
@@ -92,4 +92,5 @@ def _factor(trained: str | None, here: str | None) -> float | None:
     try:
         return float(new.to(old))
     except (units.UnitsError, TypeError, AttributeError):
-        return None
+        # Only after astropy, to which mJy and MJy are two.
+        return 1.0 if ours.lower() == theirs.lower() else None

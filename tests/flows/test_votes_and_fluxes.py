@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from astropy import units
 from sklearn.metrics import log_loss
 
 import catalogs
@@ -15,11 +16,13 @@ from catalogs.errors import CatalogError
 from catalogs.photometry import ZERO_POINT, unit_factor
 from flows.classification import classify
 from flows.config_file import parse_specification
+from flows.derived import flux_unit
 from flows.evaluation import evaluate
 from flows.features import training_reader
 from flows.softening import with_learned_photometry
 from flows.training import train
 from flows.training_rows import gather
+from flows.units import conversions
 
 GZ2 = Path(__file__).resolve().parents[3] / "shared" / "data" / "gz2_table5" / "table5.fits.gz"
 QUESTION = "t01_smooth_or_features"
@@ -274,6 +277,26 @@ def test_units_of_flux_by_their_zero_points(unit, other):
     flux = 3.0
     mag = ZERO_POINT[unit] - 2.5 * np.log10(flux)
     assert ZERO_POINT[other] - 2.5 * np.log10(flux * unit_factor(unit, other)) == pytest.approx(mag)
+
+
+def test_zero_points_are_those_of_astropy():
+    for unit, zero in ZERO_POINT.items():
+        one = 1 * (units.nmgy if unit == "nanomaggy" else units.Unit(unit))
+        by_astropy = one.to(units.ABmag, units.zero_point_flux(1 * units.AB))
+        assert zero == pytest.approx(by_astropy.value, abs=1e-9), unit
+
+
+@pytest.mark.parametrize("written", ["Jy", "mJy", "uJy", "\u00b5Jy", "\u03bcJy", "nJy"])
+def test_units_of_flux_are_read_as_astropy_reads_them(written):
+    assert units.Unit(flux_unit(written)) == units.Unit(written)
+
+
+def test_mega_is_not_milli():
+    assert flux_unit("MJy") is None
+    there = catalogs.Catalog("made", Path("made"), (catalogs.Column("flux", pa.float64(), unit="MJy"),), ())
+    for trained in ("mJy", "Jy"):
+        found = conversions({"flux": {"unit": trained}}, there, columns={}, stated={})
+        assert found["flux"] == pytest.approx(units.Unit("MJy").to(trained))
 
 
 def test_a_plain_flux_is_converted_and_a_magnitude_is_not(tmp_path):
