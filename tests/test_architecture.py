@@ -303,6 +303,15 @@ def test_modules_are_short(module):
     assert n_lines <= LONGEST, f"{n_lines} lines, at most {LONGEST}: are these two concepts?"
 
 
+def test_the_page_has_every_module_of_flows_once():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = page.split("| concept | modules |")[1].split("\n\n")[0]
+    named = re.findall(r"`(\w+)`", table)
+    modules = {path.stem for path in (ROOT / "flows").glob("*.py")} - {"__init__"}
+    assert len(named) == len(set(named))
+    assert {m for m in modules if not m.startswith("cli_")} == {n for n in named if not n.startswith("cli_")}
+
+
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_packages_are_typed(package):
     assert (ROOT / package / "py.typed").is_file()
