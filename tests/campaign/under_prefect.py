@@ -64,10 +64,13 @@ class Team:
         """Let the same run be tried again, as the button on its page does, half a minute later.
 
         A worker with a limit takes no more runs (Prefect 3.8.8) once it is given one whose place is not free yet; and
-        it reports a crash after the state has been seen, over whatever state the run was given meanwhile.
+        it reports a crash some twenty seconds after the run's own runner has, over whatever state the run has by then.
         """
-        log = self.prefect.folder / "worker.log"
-        wait_for(lambda: f"Reported flow run '{run}' as crashed" in log.read_text(), "the worker's report")
+        log, report = (
+            self.prefect.folder / "worker.log",
+            f"flow_runs.worker - Reported flow run '{run}' as crashed",
+        )
+        wait_for(lambda: report in log.read_text(), "the worker's report")
         soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
         state = {"type": "SCHEDULED", "name": "AwaitingRetry", "state_details": {"scheduled_time": soon}}
         self.prefect.ask("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
