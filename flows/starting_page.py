@@ -25,6 +25,8 @@ MOST_SHOWN = 30
 ROWS_A_PARAMETER = 20
 """Below so many rows a parameter a basis would be fitted to noise, and its posterior not be Gaussian."""
 CENTRES = 20
+FEW_LABELS = 1000
+"""Training rows below which a stack is worth its time: see docs/accuracy.md."""
 VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
 
 
@@ -190,10 +192,20 @@ class Page:
             yield from (f"# {_text(n)} = {_text(e)}" for n, e in self.chosen.errors.items())
             yield ""
 
+    def _select(self, rows: int) -> Iterator[str]:
+        few = (1 - HELD_OUT) * rows < FEW_LABELS
+        yield "[select]"
+        if few:
+            yield f'by = "stack"  # with fewer than {FEW_LABELS:,} labels a mixture predicts better than one candidate'
+        else:
+            yield 'by = "evidence"  # or "stack": a mixture, as left-out rows ask for it; it takes longer'
+        yield ""
+
     def _candidates(self) -> Iterator[str]:
-        yield "# Candidates are weighed by their evidence, which pays for each parameter."
         F, K = len(self.chosen.features), len(self.classes.kept)
         rows = sum(c.rows for c in self.classes.kept)
+        yield from self._select(rows)
+        yield "# Candidates have an evidence each, which pays for each parameter."
         bases = {
             '{ kind = "linear" }': 0,
             '{ kind = "polynomial", degree = 2 }': (F + 1) * (F + 2) // 2,

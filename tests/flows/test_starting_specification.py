@@ -12,6 +12,7 @@ import pytest
 
 import catalogs
 from flows.cli import run
+from flows.config_file import parse_specification, read_specification
 from flows.errors import TrainingError, UsageError
 from flows.inspection import inspect_file
 from flows.starting_specification import starting_specification
@@ -121,12 +122,28 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert "#   mu: leak: computed from" in text
     assert "#   answer: leak: by itself" in text
     assert "#   again: the same as bmag" in text
+    assert read_specification(out).select.by == "evidence"
     told = train(out, made.parent / "models")
     assert set(told["features"]) <= {"bmag_jmag", "bmag", "log_axis"}
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
     assert "which exists, expected a new file; add --overwrite" in capsys.readouterr().err
+
+
+def test_few_labels_are_stacked(tmp_path, monkeypatch):
+    """Fewer than 1,000 rows are left to the fits of 1,249 with a fifth held out, 1,000 of 1,250."""
+    texts = {}
+    for n in (400, 1249, 1250):
+        pq.write_table(survey(n), tmp_path / f"few{n}.parquet")
+        text = starting_specification(
+            catalogs.open(tmp_path / f"few{n}.parquet"), "kind", folder=tmp_path
+        ).text
+        texts[n] = parse_specification(text, source="init", base_folder=str(tmp_path))
+    assert [s.select.by for s in texts.values()] == ["stack", "stack", "evidence"]
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    told = train(texts[400], tmp_path / "models")
+    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
 
 
 @pytest.mark.parametrize("name", REAL)
