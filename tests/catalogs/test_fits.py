@@ -1,37 +1,14 @@
 """Reading: every TFORM code, nulls, scaling, texts, cells of variable length."""
 
 from pathlib import Path
-from typing import Any
 
 import fitsio
 import numpy as np
 import pyarrow as pa
 import pytest
-from astropy.io import fits as astropy_fits
 
 from catalogs import fits
-
-N = 7
-
-
-def write(path: Path, *columns: astropy_fits.Column, cards: dict[str, Any] | None = None) -> Path:
-    table = astropy_fits.BinTableHDU.from_columns(columns, name="OBJECTS")
-    table.header.update(cards or {})
-    table.writeto(path)
-    return path
-
-
-def column(name: str, form: str, values: Any, **keywords: Any) -> astropy_fits.Column:
-    return astropy_fits.Column(name, form, array=values, **keywords)
-
-
-def read(path: Path, *names: str, rows: int = 3) -> pa.Table:
-    cat = fits.open(path)
-    batches = list(cat.batches(names or cat.names, rows))
-    for batch in batches:
-        batch.validate(full=True)
-    return pa.Table.from_batches(batches)
-
+from tests.catalogs.fits_samples import N, column, patched, read, write
 
 NUMBERS = {
     "B": (np.array([0, 1, 255, 3, 4, 5, 6], np.uint8), pa.uint8()),
@@ -86,19 +63,6 @@ def test_shifted_integers_are_exact(tmp_path: Path, code: str) -> None:
     table = read(path)
     assert table["x"].to_numpy().dtype == values.dtype
     assert table["x"].to_pylist() == values.tolist()
-
-
-def patched(path: Path, **cards: Any) -> Path:
-    """Change header cards behind astropy's back, so that the stored integers stay as they are."""
-    content = path.read_bytes()
-    start = content.index(b"XTENSION")
-    end = content.index(b"END     ", start)
-    header = astropy_fits.Header.fromstring(content[start:end])
-    data = content[start + (end - start + 2880) // 2880 * 2880 :]
-    header.update(cards)
-    text = (header.tostring(endcard=True, padding=True)).encode()
-    path.write_bytes(content[:start] + text + data)
-    return path
 
 
 @pytest.mark.parametrize("code", "BIJK")
