@@ -214,8 +214,8 @@ class Manifest:
             ) from error
 
 
-DETAILS = ("classes", "columns", "flags")
-"""What a reader needs to understand the new columns."""
+DETAILS = ("classes", "columns", "flags", "position")
+"""What a reader needs to understand the columns."""
 
 
 def _output(output: Mapping[str, Any], source: Mapping[str, Any], counted: Mapping[str, Any]) -> Output:

@@ -123,7 +123,9 @@ def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
 
 
 def _details(model: Model, specification: Specification) -> Json:
-    """Return what a reader of the manifest needs to understand the new columns."""
+    """Return what a reader of the manifest needs to understand the new columns, and to find objects on the sky."""
+    catalog, theirs = specification.catalog, specification.target.columns
+    place = {"ra": catalog.ra, "dec": catalog.dec}
     columns = Scorer.of(model, specification).columns
     return {
         "classes": shift_record(model, specification)["class_priors"],
@@ -133,4 +135,6 @@ def _details(model: Model, specification: Specification) -> Json:
         "flags": {
             str(bit): {"name": name, "meaning": meaning} for bit, (name, meaning) in flag_names().items()
         },
+        "position": {key: theirs.get(name, name) for key, name in place.items() if name}
+        | ({"unit": catalog.position_unit} if catalog.position_unit else {}),
     }

@@ -7,10 +7,10 @@ probability is written down as a weight, stands for the whole catalogue.  Shapes
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from blr.decisions import Flag
 from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError, nearest
 from catalogs.positions import PositionUnit, find_position_columns, positions, unit_of_position
-from catalogs.values import batch_values
+from catalogs.values import batch_values, is_text
 from flows.errors import UsageError
 from flows.labels import label_texts
 from flows.manifest import Manifest
@@ -106,7 +106,8 @@ def review(
     # The margins of a HATS catalogue repeat objects of the other files.
     once = [output for output in manifest.outputs if output.summary.get("counted", True)]
     opened = [annotated_table(manifest.prefix).open(folder / output.name) for output in once]
-    columns = [_columns(c, manifest.prefix, identifier) for c in opened]
+    known = manifest.details.get("position", {})
+    columns = [_columns(c, manifest.prefix, identifier, known) for c in opened]
     pairs = list(zip(opened, columns, strict=True))
     best, largest, n, total = _survey(pairs, top, draw)
     chosen = {c.name: c for c in best}
@@ -130,7 +131,8 @@ def review(
     return told
 
 
-def _columns(catalog: Catalog, prefix: str, identifier: str | None) -> _Columns:
+def _columns(catalog: Catalog, prefix: str, identifier: str | None, known: Mapping[str, str]) -> _Columns:
+    """Return the columns of a catalogue; `known` is what the specification says of the position."""
     by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
     by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]
     found = identifier or next(iter((*by_ucd, *by_name)), None)
@@ -139,14 +141,32 @@ def _columns(catalog: Catalog, prefix: str, identifier: str | None) -> _Columns:
             f"{catalog.path}: got {'no column that names an object' if found is None else repr(found)}, expected "
             f"the column of the identifier; name it with --id; {nearest(found or 'id', catalog.names)}"
         )
-    place = find_position_columns(catalog)
+    stated = (known.get("ra", ""), known.get("dec", ""))
+    place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
     if place is None:
         return _Columns(found, None, prefix, remark=f"{catalog.path}: no columns of positions, so no links")
+    unit = _unit(catalog, place, known.get("unit"))
+    if unit is not None:
+        return _Columns(found, place, prefix, unit)
+    # The list is of use without links, and a link to the wrong place of none.
+    ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place)
+    remark = (
+        f"no links: {catalog.path}: got {ra} and {dec}, expected both in degrees, radians or sexagesimal text; "
+        "correct their units, or train and classify with position_unit under [catalog]"
+    )
+    return _Columns(found, None, prefix, remark=remark)
+
+
+def _unit(catalog: Catalog, place: tuple[str, str], stated: str | None) -> PositionUnit | None:
+    """Return the unit that the columns state, else the specification's; None where neither can be read."""
+    known = next((unit for unit in get_args(PositionUnit) if unit == stated), None)
+    columns = [catalog.column(name) for name in place]
+    if known is not None and not all(c.unit or is_text(c.datatype) for c in columns):
+        return known
     try:
-        return _Columns(found, place, prefix, unit_of_position(catalog, *place))
-    except CatalogError as error:
-        # The list is of use without links, and a link to the wrong place of none.
-        return _Columns(found, None, prefix, remark=f"no links: {error}")
+        return unit_of_position(catalog, *place)
+    except CatalogError:
+        return known
 
 
 def _rows(catalog: Catalog, columns: _Columns) -> Iterator[_Rows]:

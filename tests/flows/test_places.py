@@ -133,4 +133,38 @@ def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
         np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
         assert "legacysurvey" in page
     assert found["deg"]["remarks"] == []
-    assert "got a position in the unit 'furlong'" in found["furlong"]["remarks"][0]
+    (remark,) = found["furlong"]["remarks"]
+    assert "got 'ra' in 'furlong' and 'dec' in 'furlong', expected both in degrees" in remark
+
+
+def test_review_lists_go_by_the_specification(tmp_path, monkeypatch):
+    """Columns of no known name, in the unit stated there, unless the classified file states another."""
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    columns = survey()
+    ours = TEXT.replace('ra = "ra"', 'ra = "one"').replace(
+        'dec = "dec"', 'dec = "two"\nposition_unit = "rad"'
+    )
+    (tmp_path / "spec.toml").write_text(ours + LABEL)
+
+    def write_as(name: str, unit: str, said: str | None) -> Path:
+        made = in_unit(columns, unit)
+        table = pa.table({"one": made["ra"], "two": made["dec"], **{k: made[k] for k in ("id", "x", "kind")}})
+        given = {"unit": said} if said else {}
+        fields = [f.with_metadata(given) if f.name in {"one", "two"} else f for f in table.schema]
+        pq.write_table(table.cast(pa.schema(fields)), tmp_path / f"{name}.parquet")
+        return tmp_path / f"{name}.parquet"
+
+    write_as("survey", "rad", None)
+    told = train(tmp_path / "spec.toml", tmp_path / "models")
+    targets = {"plain": ("rad", None), "odd": ("rad", "furlong"), "other": ("deg", "deg")}
+    paths = [write_as(name, *units) for name, units in targets.items()]
+    paths.append(write_as("text", "sexagesimal", None))
+    for path in paths:
+        out = tmp_path / f"out-{path.stem}"
+        classify([path], model=told["model"], out=out, store=tmp_path / "models")
+        assert review(out, top=5)["remarks"] == []
+        table = Table.read(out / "review.vot")
+        rows = [int(name.removeprefix("G")) for name in table["id"]]
+        assert len(rows) == 5
+        np.testing.assert_allclose(table["ra"], columns["ra"][rows], atol=1e-6)
+        np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
