@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from catalogs.annotations import standard_columns
 from catalogs.atomic import atomic_path
 from catalogs.catalog import BATCH_ROWS, Catalog
+from catalogs.errors import NameClashError
 from catalogs.expressions import parse
 from catalogs.photometry import State
 from catalogs.positions import PositionUnit
@@ -120,7 +121,10 @@ def gather(
         values = reader.values(batch)
         counts = None if votes is None else votes.counts(values)
         texts = source.texts(values, unit) if counts is None else _most(counts, label)
+        n_labels = len(seen)
         seen.update(texts[selected].tolist())
+        if known is None and len(seen) > n_labels:
+            _check_names(specification, LabelReader.of(label, seen).classes)
         labelled = wanted_labels(label, texts) if known is None else known.read(texts) >= 0
         chosen = selected & labelled
         rows = batch.filter(pa.array(chosen))
@@ -205,10 +209,22 @@ def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
     )
 
 
+def _check_names(specification: Specification, classes: Sequence[str]) -> None:
+    """Raise `TrainingError` where columns of classes would have one name: as soon as both labels are met."""
+    given = specification.output
+    if len(classes) < 2:
+        return
+    try:
+        standard_columns(classes, given.prefix, columns=given.columns)
+    except NameClashError as error:
+        raise TrainingError(
+            f"label.column: {error}; of those that differ only in case, case_sensitive = false under [label] makes one"
+        ) from error
+
+
 def _check(specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str]) -> None:
     K = len(labels.classes)
     check_classes(specification.label, labels, seen, np.bincount(rows.target, minlength=K).tolist())
-    standard_columns(labels.classes, specification.output.prefix)  # whose names must differ
     for part, mask in (("training", rows.training), ("held-out", rows.held_out)):
         for name, count in zip(labels.classes, np.bincount(rows.target[mask], minlength=K), strict=True):
             if not count:

@@ -14,7 +14,7 @@ from catalogs.errors import CatalogError
 from catalogs.photometry import asinh_magnitude
 from flows.classification import classify
 from flows.config_file import parse_specification
-from flows.errors import SpecificationError
+from flows.errors import SpecificationError, TrainingError
 from flows.features import training_reader
 from flows.softening import with_learned_photometry
 from flows.store import Store
@@ -87,6 +87,32 @@ def test_case_and_blanks_of_labels(made):
     assert not found.unknown_labels
     listed = '[label]\ncolumn = "kind"\ncase_sensitive = false\nclasses = { a = ["LATE"], b = ["Early"] }\n'
     assert len(gathered(made, listed).rows.target) == 300
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("LATE", "class '[Ll][Aa][Tt][Ee]' would clash with class '[Ll][Aa][Tt][Ee]'"),
+        ("ea-rly", "class 'ea_rly' would clash with class 'ea-rly'"),
+        ("max", "class 'max' would clash with the column 'blr_p_max'"),
+    ],
+)
+def test_labels_that_columns_cannot_tell_apart(made, label, told):
+    """Said before weights are looked at, which are impossible here, and so before rows are split or fitted."""
+    columns = survey()
+    columns["kind"] = np.append(columns["kind"][:-2], ["ea_rly", label])  # one row: too few for a split
+    write(made / "survey.parquet", columns)
+    text = HEAD + 'weight = "0 - 1"\n[label]\ncolumn = "kind"\n' + TAIL
+    (made / "spec.toml").write_text(text)
+    with pytest.raises(
+        TrainingError, match=told + r".*rename the class in .*\[label\] classes; .*case_sensitive"
+    ):
+        train(made / "spec.toml", made / "models")
+    assert not [*made.glob("models/**/*.npy")]
+    excluded = text.replace('column = "kind"', f'column = "kind"\nexclude = ["{label}", "ea_rly"]')
+    (made / "spec.toml").write_text(excluded)
+    with pytest.raises(TrainingError, match=r"catalog\.weight"):
+        train(made / "spec.toml", made / "models")
 
 
 def test_excluded_labels(made):
