@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from blr.arrays import Matrix, Vector
+from blr.ranks import mid_ranks
 
 __all__ = ["Convergence", "convergence", "effective_size"]
 
@@ -47,7 +47,7 @@ def _split(draws: Matrix) -> Matrix:
 
 def _rank_normalised(x: Matrix) -> Matrix:
     flat = x.reshape(-1, x.shape[2])
-    rank = rankdata(flat, axis=0)
+    rank = np.stack([mid_ranks(column) for column in flat.T], axis=1)
     return np.asarray(ndtri((rank - 0.375) / (len(flat) + 0.25))).reshape(x.shape)
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
 from blr.evidence import fit_evidence
 from blr.gaussian import Gaussian
 from blr.posterior import Posterior
+from blr.ranks import mid_ranks
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
@@ -139,9 +139,9 @@ def _auc(score: Vector, positive: NDArray[np.bool_]) -> tuple[float, float]:
 
     DeLong, DeLong and Clarke-Pearson (1988), doi:10.2307/2531595, by the placements of each row among the other set's.
     """
-    rank, n, m = rankdata(score), int(positive.sum()), int((~positive).sum())
-    above = (rank[positive] - rankdata(score[positive])) / m
-    below = (rank[~positive] - rankdata(score[~positive])) / n
+    rank, n, m = mid_ranks(score), int(positive.sum()), int((~positive).sum())
+    above = (rank[positive] - mid_ranks(score[positive])) / m
+    below = (rank[~positive] - mid_ranks(score[~positive])) / n
     return float(above.mean()), float(np.sqrt(above.var(ddof=1) / n + below.var(ddof=1) / m))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
+from blr.ranks import mid_ranks
 from catalogs.catalog import Column
 from catalogs.leaks import ALONE, Leak
 from catalogs.positions import is_position
@@ -180,5 +180,5 @@ def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, s
 def _same_order(x: Floats, y: Floats) -> bool:
     if x.std() == 0 or y.std() == 0:
         return False
-    a, b = rankdata(x), rankdata(y)
+    a, b = mid_ranks(x), mid_ranks(y)
     return abs(float(np.corrcoef(a, b)[0, 1])) > SAME_ORDER

@@ -337,3 +337,10 @@ def test_starts_without_what_is_slow_to_import(command):
     )
     assert done.returncode == 0, done.stderr
     assert not slow & set(done.stderr.split()), "imported at the start"
+
+
+def test_classification_waits_for_no_import_that_it_does_not_need():
+    unneeded = {"prefect", "matplotlib", "sklearn", "scipy.stats"}
+    script = "import flows.classification, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert not unneeded & set(loaded.split())
