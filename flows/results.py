@@ -7,15 +7,19 @@ good pickles of its own.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
 
 from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
 
 from flows.errors import FlowError
 
-__all__ = ["read_json_only"]
+__all__ = ["PREFECTS", "read_json_only"]
 
-_loads_json = JSONSerializer.loads
+PREFECTS: Final[dict[type, Callable[..., Any]]] = {
+    s: s.loads for s in (PickleSerializer, CompressedSerializer, JSONSerializer)
+}
+"""Prefect's own readers."""
 _PLAIN = JSONSerializer()
 
 
@@ -37,4 +41,4 @@ def _loads_plain(serializer: JSONSerializer, blob: bytes) -> Any:
     ours = (_PLAIN.jsonlib, _PLAIN.object_decoder, _PLAIN.loads_kwargs)
     if (serializer.jsonlib, serializer.object_decoder, serializer.loads_kwargs) != ours:
         _refuse(serializer, blob)
-    return _loads_json(serializer, blob)
+    return PREFECTS[JSONSerializer](serializer, blob)

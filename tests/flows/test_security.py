@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from prefect.filesystems import LocalFileSystem
 from prefect.results import ResultStore
-from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
+from prefect.serializers import JSONSerializer
 
 from flows import cli_serve
 from flows.card import model_card
@@ -30,7 +30,7 @@ from flows.errors import FlowError, ModelError, UsageError
 from flows.monitoring import run_tables
 from flows.promote import promote
 from flows.reprocess import reprocess
-from flows.results import read_json_only
+from flows.results import PREFECTS, read_json_only
 from flows.review import review
 from flows.store import Store
 from flows.tables import to_markdown
@@ -76,9 +76,9 @@ class Bomb:
 
 @pytest.fixture
 def unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give this process Prefect's readers back afterwards."""
-    for serializer in (PickleSerializer, CompressedSerializer, JSONSerializer):
-        monkeypatch.setattr(serializer, "loads", serializer.loads)
+    """Give this process Prefect's readers for the test: some other test may have taken them away."""
+    for serializer, loads in PREFECTS.items():
+        monkeypatch.setattr(serializer, "loads", loads)
 
 
 FLOWS = (train, classify, reprocess, review, promote)
