@@ -66,11 +66,17 @@ class Team:
         A worker with a limit takes no more runs (Prefect 3.8.8) once it is given one whose place is not free yet; and
         it reports a crash some twenty seconds after the run's own runner has, over whatever state the run has by then.
         """
-        log, report = (
-            self.prefect.folder / "worker.log",
-            f"flow_runs.worker - Reported flow run '{run}' as crashed",
-        )
-        wait_for(lambda: report in log.read_text(), "the worker's report")
+        log = self.prefect.folder / "worker.log"
+
+        def reported() -> bool:
+            lines = log.read_text().splitlines()
+            by_runner, by_worker = (
+                sum(who in line and "exceeded its memory" in line for line in lines)
+                for who in ("runner.flow_run_executor", "flow_runs.worker")
+            )
+            return by_worker >= by_runner > 0
+
+        wait_for(reported, f"the worker's report of run {run}")
         soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
         state = {"type": "SCHEDULED", "name": "AwaitingRetry", "state_details": {"scheduled_time": soon}}
         self.prefect.ask("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
