@@ -27,7 +27,7 @@ from blr.threads import single_threaded_blas
 __all__ = ["Trust", "assess"]
 
 _SHIFT = 0.8, 3.0  # in posterior sd: green below the first, red from the second on
-_SECOND_ORDER = 0.15, 0.8  # nats, likewise
+_SECOND_ORDER = 0.12, 0.8  # nats, likewise; what is left beyond it is about its square, here 0.015
 _K_HAT = 0.7
 _EFFECTIVE = 0.05
 _SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
