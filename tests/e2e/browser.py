@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ from tests.e2e.running import wait_for
 
 SHOTS = "BLR_SCREENSHOTS"
 """Environment variable: a folder to keep screenshots in."""
+BETWEEN_CLICKS = 20.0
+"""Seconds in which a click has its effect."""
 Seen = TypeVar("Seen")
 
 
@@ -83,6 +86,20 @@ class Browser:
             return True
 
         self.wait_for(clicked, f"'{text}' to click")
+
+    def click_until(self, text: str, done: Callable[[], object], what: str) -> None:
+        """Click the button as often as it takes: a page that scrolls or is drawn again just then swallows a click."""
+        button = f"//button[normalize-space()='{text}']"
+
+        def clicked() -> bool:
+            with suppress(WebDriverException):
+                self.driver.execute_script("arguments[0].click()", self.driver.find_element(By.XPATH, button))
+            end = time.monotonic() + BETWEEN_CLICKS
+            while not (seen := bool(done())) and time.monotonic() < end:
+                time.sleep(0.3)
+            return seen
+
+        wait_for(clicked, what)
 
     def holding(self, value: str) -> list[WebElement]:
         """Return the text fields that hold a value."""

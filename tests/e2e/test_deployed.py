@@ -86,7 +86,7 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
     pages.change("release", "release/field-1.parquet")
     pages.change("annotated", "by-hand")
     pages.picture(f"{team.database}-form")
-    pages.click("Submit")
+    pages.click_until("Submit", lambda: team.prefect.find("flow_runs", name=name), "a run of that name")
     run = team.prefect.run_ended(name=name)
     assert run["state_name"] == "Completed", team.prefect.logs(run)
     assert run["parameters"]["out"] == "by-hand"
