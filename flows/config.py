@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from catalogs.annotations import standard_columns
-from catalogs.errors import ExpressionError, NameClashError, nearest
-from catalogs.expressions import parse
+from catalogs.errors import NameClashError, nearest
 from flows.config_bases import Basis, LinearBasis, Paths, SpecificationTable, listed
 from flows.config_label import Label
-from flows.config_photometry import Band
+from flows.config_photometry import Band, Expression
 from flows.config_shift import Shift
 
 __all__ = [
@@ -42,15 +41,6 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Names become folders: no separators, no leading dot, and short enough for any file system."""
 
 
-def _parsed(text: str) -> str:
-    try:
-        parse(text)
-    except ExpressionError as error:
-        raise ValueError(str(error)) from error
-    return text
-
-
-Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
 Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(listed)]

@@ -11,7 +11,7 @@ from catalogs.expressions import parse
 from catalogs.photometry import EXTINCTION
 from flows.config_bases import SpecificationTable
 
-__all__ = ["Band", "Extinction"]
+__all__ = ["Band", "Expression", "Extinction"]
 
 
 def _parsed(text: str) -> str:

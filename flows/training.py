@@ -122,7 +122,8 @@ MOST_QUALITY = 4
 def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
     specification = Specification.model_validate(request["specification"])
     paths = resolve_paths(specification.catalog.paths, Path(specification.base_folder), key="catalog.paths")
-    opened = [training_table(specification).open(path) for path in paths]
+    choice = training_table(specification)
+    opened = [choice.open(path) for path in paths]
     for partition in (part for catalog in opened for part in catalog.partitions):
         check_inside(partition.path, key="catalog.paths")
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
