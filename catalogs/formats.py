@@ -13,6 +13,7 @@ from catalogs.catalog import Catalog, Partition
 from catalogs.errors import FormatError
 from catalogs.folders import expand, is_pattern
 from catalogs.folders import missing as not_there
+from catalogs.own_columns import levels, own_names
 from catalogs.remote import is_remote, remote_files
 from catalogs.tables import open_table
 
@@ -138,16 +139,27 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
         odd = sorted(set(first.names) ^ set(catalog.names))
         if catalog.format != first.format or odd:
             what = f"only one of them has {odd}" if odd else f"{first.format} and {catalog.format}"
-            raise FormatError(
-                f"{first.path} and {catalog.path} do not make one catalogue: {what}; "
-                "open them one by one, or narrow the pattern"
-            )
+            raise apart(first, catalog, what)
+        if annotated_columns(first) != annotated_columns(catalog):
+            raise apart(first, catalog, "only one of them was annotated with the columns that both have")
     partitions = tuple(
         placed(partition, file.relative_to(root).as_posix())
         for file, catalog in zip(files, catalogs, strict=True)
         for partition in catalog.partitions
     )
     return replace(first, path=root, partitions=partitions)
+
+
+def apart(first: Catalog, other: Catalog, what: str) -> FormatError:
+    """Return the error for catalogues that are not one."""
+    return FormatError(
+        f"{first.path} and {other.path} do not make one catalogue: {what}; open them one by one, or narrow the pattern"
+    )
+
+
+def annotated_columns(catalog: Catalog) -> set[str]:
+    """Return the columns that earlier annotations made: a copy of all files replaces the same ones in each."""
+    return {name for level in levels(catalog.metadata) for name in own_names(level)}
 
 
 def placed(partition: Partition, key: str) -> Partition:

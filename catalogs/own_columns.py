@@ -1,7 +1,8 @@
 """Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
 
-A foreign column of the same name is not ours, and stays a clash.  Users own bits 16 to 23 of our flags: what they
-have set there is carried over.
+A foreign column of the same name is not ours, and stays a clash.  A format without a place for provenance (CSV) is
+searched for whole annotations: all columns of one, side by side and in order, as nobody else makes them.  Users own
+bits 16 to 23 of our flags: what they have set there is carried over.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.annotations import NewColumn, check_names
-from catalogs.catalog import Catalog, Compute
+from catalogs.annotations import NewColumn, check_names, standard_columns
+from catalogs.catalog import Catalog, Column, Compute
+from catalogs.errors import CatalogError
 
 __all__ = [
     "USER_BITS",
@@ -25,6 +27,7 @@ __all__ = [
     "levels",
     "own_names",
     "provenance_entries",
+    "recognised_provenance",
     "replaced_columns",
     "with_replaced_models",
     "with_user_bits",
@@ -67,6 +70,42 @@ def levels(metadata: Mapping[str, str]) -> list[Level]:
 def own_names(level: Level) -> set[str]:
     """Return the names, in small letters, of the columns that an annotation made."""
     return {name.strip().casefold() for name in level.get("columns", "").split(",") if name.strip()}
+
+
+def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:
+    """Return what the provenance of a file would say of whose its columns are, were there a place for it."""
+    found = []
+    start = 0
+    while start < len(columns):
+        made = annotation_at(columns[start:])
+        if made:
+            found.append(", ".join(c.name for c in made))
+        start += max(1, len(made))
+    return {f"blr.{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(found))}
+
+
+def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
+    """Return the columns of the annotation that begins with the first of these; none, unless all of one are there."""
+    prefix, names = columns[0].name.removesuffix("class"), [c.name for c in columns]
+    ends_at = names.index(f"{prefix}p_max") if f"{prefix}p_max" in names else 0
+    # The names of classes in columns are safe already, and so make the same columns again.
+    classes = [name.removeprefix(f"{prefix}p_") for name in names[1:ends_at]]
+    for extent in ("full", "standard"):
+        try:
+            made = standard_columns(classes, prefix, columns=extent)
+        except CatalogError:
+            return ()
+        if names[: len(made)] == [c.name for c in made] and all(map(may_hold, columns, made)):
+            return columns[: len(made)]
+    return ()
+
+
+def may_hold(found: Column, made: NewColumn) -> bool:
+    """Say whether text of a column that we made could have been taken for what was found: '1' for a number."""
+    if pt.is_string(made.datatype):
+        return True
+    whole = pt.is_null(found.datatype) or pt.is_integer(found.datatype)
+    return whole or (pt.is_floating(made.datatype) and pt.is_floating(found.datatype))
 
 
 def provenance_entries(

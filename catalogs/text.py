@@ -29,6 +29,7 @@ from catalogs.ecsv import (
     vectors,
 )
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.own_columns import recognised_provenance
 from catalogs.text_records import DELIMITERS, Dialect, common_width, find_dialect, is_data, record_blocks
 from catalogs.text_types import convert, infer_types
 from catalogs.text_writer import append_values, value_lines
@@ -185,6 +186,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
     if partition.format == ECSV:
         metadata |= own_meta(header_text(head[: partition.dialect.header]))
+    else:
+        metadata |= recognised_provenance(partition.columns)
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
 
 
