@@ -34,8 +34,9 @@ __all__ = [
     "Whole",
 ]
 
-BATCH_ROWS = 262_144
-"""Rows a batch: 32 MB of memory serve any catalogue, and reading is as fast as with more."""
+BATCH_ROWS = 131_072
+"""Rows a batch: 16 MB of memory serve any catalogue.  Arrays of twice the size are given back to the system
+and asked for anew each time, which took as long as all the rest."""
 
 Compute = Callable[[pa.RecordBatch], Mapping[str, np.ndarray[Any, Any]]]
 """From a batch of the columns read to the new columns, one array of as many rows each."""

@@ -26,7 +26,7 @@ from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn
 
 COLUMNS = [NewColumn("p", pa.float32()), NewColumn("flags", pa.int32()), NewColumn("c", pa.string(), width=6)]
-WORDS = np.full(262_144, "spiral")
+WORDS = np.full(131_072, "spiral")
 
 
 def compute(batch):
@@ -83,7 +83,7 @@ def test_two_million_rows_take_little_memory(path: Path) -> None:
 def test_a_killed_run_leaves_no_final_file_and_can_be_run_again(path: Path) -> None:
     with subprocess.Popen(run(path, "sleep"), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert int(process.stdout.readline()) == 262_144
+        assert int(process.stdout.readline()) == 131_072
         process.kill()
     out = path.parent / "out"
     (left,) = out.iterdir()
