@@ -4,7 +4,7 @@ Only options live here.  What a command needs is imported when it runs, so that 
 imports no Prefect.
 """
 
-# ruff: noqa: FBT002, PLC0415 -- Typer makes switches of such defaults; imports wait for their command
+# ruff: noqa: FBT001, FBT002, PLC0415 -- Typer makes switches of such defaults; imports wait for their command
 
 from __future__ import annotations
 
@@ -52,12 +52,24 @@ Port = Annotated[
 ]
 
 
+def _show_version(asked: bool) -> None:
+    """Print the version that models and outputs name, and end."""
+    if asked:
+        from flows.version import code_version
+
+        typer.echo(f"blr {code_version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print it and exit.")
+    ] = False,
 ) -> None:
     """Classify galaxy catalogues with Bayesian logistic models that know when they do not know."""
-    del debug  # `run` looks for it, since errors are shown there
+    del debug, version  # `run` looks for the one, since errors are shown there; the other has been seen to
 
 
 @app.command()

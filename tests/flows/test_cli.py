@@ -345,6 +345,13 @@ def test_debug_shows_where(blr):
     assert err.splitlines()[-1].startswith("blr: error: none.toml")
 
 
+def test_the_version_is_the_one_that_models_name(blr, work):
+    store = Store(work / "models")
+    (model,) = store.models()
+    status, out, _ = blr("--version")
+    assert (status, out) == (0, f"blr {store.load(model.label).code_version}\n")
+
+
 def test_ctrl_c(blr, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
