@@ -25,7 +25,7 @@ MOST_SHOWN = 30
 ROWS_A_PARAMETER = 20
 """Below so many rows a parameter a basis would be fitted to noise, and its posterior not be Gaussian."""
 CENTRES = 20
-FEW_LABELS = 1000
+FEW_LABELS = 5000
 """Training rows below which a stack is worth its time: see docs/accuracy.md."""
 VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
 

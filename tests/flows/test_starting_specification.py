@@ -122,7 +122,7 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert "#   mu: leak: computed from" in text
     assert "#   answer: leak: by itself" in text
     assert "#   again: the same as bmag" in text
-    assert read_specification(out).select.by == "evidence"
+    assert read_specification(out).select.by == "stack"
     told = train(out, made.parent / "models")
     assert set(told["features"]) <= {"bmag_jmag", "bmag", "log_axis"}
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
@@ -132,9 +132,9 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
 
 
 def test_few_labels_are_stacked(tmp_path, monkeypatch):
-    """Fewer than 1,000 rows are left to the fits of 1,249 with a fifth held out, 1,000 of 1,250."""
+    """Fewer than 5,000 rows are left to the fits of 6,249 with a fifth held out, 5,000 of 6,250."""
     texts = {}
-    for n in (400, 1249, 1250):
+    for n in (400, 6249, 6250):
         pq.write_table(survey(n), tmp_path / f"few{n}.parquet")
         text = starting_specification(
             catalogs.open(tmp_path / f"few{n}.parquet"), "kind", folder=tmp_path
