@@ -29,8 +29,7 @@ def told_to_stop(
 ) -> Line:
     """Send SIGTERM or SIGINT at random times: the exit status says so, or that all was done already."""
     line = Line(f"{scenario.name}: {number.name}")
-    # Before there is anything to finish, SIGTERM ends a program as it ends any other.
-    good = {signal.SIGTERM: {0, 143, -15}, signal.SIGINT: {0, 130}}[number]
+    good = {signal.SIGTERM: {0, 143}, signal.SIGINT: {0, 130}}[number]
     _each(bench, scenario, line, times, rng, lambda _, pid: os.kill(pid, number), good)
     return line
 
@@ -109,10 +108,12 @@ def _each(
         with suppress(ProcessLookupError):
             disturb(out, pid)
         status = bench.zygote.wait()
-        harm = harm_of_stop(scenario, out)
-        harm["untrue"] += status not in good or any(words in bench.errors for words in UNTOLD)
+        harm, seen = harm_of_stop(scenario, out), phase(scenario, out)
+        # Before the command line has begun, a signal ends the program as it ends any other.
+        early = seen == "not begun" and status in {-signal.SIGTERM, -signal.SIGINT}
+        said = status in good and not any(words in bench.errors for words in UNTOLD)
+        harm["untrue"] += not (early or said)
         where = f"{line.what}, exit status {status}: {bench.errors}"
-        seen = phase(scenario, out)
         undo(out)
         harm += bench.rerun(scenario, out)
         line.add(harm, seen, where=where)
