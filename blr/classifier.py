@@ -7,7 +7,7 @@ annotated catalogue is a moment.  Shapes: N rows, F features, K classes, M basis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,13 +20,14 @@ from blr.basis import Basis, basis_from_dict
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
 from blr.missing import FeatureMoments, missing_patterns
-from blr.mixture import Prediction, mix, replaced
+from blr.mixture import Prediction, mix, mix_nodes, replaced, stacked
 from blr.posterior import Posterior
 from blr.scores import Scores, joined
 
 __all__ = ["Classifier", "Member"]
 
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
 _NODES = 32  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
@@ -236,14 +237,31 @@ class Classifier:
     ) -> Prediction:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
+        found: list[tuple[Rows, Prediction]] = []
+        for group in _in_blocks(self._nodes(X, missing, chosen, errors)):
+            # Patterns are many and have few rows each: their nodes are predicted together.
+            whole = self._predict(np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _ in group]))
+            start = 0
+            for rows, nodes, weight in group:
+                stop = start + nodes.shape[0] * nodes.shape[1]
+                found.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
+                start = stop
+        if not found:
+            return base
+        return replaced(base, np.concatenate([rows for rows, _ in found]), stacked([p for _, p in found]))
+
+    def _nodes(
+        self, X: Matrix, missing: Mask, chosen: Rows, errors: Matrix | None
+    ) -> Iterator[tuple[Rows, NDArray[np.float64], Vector]]:
+        """Yield some rows of one pattern, their nodes (S, rows, F), no more than a block, and weights (S,)."""
         for pattern, index in missing_patterns(missing[chosen]):
-            rows = chosen[index]
-            sigma = None if errors is None else errors[rows]
-            size = _NODES if sigma is None and pattern.sum() == 1 else _MORE_NODES
-            nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma)
-            part = mix((w, self._predict(x)) for w, x in zip(weight, nodes, strict=True))
-            base = replaced(base, rows, part)
-        return base
+            size = _NODES if errors is None and pattern.sum() == 1 else _MORE_NODES
+            step = max(1, _BLOCK // size)
+            for start in range(0, len(index), step):
+                rows = chosen[index[start : start + step]]
+                sigma = None if errors is None else errors[rows]
+                nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma)
+                yield rows, nodes, weight
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:
@@ -293,6 +311,23 @@ class Classifier:
             close_call=d["close_call"],
             untrusted=d["untrusted"],
         )
+
+
+def _in_blocks(
+    parts: Iterable[tuple[Rows, NDArray[np.float64], Vector]],
+) -> Iterator[list[tuple[Rows, NDArray[np.float64], Vector]]]:
+    """Yield the parts in groups of about a block of nodes."""
+    group: list[tuple[Rows, NDArray[np.float64], Vector]] = []
+    n = 0
+    for part in parts:
+        size = part[1].shape[0] * part[1].shape[1]
+        if group and n + size > _BLOCK:
+            yield group
+            group, n = [], 0
+        group.append(part)
+        n += size
+    if group:
+        yield group
 
 
 def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:

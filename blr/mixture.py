@@ -6,7 +6,7 @@ H(p) - Σ w E[H], and its activation's variance comes from the law of total vari
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from blr.decisions import mutual_information
 from blr.predictive import binary_exact, binary_expected_entropy
 from blr.softmax_predictive import softmax_exact
 
-__all__ = ["Prediction", "mix", "predicted", "replaced", "require_logit"]
+__all__ = ["Prediction", "mix", "mix_nodes", "predicted", "replaced", "require_logit", "stacked"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,10 @@ class Prediction:
     expected_entropy: Vector
     mean: Matrix
     covariance: Matrix
+
+    def rows(self, chosen: slice) -> Prediction:
+        """Return the prediction of some of the rows."""
+        return Prediction(*(x[chosen] for x in vars(self).values()))
 
     @property
     def mutual_information(self) -> Vector:
@@ -102,11 +106,31 @@ def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
         total = terms if total is None else tuple(a + b for a, b in zip(total, terms, strict=True))
     if total is None:
         raise ValueError("a mixture needs at least one part, got none")
-    p, expected_entropy, mean, second = total
+    return _of_moments(*total)
+
+
+def mix_nodes(weight: Vector, part: Prediction) -> Prediction:
+    """Return the mixture of S parts that lie one behind the other in `part`, S N rows; weights (S,) sum to one.
+
+    It is `mix` of them, for many parts of few rows.
+    """
+    second = part.covariance + _square(part.mean)
+    arrays = (part.probability, part.expected_entropy, part.mean, second)
+    S = len(weight)
+    return _of_moments(*(np.tensordot(weight, x.reshape(S, -1, *x.shape[1:]), axes=1) for x in arrays))
+
+
+def stacked(parts: Sequence[Prediction]) -> Prediction:
+    """Return predictions of several sets of rows as one."""
+    return Prediction(*(np.concatenate(x) for x in zip(*(vars(p).values() for p in parts), strict=True)))
+
+
+def _of_moments(probability: Matrix, expected_entropy: Vector, mean: Matrix, second: Matrix) -> Prediction:
+    """Return the prediction with the second moment E[a a'] of its activation."""
     covariance = second - _square(mean)
     if covariance.ndim == 1:
         covariance = np.maximum(covariance, 0.0)  # what rounding leaves of a variance of zero
-    return Prediction(p, expected_entropy, mean, covariance)
+    return Prediction(probability, expected_entropy, mean, covariance)
 
 
 def replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Prediction:

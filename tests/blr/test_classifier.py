@@ -10,7 +10,8 @@ import pytest
 import blr
 from blr.classifier import Classifier, Member
 from blr.decisions import Flag, entropy
-from blr.missing import FeatureMoments
+from blr.missing import FeatureMoments, missing_patterns
+from blr.mixture import mix
 
 N, F = 1500, 3
 BINARY, MANY = ("early", "late"), ("E", "S", "I")
@@ -76,6 +77,29 @@ def test_missing_features_are_integrated_out(trained: tuple) -> None:
     np.testing.assert_allclose(scores.probability, total / 400, atol=0.05)
     assert np.abs(scores.probability - total / 400).mean() < 0.01
     assert (scores.flags & Flag.MISSING_INPUT).all()
+
+
+def test_nodes_that_are_predicted_together_give_what_each_gives_by_itself(trained: tuple) -> None:
+    """The slow twin: pattern by pattern, node by node, with more rows of a pattern than a block holds."""
+    c, X, missing = trained
+    X, gone = X[:400], missing[:400].copy()
+    gone[:300] = [False, True, True]
+    errors = np.where(np.arange(400) % 2, 0.3, 0.0)[:, None] * np.ones(F)
+    for sigma, nodes in ((None, 32), (errors, 64)):
+        scores = c.score(X, gone, sigma)
+        for pattern, rows in missing_patterns(gone):
+            if not pattern.any():
+                continue
+            size = nodes if pattern.sum() == 1 else 64
+            e = None if sigma is None else np.where(gone, 0.0, sigma)[rows]
+            points, weight = c.moments.nodes(X[rows], pattern, size, errors=e)
+            q, design = c.members[0].posterior, c.members[0].design
+            slow = mix((w, q.prediction(design(x))) for w, x in zip(weight, points, strict=True))
+            moved = slice(None) if sigma is None else (e > 0).any(axis=1)
+            np.testing.assert_allclose(
+                scores.probability[rows][moved], slow.probability[moved], rtol=0, atol=1e-12
+            )
+            np.testing.assert_allclose(scores.logit_std[rows][moved], slow.logit_std[moved], rtol=1e-9)
 
 
 def test_what_a_missing_cell_holds_does_not_matter(trained: tuple) -> None:
