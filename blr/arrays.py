@@ -10,13 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Matrix", "Vector", "as_matrix", "as_vector", "require_finite"]
+__all__ = [
+    "Matrix",
+    "Vector",
+    "as_matrix",
+    "as_vector",
+    "require_finite",
+    "require_moderate",
+    "require_unmasked",
+]
 
 Vector = NDArray[np.float64]
 """A float64 array of one dimension."""
 
 Matrix = NDArray[np.float64]
 """A float64 array of two or more dimensions."""
+
+
+_LARGEST = 1e100
 
 
 def as_vector(x: ArrayLike, name: str) -> Vector:
@@ -30,6 +41,11 @@ def as_matrix(x: ArrayLike, name: str) -> Matrix:
 
 
 def _as_finite(x: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
+    require_unmasked(x, name)
+    if getattr(x, "dtype", np.dtype(np.float64)).kind == "c":
+        raise ValueError(
+            f"{name} must be real numbers, got {_describe(x)}; give its real part if that is meant"
+        )
     try:
         array = np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -38,8 +54,35 @@ def _as_finite(x: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(x)}")
     if array.size == 0:
         raise ValueError(f"{name} is empty, got shape {array.shape}; give at least one row and one column")
-    require_finite(array, name)
+    require_moderate(array, name)
     return array
+
+
+def require_unmasked(x: Any, name: str) -> None:
+    """Raise ValueError where `x` is a masked array with values masked: NumPy would take what lies beneath them."""
+    if np.ma.is_masked(x):
+        rows = np.flatnonzero(np.ma.getmaskarray(x).reshape(len(x), -1).any(axis=1))
+        raise ValueError(
+            f"{name} has masked values in {len(rows)} row(s), the first of them row {rows[0]}; expected values "
+            "everywhere: leave those rows out, or impute them"
+        )
+
+
+def require_moderate(array: NDArray[np.float64], name: str) -> None:
+    """Raise ValueError naming a place where x is not finite, or above 1e100, of which sums of cubes would overflow."""
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if float(flat @ flat) < _LARGEST**2:  # of a NaN, false: one pass without a temporary
+            return
+    require_finite(array, name)
+    size = np.abs(array)
+    if size.max() < _LARGEST:
+        return
+    place = [int(i) for i in np.unravel_index(size.argmax(), array.shape)]
+    raise ValueError(
+        f"{name} holds {array[tuple(place)]:.3g} at row {place[0]}{''.join(f', column {c}' for c in place[1:])}; "
+        f"expected magnitudes below {_LARGEST:.0e}: give it in another unit, or standardise it"
+    )
 
 
 def require_finite(array: NDArray[np.float64], name: str) -> None:

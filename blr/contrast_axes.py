@@ -28,9 +28,9 @@ def principal_axes(covariance: Matrix) -> Matrix:
         variance, U = np.linalg.eigh(C.reshape(n, K - 1, K - 1))
         variance = variance[:, ::-1].T
         B = np.array((T @ U[:, :, ::-1]).transpose(2, 1, 0), order="C")
-    B *= np.sqrt(np.maximum(variance, 0.0))[:, None]
     # The sign of an axis is arbitrary: tied to the classes' loads, it moves with them when they change places.
-    B *= np.where((B * B * B).sum(axis=1) < 0, -1.0, 1.0)[:, None]
+    sign = np.where((B * B * B).sum(axis=1) < 0, -1.0, 1.0)
+    B *= (sign * np.sqrt(np.maximum(variance, 0.0)))[:, None]
     return B
 
 

@@ -97,7 +97,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     def _check_options(self) -> None:
         if self.posterior not in _POSTERIORS:
             raise ValueError(f"posterior must be one of {', '.join(_POSTERIORS)}, got {self.posterior!r}")
-        if isinstance(self.prior_precision, str) and self.prior_precision != "evidence":
+        number = isinstance(self.prior_precision, (int, float, np.integer, np.floating))
+        if not number and self.prior_precision != "evidence":
             raise ValueError(
                 f"prior_precision must be 'evidence' or a positive number, got {self.prior_precision!r}"
             )

@@ -101,6 +101,11 @@ def _as_groups(
     free = np.ones(M, dtype=bool)
     if intercept is not None:
         free[intercept] = False
+    if not free.any():
+        raise ValueError(
+            f"Phi has {M} column(s), the intercept alone: there is no prior precision to be found; use fit with a "
+            "prior, or give intercept=None"
+        )
     labels, compact = np.unique(given[free], return_inverse=True)
     index = np.full(M, -1, dtype=np.intp)
     index[free] = compact

@@ -100,7 +100,17 @@ def fit_sgd(
     ----------
     n_rows
         The stream's length, where known: the prior's share of each batch is then exact from the first.
+
+    Raises
+    ------
+    ValueError
+        As `fit`; or if the stream is empty, or there is no prior.
     """
+    if prior is None:
+        raise ValueError(
+            "prior is None, expected a GaussianPrior: one pass of steps has no maximum likelihood to end at; "
+            "give GaussianPrior.isotropic(M), or use fit"
+        )
     chunks = iter(stream)
     first = next(chunks, None)
     if first is None:

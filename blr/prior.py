@@ -19,6 +19,9 @@ from blr.gaussian import Gaussian
 __all__ = ["GaussianPrior"]
 
 
+_LARGEST = 1e100  # variance: squares of its inverse are finite
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
     """A Gaussian prior of the weights.
@@ -40,8 +43,7 @@ class GaussianPrior:
     covariance: Any
 
     def __post_init__(self) -> None:
-        mean = np.array(self.mean, dtype=np.float64)
-        covariance = np.array(self.covariance, dtype=np.float64)
+        mean, covariance = _numbers(self.mean, "mean"), _numbers(self.covariance, "covariance")
         if mean.ndim > 1:
             raise ValueError(f"prior mean must be a scalar or a vector, got shape {mean.shape}")
         if covariance.ndim > 2 or (covariance.ndim == 2 and covariance.shape[0] != covariance.shape[1]):
@@ -51,6 +53,11 @@ class GaussianPrior:
         if mean.ndim and covariance.ndim and len(mean) != len(covariance):
             raise ValueError(f"prior mean has {len(mean)} weights but its covariance {len(covariance)}")
         require_finite(np.atleast_1d(mean), "prior mean")
+        if np.isposinf(covariance).any():
+            raise ValueError(
+                "prior covariance is infinite somewhere, expected finite variances: a flat prior has no evidence; give "
+                "a broad one, such as 1e6 times the square of the weight's scale, or fit with prior=None"
+            )
         require_finite(np.atleast_1d(covariance), "prior covariance")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "covariance", covariance)
@@ -68,8 +75,14 @@ class GaussianPrior:
 
         The intercept's prior is broad and fixed across compared models: its width is a factor common to all.
         """
-        if not precision > 0:
-            raise ValueError(f"prior precision must be positive, got {precision}")
+        if not 0 < precision < np.inf:
+            raise ValueError(
+                f"prior precision must be positive and finite, got {precision}; 1 is a fair start"
+            )
+        if intercept is not None and not -n_functions <= intercept < n_functions:
+            raise ValueError(
+                f"intercept is column {intercept} of a prior of {n_functions} weights; give None where there is none"
+            )
         variance = np.full(n_functions, 1.0 / precision)
         if intercept is not None:
             variance[intercept] = intercept_variance
@@ -110,21 +123,38 @@ class GaussianPrior:
         return {"mean": self.mean, "covariance": self.covariance}
 
 
+def _numbers(x: Any, name: str) -> Matrix:
+    try:
+        array = np.array(x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"prior {name} must be numbers, got {x!r:.80}; give a scalar or an array of floats"
+        ) from error
+    if array.size == 0:
+        raise ValueError(f"prior {name} is empty; give a scalar, or one number a weight")
+    return array
+
+
 def _require_positive_definite(covariance: Matrix) -> None:
+    variances = np.diag(covariance) if covariance.ndim > 1 else np.atleast_1d(covariance)
+    smallest, largest = float(variances.min()), float(variances.max())
+    if smallest <= 0:
+        raise ValueError(
+            f"prior covariance is not positive definite: variances must be positive, got {smallest}; "
+            "leave out a weight that is fixed"
+        )
+    if smallest < 1 / _LARGEST or largest > _LARGEST:
+        extreme = smallest if smallest < 1 / _LARGEST else largest
+        raise ValueError(
+            f"prior variances must lie between {1 / _LARGEST:.0e} and {_LARGEST:.0e}, got {extreme:.3g}; "
+            "give the column in another unit"
+        )
     if covariance.ndim < 2:
-        smallest = float(covariance.min())
-        if smallest <= 0:
-            raise ValueError(
-                f"prior variances must be positive, got {smallest}; leave out a weight that is fixed"
-            )
         return
     if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=0):
         raise ValueError("prior covariance is not symmetric; give (S + S.T) / 2 if it is meant to be")
-    diagonal = np.sqrt(np.abs(np.diag(covariance)))
-    if (
-        np.any(np.diag(covariance) <= 0)
-        or np.linalg.eigvalsh(covariance / np.outer(diagonal, diagonal))[0] <= 0
-    ):
+    sd = np.sqrt(variances)
+    if np.linalg.eigvalsh(covariance / sd[:, None] / sd)[0] <= 0:
         raise ValueError(
             "prior covariance is not positive definite (smallest eigenvalue "
             f"{np.linalg.eigvalsh(covariance)[0]:.3g}); add variance along the flat direction or drop that weight"

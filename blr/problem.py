@@ -168,6 +168,11 @@ def pose(
     """Return the problem of fitting t to Phi (N, M), or to a re-iterable of (Phi, t, weight) chunks where t is None."""
     threads = default_threads() if threads is None else threads
     if t is None:
+        if trials is not None or sample_weight is not None:
+            raise ValueError(
+                "trials and sample_weight do not go with a stream, which brings its own: give a weight in each chunk "
+                "(Phi, t, weight), and successes as fractions weighted by their trials"
+            )
         return _pose_stream(Phi, prior, likelihood, classes, threads)
     matrix = as_matrix(Phi, "Phi")
     targets = resolve_targets(
@@ -193,6 +198,20 @@ def _pose_stream(
     first = next(iter(source), None)
     if first is None:
         raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
+    if (
+        not isinstance(first, (tuple, list))
+        or len(first) != len(("Phi", "t", "weight"))
+        or np.ndim(first[0]) != 2
+    ):
+        parts = (
+            f"{type(first).__name__} of {len(first)}"
+            if isinstance(first, (tuple, list))
+            else type(first).__name__
+        )
+        raise ValueError(
+            f"without targets (t=None) Phi is a stream of chunks (Phi, t, weight), Phi (n, M) and weight (n,) or None; "
+            f"got a first chunk that is a {parts}; give such chunks, or t"
+        )
     n_functions = np.shape(first[0])[1]
     named = np.asarray(first[1]).dtype.kind not in "biuf"
     if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
@@ -213,6 +232,13 @@ def make_problem(
 ) -> Problem:
     """Return the problem, the prior checked against the M columns and K classes."""
     K = len(classes)
+    if not n_effective > 0:
+        raise ValueError("every row has weight zero; give at least one row a positive sample_weight or trial")
+    if prior is not None and not isinstance(prior, GaussianPrior):
+        raise TypeError(
+            f"prior is a {type(prior).__name__}, expected a GaussianPrior, or None for maximum likelihood; "
+            "GaussianPrior(mean, covariance) makes one"
+        )
     contrasts = prior is None or exchangeable(prior, K, M) is not None if name == "softmax" else False
     if prior is not None and name != "softmax":
         prior.resized(M)  # a prior of the wrong size is said here, before any work

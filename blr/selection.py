@@ -222,14 +222,10 @@ def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     Raises
     ------
     ValueError
-        As `weights`; or if the fits are of different data, whose evidences do not compare.
+        As `weights`; or if the fits are of different rows, classes or targets, whose evidences do not compare.
     """
     ranking = _ranked(posteriors, prior_probability)
-    sizes = {round(q.n_effective, 6) for q in posteriors}
-    if len(sizes) > 1:
-        raise ValueError(
-            f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}"
-        )
+    _require_same_data(posteriors)
     rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, ranking.weight, strict=True))
     best = {
         "evidence": ranking.best(ranking.weight),
@@ -237,6 +233,41 @@ def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
         "loo": ranking.best([r.loo for r in rows]),
     }
     return Comparison(rows, best, ranking.second_order_applied)
+
+
+def _require_same_data(posteriors: Sequence[Posterior]) -> None:
+    sizes = {round(q.n_effective, 6) for q in posteriors}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}; "
+            "fit all of them to the same rows"
+        )
+    _require_same_classes(posteriors)
+    shares = [_class_weight(q) for q in posteriors]
+    for i, share in enumerate(shares):
+        if not np.allclose(share, shares[0], rtol=1e-9, atol=1e-9 * shares[0].sum()):
+            raise ValueError(
+                f"evidences compare only on the same targets, got weights of the classes {shares[0].tolist()} in the "
+                f"first and {share.tolist()} in number {i}; fit all of them to the same targets"
+            )
+
+
+def _require_same_classes(posteriors: Sequence[Posterior]) -> None:
+    names = {q.classes for q in posteriors}
+    if len(names) > 1:
+        listed = " and ".join(str(list(c)) for c in sorted(names, key=str))
+        raise ValueError(
+            f"models are of different classes, {listed}; expected the same ones in the same order"
+        )
+
+
+def _class_weight(q: Posterior) -> Vector:
+    """Return the rows' weight in each class, (K,): whatever the rows' order, and however votes are split."""
+
+    def terms(_Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        return ((np.ones(len(t)) if weight is None else weight) @ _shares(t),)
+
+    return np.asarray(q.problem.require_data().accumulate(terms)[0])
 
 
 def _row(q: Posterior, weight: float) -> Row:
@@ -265,6 +296,10 @@ def average(
         raise ValueError(
             f"expected a design matrix for each of {len(posteriors)} posteriors, got {len(designs)}"
         )
+    _require_same_classes(posteriors)
+    rows = {len(np.asarray(Phi)) for Phi in designs}
+    if len(rows) > 1:
+        raise ValueError(f"design matrices have {sorted(rows)} rows, expected the same rows in each")
     weight = weights(posteriors, prior_probability)
     given = zip(weight, posteriors, designs, strict=True)
     return mix((float(w), q.prediction(Phi)) for w, q, Phi in given if w > 0)

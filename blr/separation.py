@@ -65,14 +65,20 @@ class _Largest:
 
 
 def find_separation(
-    data: Data, n_classes: int, n_functions: int, start: tuple[Vector, Terms] | None = None
+    data: Data,
+    n_classes: int,
+    n_functions: int,
+    start: tuple[Vector, Terms] | None = None,
+    *,
+    one_hot: bool = False,
 ) -> Separation:
     """Return whether the rows' classes are separable.
 
+    `one_hot`: two classes whose targets are (N, 2), as a softmax has them; more classes always have one column each.
     `start`: weights (C M,) of the logistic model, or of the softmax in contrasts, and the likelihood's value, gradient
     and Hessian there, where a fit has left them.  Whatever the link of the fit, separation is the data's.
     """
-    likelihood: Likelihood = Bernoulli() if n_classes == 2 else Categorical(n_classes)
+    likelihood: Likelihood = Categorical(n_classes) if n_classes > 2 or one_hot else Bernoulli()
     D = likelihood.n_outputs * n_functions
     flat = SolverPrior(np.zeros(D), np.zeros((D, D)))
 

@@ -40,8 +40,10 @@ class _Run:
     log_likelihood: float = 0.0
 
     def advance(self, likelihood: Likelihood, prior: SolverPrior, batch: Chunk, n_rows: float | None) -> None:
-        value, gradient, hessian = likelihood_terms(likelihood, self.theta)(*batch)
         n = float(len(batch[0]) if batch[2] is None else batch[2].sum())
+        if n == 0:
+            return  # rows of no weight are not there
+        value, gradient, hessian = likelihood_terms(likelihood, self.theta)(*batch)
         self.step += 1
         self.weight += n
         self.log_likelihood += value

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector, as_matrix, as_vector
+from blr.arrays import Matrix, Vector, as_matrix, as_vector, require_moderate, require_unmasked
 
 __all__ = ["Targets", "resolve_targets"]
 
@@ -54,6 +54,7 @@ def resolve_targets(
         raise ValueError(
             f"a classifier needs at least two classes, got {list(classes)}; add rows of another class"
         )
+    require_unmasked(t, "targets")
     array = np.asarray(t)
     if array.size == 0:
         raise ValueError(f"targets are empty, got shape {array.shape}; give at least one row")
@@ -67,7 +68,10 @@ def resolve_targets(
         fraction, weight, names = _one_hot(array, classes)
     else:
         fraction, weight, names = _counts(array, classes)
-    return Targets(fraction, _combined(weight, sample_weight, len(fraction)), names)
+    weight = _combined(weight, sample_weight, len(fraction))
+    if weight is not None:
+        require_moderate(weight, "sample_weight times trials")
+    return Targets(fraction, weight, names)
 
 
 def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) -> Vector | None:
@@ -80,10 +84,7 @@ def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) ->
         raise ValueError(
             f"sample_weight must not be negative, got {given.min()} at row {int(given.argmin())}"
         )
-    weight = given if weight is None else weight * given
-    if not weight.any():
-        raise ValueError("every row has weight zero; give at least one row a positive sample_weight or trial")
-    return weight
+    return given if weight is None else weight * given
 
 
 def _binary(
@@ -146,7 +147,14 @@ def _require_fractions(t: Vector) -> None:
 def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, tuple[Any, ...]]:
     if labels.dtype.kind == "f":
         as_vector(labels, "labels")
-    present, index = np.unique(labels, return_inverse=True)
+    try:
+        present, index = np.unique(labels, return_inverse=True)
+    except TypeError as error:  # what cannot be sorted: None, or numbers beside strings
+        kinds = sorted({type(c).__name__ for c in labels.tolist()})
+        raise ValueError(
+            f"labels cannot be told apart by sorting, got {', '.join(kinds)}; expected all strings, "
+            "all numbers or all booleans: turn them into one kind, and leave out rows without a label"
+        ) from error
     found = tuple(present.tolist())
     if classes is None:
         names: tuple[Any, ...] = found

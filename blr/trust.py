@@ -73,7 +73,8 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     with single_threaded_blas():
         beyond = corrections(data, problem.likelihood, gaussian)
         draws = smooth(laplace_ratios(data, problem.likelihood, gaussian, beyond.n_rows))
-        separation = find_separation(data, problem.n_classes, problem.n_functions, _start(problem, gaussian))
+        start, one_hot = _start(problem, gaussian), not problem.binary
+        separation = find_separation(data, problem.n_classes, problem.n_functions, start, one_hot=one_hot)
         columns = find_collinearity(data)
     numbers = {
         "shift": beyond.shift_norm,
@@ -94,7 +95,7 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
 def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Terms] | None:
     """Return where the search for a separation starts: the mode, whose gradient and Hessian follow from the prior."""
     in_contrasts = isinstance(problem.likelihood, Categorical) and problem.likelihood.contrasts
-    if problem.likelihood.name != "logistic" and not (in_contrasts and problem.n_classes > 2):
+    if problem.likelihood.name != "logistic" and not in_contrasts:
         return None
     prior = problem.solver_prior
     gradient = prior.precision @ (gaussian.mean - prior.mean)

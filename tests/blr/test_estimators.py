@@ -76,6 +76,7 @@ def test_a_weight_of_two_is_a_row_twice() -> None:
     [
         ({"posterior": "exact"}, "posterior must be one of laplace, refined, sampled"),
         ({"prior_precision": "cross-validated"}, "prior_precision must be 'evidence' or a positive number"),
+        ({"prior_precision": None}, "prior_precision must be 'evidence' or a positive number, got None"),
         ({"basis": "polynomal"}, "did you mean 'polynomial'"),
         ({"likelihood": "probit"}, "a binary likelihood has two classes, got 3"),
     ],

@@ -201,6 +201,7 @@ def test_pure_noise_shrinks_to_the_intercept(dense):
         ),
         ({"groups": [0.0, 1.0, 1.0, 1.0]}, r"groups must be 4 integers.*float64"),
         ({"intercept": 7}, r"intercept is column 7 but Phi has 4 columns; give None where there is none"),
+        ({"groups": [0, 0, 0, 0], "intercept": -5}, r"intercept is column -5"),
         ({"intercept_variance": 0.0}, r"intercept_variance must be positive, got 0.0"),
         ({"sample_weight": [1.0]}, r"sample_weight has 1 rows"),
     ],
@@ -209,3 +210,8 @@ def test_says_what_is_wrong(dense, options, message):
     Phi, t = dense.binary(0)
     with pytest.raises(ValueError, match=message):
         fit_evidence(Phi, t, **options)
+
+
+def test_an_intercept_alone_has_no_precision_to_be_found():
+    with pytest.raises(ValueError, match=r"1 column\(s\), the intercept alone.*intercept=None"):
+        fit_evidence(np.ones((3, 1)), [0, 1, 1])

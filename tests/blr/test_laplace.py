@@ -409,6 +409,19 @@ def test_an_empty_batch_gets_no_predictions(dense):
         ({"Phi": np.ones(3)}, r"Phi must have 2 dimension\(s\), got shape \(3,\)"),
         ({"Phi": np.empty((0, 2))}, r"Phi is empty, got shape \(0, 2\); give at least one row"),
         ({"Phi": [["a", "b"]] * 3}, r"Phi must be numeric"),
+        (
+            {"Phi": np.ones((3, 2)) * 1j},
+            r"Phi must be real numbers, got an array of complex128; give its real",
+        ),
+        (
+            {"Phi": np.ma.masked_equal(np.eye(3), 1)},
+            r"masked values in 3 row\(s\).*first of them row 0.*impute",
+        ),
+        (
+            {"Phi": np.diag([1, 1e200, 1])},
+            r"Phi holds 1e\+200 at row 1, column 1; expected magnitudes below 1e\+100",
+        ),
+        ({"Phi": np.full((3, 2), 1.7e308)}, r"Phi holds 1.7e\+308 at row 0, column 0; expected"),
         ({"t": [0, 1, 2]}, r"must lie in \[0, 1\], got 2.0 at row 2.*'softmax'"),
         ({"t": [0, 1, np.nan]}, r"targets holds 1 value\(s\)"),
         ({"t": []}, r"targets are empty"),
@@ -416,6 +429,15 @@ def test_an_empty_batch_gets_no_predictions(dense):
         ({"t": [3, 1, 0], "trials": [2, 2, 2]}, r"between 0 and the trials, got 3.0 of 2.0 at row 0"),
         ({"sample_weight": [1, -1, 1]}, r"sample_weight must not be negative, got -1.0 at row 1"),
         ({"sample_weight": [1, 1]}, r"sample_weight has 2 rows but the targets have 3"),
+        ({"sample_weight": [0, 0, 0]}, r"every row has weight zero; give at least one row a positive"),
+        (
+            {"t": [0, 0, 0], "trials": [0, 0, 0]},
+            r"every row has weight zero; give at least one row a positive",
+        ),
+        (
+            {"t": None},
+            r"Phi is a stream of chunks.*got a first chunk that is a ndarray; give such chunks, or t",
+        ),
         ({"prior": GaussianPrior(0.0, np.ones(3))}, r"prior is of 3 weights but the model has 2"),
         (
             {"likelihood": "probit", "t": ["a", "b", "c"]},
@@ -435,6 +457,11 @@ def test_says_what_is_wrong(change, message):
         fit(given.pop("Phi"), given.pop("t"), given.pop("prior"), **given)
 
 
+def test_says_what_a_prior_is():
+    with pytest.raises(TypeError, match=r"prior is a float, expected a GaussianPrior, or None"):
+        fit(np.ones((2, 1)), [0, 1], 1.0)
+
+
 @pytest.mark.parametrize(
     ("stream", "options", "message"),
     [
@@ -444,6 +471,12 @@ def test_says_what_is_wrong(change, message):
         ([(np.ones((2, 2)), [0, 1], None)], {"likelihood": "softmax"}, r"labels in a stream need classes="),
         ([(np.ones((2, 2)), ["a", "b"], None)], {}, r"labels in a stream need classes="),
         ([(np.ones((2, 2)), [0, 1], None), (np.ones((2, 3)), [0, 1], None)], {}, r"3 columns.*first had 2"),
+        ([(np.ones((2, 2)), [0, 1])], {}, r"got a first chunk that is a tuple of 2; give such chunks, or t"),
+        (
+            [(np.ones((2, 2)), [0, 1], None)],
+            {"trials": [1, 1]},
+            r"trials and sample_weight do not go with a stream",
+        ),
     ],
 )
 def test_says_what_is_wrong_with_a_stream(stream, options, message):

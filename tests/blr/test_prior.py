@@ -52,7 +52,11 @@ def test_does_not_follow_changes_of_its_arguments():
         (0.0, np.ones((2, 3)), r"scalar, \(M,\) or \(M, M\), got shape \(2, 3\)"),
         (np.zeros(2), np.ones(3), r"mean has 2 weights but its covariance 3"),
         ([0.0, np.nan], 1.0, r"prior mean holds 1 value\(s\)"),
-        (0.0, [1.0, np.inf], r"prior covariance holds 1 value\(s\)"),
+        (0.0, [1.0, np.nan], r"prior covariance holds 1 value\(s\)"),
+        (0.0, [1.0, np.inf], r"infinite somewhere, expected finite variances.*such as 1e6 times the square"),
+        (0.0, [1.0, 1e-300], r"variances must lie between 1e-100 and 1e\+100, got 1e-300; .*another unit"),
+        (0.0, [], r"prior covariance is empty; give a scalar, or one number a weight"),
+        ("broad", 1.0, r"prior mean must be numbers, got 'broad'"),
         (0.0, 0.0, r"variances must be positive, got 0.0; leave out a weight that is fixed"),
         (0.0, [1.0, -1.0], r"variances must be positive, got -1.0"),
         (0.0, [[1.0, 0.5], [0.4, 1.0]], r"not symmetric; give \(S \+ S.T\) / 2"),
@@ -66,8 +70,10 @@ def test_refuses_what_is_no_prior(mean, covariance, message):
 
 
 def test_isotropic_refuses_a_precision_that_is_not_positive():
-    with pytest.raises(ValueError, match=r"precision must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"precision must be positive and finite, got 0"):
         GaussianPrior.isotropic(3, 0)
+    with pytest.raises(ValueError, match=r"intercept is column 7 of a prior of 3 weights; give None"):
+        GaussianPrior.isotropic(3, intercept=7)
 
 
 def test_of_the_wrong_size_says_so():

@@ -91,6 +91,15 @@ def test_says_what_is_wrong(dense):
         weights([q], [0.0])
     with pytest.raises(ValueError, match="same rows and weights"):
         compare([q, fit(Phi[:20], t[:20], GaussianPrior(0.0, 1.0))])
+    with pytest.raises(ValueError, match=r"same targets, got weights of the classes \[.*\] in the first"):
+        compare([q, fit(Phi, 1 - t, GaussianPrior(0.0, 1.0))])
+    three = fit(Phi, np.arange(len(t)) % 3, GaussianPrior(0.0, 1.0), "softmax")
+    with pytest.raises(ValueError, match=r"different classes, \[0, 1\] and \[0, 1, 2\]"):
+        compare([three, q])
+    with pytest.raises(ValueError, match=r"different classes"):
+        average([three, q], [Phi, Phi])
+    with pytest.raises(ValueError, match=r"design matrices have \[\d+, \d+\] rows, expected the same"):
+        average([q, q], [Phi, Phi[:5]])
     with pytest.raises(ValueError, match="a design matrix for each of 1 posteriors, got 2"):
         average([q], [Phi, Phi])
     with pytest.raises(RuntimeError, match="data"):

@@ -58,3 +58,16 @@ def test_a_short_stream_says_so(n: int) -> None:
 def test_an_empty_stream_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one chunk"):
         blr.fit_sgd(iter([]), blr.GaussianPrior.isotropic(2))
+
+
+def test_no_prior_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"prior is None, expected a GaussianPrior.*or use fit"):
+        blr.fit_sgd([(np.ones((2, 1)), [0, 1], None)], None)  # type: ignore[arg-type]
+
+
+def test_rows_of_weight_zero_are_not_there() -> None:
+    Phi, t = np.random.default_rng(0).standard_normal((600, 2)), np.arange(600) % 2
+    first, nothing, rest = ((Phi[i : i + 200], t[i : i + 200]) for i in (0, 200, 400))
+    prior = blr.GaussianPrior(0.0, 1.0)
+    with_zero = blr.fit_sgd([(*first, None), (*nothing, np.zeros(200)), (*rest, None)], prior)
+    assert np.array_equal(with_zero.mean, blr.fit_sgd([(*first, None), (*rest, None)], prior).mean)

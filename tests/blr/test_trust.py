@@ -84,6 +84,17 @@ def test_every_likelihood_has_a_verdict(dense, likelihood):
     assert np.isfinite(q.second_order)
 
 
+@pytest.mark.parametrize("separable", [False, True])
+def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense, separable):
+    Phi, t = dense.binary(0, N=60, M=3)
+    t = (Phi[:, 1] > 0).astype(int) if separable else t.astype(int)
+    one, two = fit(Phi, t, GaussianPrior(0.0, 4.0)), fit(Phi, t, GaussianPrior(0.0, 2.0), "softmax")
+    assert (one.trust.verdict, one.trust.reasons) == (two.trust.verdict, two.trust.reasons)
+    assert one.trust.numbers["separation"] == (2.0 if separable else 0.0)
+    for name in ("shift", "second_order", "separation", "redundant_columns"):
+        assert two.trust.numbers[name] == pytest.approx(one.trust.numbers[name], rel=1e-9)
+
+
 def test_softmax_with_a_prior_that_couples_classes(dense):
     Phi, t = dense.softmax(0, N=300, M=3, K=3)
     S = dense.covariance(np.random.default_rng(0), 9)
