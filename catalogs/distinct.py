@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 __all__ = ["DistinctCounter", "hashed"]
 
@@ -21,6 +20,8 @@ FULL = 2**64 - 1
 
 def hashed(values: Array) -> Array:
     """Return 64-bit hashes (n,) of numbers or texts, the same on every machine."""
+    import pandas as pd  # noqa: PLC0415 - slow to import, and most commands count nothing
+
     if values.dtype.kind in "OU":
         return np.asarray(pd.util.hash_array(values.astype(object), categorize=False), dtype=np.uint64)
     plain = values.astype(np.float64) + 0.0 if values.dtype.kind == "f" else values  # -0.0 is 0.0

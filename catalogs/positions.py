@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 from astropy import units
-from astropy.coordinates import Latitude, Longitude, SkyCoord
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
@@ -227,6 +226,9 @@ def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> lis
 
 def sky(ra: Floats, dec: Floats) -> Any:
     """Return positions in degrees as astropy's."""
+    # Slow to import, and nothing is matched by position in most runs.
+    from astropy.coordinates import Latitude, Longitude, SkyCoord  # noqa: PLC0415
+
     return SkyCoord(Longitude(ra * units.deg), Latitude(dec * units.deg))
 
 

@@ -11,9 +11,6 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from astropy import units
-from astropy.coordinates import Latitude, Longitude
-from astropy_healpix import HEALPix
 from numpy.typing import NDArray
 
 __all__ = ["HEALPIX_ORDER", "healpix_pixels", "held_out"]
@@ -66,6 +63,11 @@ def healpix_pixels(ra: Array, dec: Array, order: int = HEALPIX_ORDER) -> NDArray
 
     Gorski et al. (2005), doi:10.1086/427976.
     """
+    # Slow to import, and most splits are by id.
+    from astropy import units  # noqa: PLC0415
+    from astropy.coordinates import Latitude, Longitude  # noqa: PLC0415
+    from astropy_healpix import HEALPix  # noqa: PLC0415
+
     lon, lat = (np.ma.filled(np.ma.asarray(x, dtype=np.float64), np.nan) for x in (ra, dec))
     known = np.isfinite(lon) & np.isfinite(lat) & (np.abs(lat) <= 90)
     pixels = np.full(len(lon), -1, dtype=np.int64)

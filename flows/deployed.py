@@ -10,10 +10,15 @@ names are bound to the folder that this file lies in, before anything is importe
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
-__all__ = ["ENTRY", "classify", "promote", "reprocess", "train"]
+__all__ = ["ENTRY", "FLOWS"]
+
+FLOWS = ("classify", "promote", "reprocess", "train")
+"""What may follow the colon: each a flow, in the module of that name."""
 
 ENTRY = Path(__file__).resolve()
 """This file, the entry point of deployments."""
@@ -39,10 +44,13 @@ def _bind(package: str) -> None:
 for _package in ("blr", "catalogs", "flows"):
     _bind(_package)
 
-from flows.classify import classify
-from flows.promote import promote
-from flows.reprocess import reprocess
 from flows.results import read_json_only
-from flows.train import train
 
 read_json_only()
+
+
+def __getattr__(name: str) -> Any:
+    """Import a flow when it is asked for: a run is of one, and that of another takes as long as its own work."""
+    if name not in FLOWS:
+        raise AttributeError(f"{ENTRY} has no flow '{name}'; it has {', '.join(FLOWS)}")
+    return getattr(import_module(f"flows.{name}"), name)

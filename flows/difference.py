@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -245,6 +244,8 @@ def _hashed(ids: Array) -> NDArray[np.uint64]:
         plain = ids.astype(np.float64)
     else:
         plain = ids.astype(object)
+    import pandas as pd  # noqa: PLC0415 - slow to import, for what only rows in another order need
+
     return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
 
 

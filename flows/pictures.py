@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from flows.figures import DARK, LIGHT, boundary_figure, reliability_figure, review_figure
 from flows.report_data import BoundaryPicture, TrainReport
 
 __all__ = ["Picture", "pictures"]
@@ -72,6 +71,9 @@ def _digest(array: np.ndarray[Any, Any]) -> list[Any]:
 
 
 def _draw(report: TrainReport) -> tuple[Picture, ...]:
+    # matplotlib, half a second that every command and run would pay, most of which draw nothing.
+    from flows.figures import DARK, LIGHT, boundary_figure, reliability_figure, review_figure  # noqa: PLC0415
+
     drawn = [
         Picture(
             title="Reliability",

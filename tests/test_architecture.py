@@ -26,6 +26,12 @@ MAY_IMPORT = {"blr": {"blr"}, "catalogs": {"catalogs"}, "flows": {"flows", "cata
 DEFERRED = {
     "blr": "the lazy façade: SciPy is slow to import",
     "flows.cli*": "the command line's dispatch: `blr --help` imports no Prefect",
+    "flows.deployed": "a run is of one flow, and does not wait for the others",
+    "flows.pictures": "matplotlib: most commands draw nothing",
+    "flows.difference": "pandas: most releases are compared row by row",
+    "catalogs.distinct": "pandas: most commands count nothing",
+    "catalogs.positions": "astropy.coordinates: most runs match nothing by position",
+    "catalogs.split": "astropy.coordinates: most splits are by id",
 }
 
 # blr: arrays in, arrays out.  Whatever else it needs has to be argued for here.
@@ -339,8 +345,23 @@ def test_starts_without_what_is_slow_to_import(command):
     assert not slow & set(done.stderr.split()), "imported at the start"
 
 
-def test_classification_waits_for_no_import_that_it_does_not_need():
-    unneeded = {"prefect", "matplotlib", "sklearn", "scipy.stats"}
-    script = "import flows.classification, sys; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("start", "unneeded"),
+    [
+        ("import flows.classification", {"prefect"}),
+        ("from flows.deployed import classify, reprocess", {"flows.training"}),
+        ("import flows.training", {"prefect"}),
+    ],
+)
+def test_work_waits_for_no_import_that_it_does_not_need(start, unneeded):
+    unneeded = unneeded | {
+        "matplotlib",
+        "pandas",
+        "sklearn",
+        "scipy.stats",
+        "astropy.coordinates",
+        "astropy_healpix",
+    }
+    script = f"{start}\nimport sys\nprint(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert not unneeded & set(loaded.split())

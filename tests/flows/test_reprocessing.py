@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -113,6 +115,16 @@ def test_a_second_run_does_nothing(release):
         assert why(again) == {}
         assert again["summary"] == first["summary"]
     assert looks(release.out) == before
+
+
+def test_a_second_run_imports_nothing_to_draw_match_or_train_with(release):
+    release.run()
+    command = ["reprocess", str(release.spec), "--store", str(release.folder / "models"), "--direct"]
+    script = f"import sys; from flows.cli import run; assert run({command}) == 0; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "is up to date" in done.stdout
+    unneeded = {"matplotlib", "pandas", "sklearn", "astropy.coordinates", "prefect", "flows.training"}
+    assert not unneeded & set(done.stdout.split())
 
 
 def test_a_dry_run_says_whether_there_is_work(release, capsys):
