@@ -1,15 +1,15 @@
 """From the batches of a partition to their new columns: an ordered pipeline that all writers share.
 
-Threads compute while the caller reads and writes.
+Threads compute while the caller reads and, where rows have no place of their own in the file, writes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,12 @@ import pyarrow as pa
 from catalogs.annotations import NewColumn
 from catalogs.catalog import BATCH_ROWS, Compute, Partition
 
-__all__ = ["CheckedCompute", "Computed", "NewValues", "computed_batches"]
+__all__ = ["CheckedCompute", "Computed", "NewValues", "computed_batches", "in_order"]
 
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 Computed = tuple[pa.RecordBatch, NewValues]
+
+Result = TypeVar("Result")
 
 READ_AHEAD = 1
 """Batches read beyond those being computed: enough to keep the threads busy, and no more memory than that."""
@@ -47,16 +49,25 @@ class CheckedCompute:
 def computed_batches(
     partition: Partition, read: Sequence[str], compute: Compute, rows: int = BATCH_ROWS, threads: int = 1
 ) -> Generator[Computed]:
-    """Yield every batch of the columns `read` with what `compute` made of it, in the file's order.
+    """Yield every batch of the columns `read` with what `compute` made of it, in the file's order."""
+    return in_order(partition.batches(read, rows), lambda _, batch: (batch, compute(batch)), threads)
 
-    Reading happens in the caller's thread, computing in `threads` others.  Batches have the same rows
+
+def in_order(
+    batches: Iterable[pa.RecordBatch], work: Callable[[int, pa.RecordBatch], Result], threads: int
+) -> Generator[Result]:
+    """Yield what `work` makes of the number of a batch's first row and of the batch, in their order.
+
+    Reading happens in the caller's thread, working in `threads` others.  Batches have the same rows
     whatever the number of threads, so the result does too.  A failure in any batch ends it at once.
     """
-    pending: deque[Future[Computed]] = deque()
+    pending: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="blr-compute")
+    first = 0
     try:
-        for batch in partition.batches(read, rows):
-            pending.append(pool.submit(_compute_one, compute, batch))
+        for batch in batches:
+            pending.append(pool.submit(work, first, batch))
+            first += batch.num_rows
             if len(pending) > threads + READ_AHEAD:
                 yield _oldest(pending)
         while pending:
@@ -65,11 +76,7 @@ def computed_batches(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _compute_one(compute: Compute, batch: pa.RecordBatch) -> Computed:
-    return batch, compute(batch)
-
-
-def _oldest(pending: deque[Future[Computed]]) -> Computed:
+def _oldest(pending: deque[Future[Result]]) -> Result:
     """Return the first result as soon as it is there, or raise what any other has raised meanwhile."""
     while not pending[0].done():
         wait([future for future in pending if not future.done()], return_when=FIRST_COMPLETED)

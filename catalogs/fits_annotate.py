@@ -1,15 +1,17 @@
 """An annotated copy of a FITS file by raw passthrough: what is not understood survives, for nothing is.
 
 All bytes before the table, a new header, each row's old bytes and its new ones, heap, padding, and all bytes
-behind are written in one pass, in the memory of a few batches; the checksums add up on the way.
+behind are written in one pass, in the memory of a few batches; the checksums add up on the way.  A row's place
+in the copy is known beforehand, so the thread that has computed a batch writes it too.
 """
 
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +19,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
 
 from catalogs.annotations import NewColumn, Provenance, check_names
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Compute, Partition, Progress
-from catalogs.computing import CheckedCompute, Computed, NewValues, computed_batches
+from catalogs.computing import CheckedCompute, NewValues, in_order
 from catalogs.fits_cards import empty_primary
 from catalogs.fits_checksum import OnesSum
 from catalogs.fits_columns import Table
@@ -58,15 +61,32 @@ def write_annotated(
     rewriting = _Rewriting(what.selection, tuple(NewField.of(c) for c in what.columns))
     cards = annotated_cards(what.selection, rewriting.fields, what.provenance)
     compute = CheckedCompute(tuple(what.columns), what.compute)
-    computed = computed_batches(partition, what.read, compute, rows, threads)
     zipped = is_gzipped(partition.path)
     with (
         what.source() as source,
         atomic_path(out) as temporary,
         _sink(temporary, zipped=zipped) as stream,
-        closing(computed),
     ):
-        rewriting.write(source, stream, cards, _reported(computed, progress))
+        header = rewriting.write_before(source, stream)
+        total = OnesSum()
+        stream.write(
+            with_checksums(cards, total)
+        )  # takes the place of the one whose sums are known at the end
+        stream.flush()
+        place = stream.tell()
+
+        def work(first: int, batch: pa.RecordBatch) -> tuple[int, OnesSum]:
+            rows = range(first, first + batch.num_rows)
+            return len(rows), rewriting.write_rows(source, stream.fileno(), place, rows, compute(batch))
+
+        with closing(in_order(partition.batches(what.read, rows), work, threads)) as written:
+            for n_rows, part in written:
+                total.include(part)
+                if progress is not None:
+                    progress(n_rows)
+        rewriting.write_behind(source, stream, place, total)
+        stream.seek(header)
+        stream.write(with_checksums(cards, total))
 
 
 @dataclass(frozen=True)
@@ -81,27 +101,7 @@ class _Rewriting:
         """The table as it is."""
         return self.selection.table
 
-    def write(
-        self, source: Source, stream: IO[bytes], cards: Sequence[bytes], computed: Iterable[Computed]
-    ) -> None:
-        """Write everything, the header twice: its checksums are known when the data have gone by."""
-        hdu, total = self.table.hdu, OnesSum()
-        start = self._write_before(source, stream)
-        stream.write(with_checksums(cards, total))
-        done = 0
-        for batch, new in computed:
-            self._write_rows(source, stream, total, range(done, done + batch.num_rows), new)
-            done += batch.num_rows
-        rows_end = self.table.n_rows * self.table.row_bytes
-        rest = hdu.data_bytes - rows_end if self.selection.keeps_heap else 0
-        _copy(source, stream, hdu.data_offset + rows_end, hdu.data_offset + rows_end + rest, total)
-        stream.write(bytes(padding(done * self.row.itemsize + rest)))
-        if not self.selection.slim:
-            _copy(source, stream, min(hdu.end, source.size), source.size)
-        stream.seek(start)
-        stream.write(with_checksums(cards, total))
-
-    def _write_before(self, source: Source, stream: IO[bytes]) -> int:
+    def write_before(self, source: Source, stream: IO[bytes]) -> int:
         """Write what stands before the table; return where the table begins."""
         if not self.selection.slim:
             _copy(source, stream, 0, self.table.hdu.header.offset)
@@ -117,13 +117,14 @@ class _Rewriting:
         old = [(f"old{i}", f"V{size}") for i, (_, size) in enumerate(self.selection.runs)]
         return np.dtype([*old, *((str(i), field.stored) for i, field in enumerate(self.fields))])
 
-    def _write_rows(
-        self, source: Source, stream: IO[bytes], total: OnesSum, rows: range, new: NewValues
-    ) -> None:
+    def write_rows(self, source: Source, descriptor: int, place: int, rows: range, new: NewValues) -> OnesSum:
+        """Write rows of a table that begins at `place`; return their part of its sum."""
         width, at_once = self.table.row_bytes, max(1, BLOCK_BYTES // self.row.itemsize)
         values = [f.encode(new[f.column.name]) for f in self.fields]
         old = np.empty(min(at_once, len(rows)), self.selection.old_row)
         block = np.empty(min(at_once, len(rows)), self.row)
+        begin = rows.start * self.row.itemsize
+        total = OnesSum(begin)
         for start in range(0, len(rows), at_once):
             n = min(at_once, len(rows) - start)
             source.fill(old[:n].view(np.uint8), self.table.hdu.data_offset + rows[start] * width)
@@ -133,7 +134,27 @@ class _Rewriting:
                 block[str(i)][:n] = encoded[start : start + n]
             written = block[:n].view(np.uint8)
             total.add(written)
-            stream.write(written.data)
+            _write_at(descriptor, written.data, place + begin + start * self.row.itemsize)
+        return total
+
+    def write_behind(self, source: Source, stream: IO[bytes], place: int, total: OnesSum) -> None:
+        """Write the heap, which the sum includes, padding, and what stands behind the table."""
+        hdu, rows_bytes = self.table.hdu, self.table.n_rows * self.row.itemsize
+        stream.seek(place + rows_bytes)
+        rows_end = hdu.data_offset + self.table.n_rows * self.table.row_bytes
+        heap_end = hdu.data_offset + hdu.data_bytes if self.selection.keeps_heap else rows_end
+        heap = OnesSum(rows_bytes)
+        _copy(source, stream, rows_end, heap_end, heap)
+        total.include(heap)
+        stream.write(bytes(padding(rows_bytes + heap_end - rows_end)))
+        if not self.selection.slim:
+            _copy(source, stream, min(hdu.end, source.size), source.size)
+
+
+def _write_at(descriptor: int, data: memoryview, place: int) -> None:
+    while data:
+        n = os.pwrite(descriptor, data, place)
+        data, place = data[n:], place + n
 
 
 def _copy(source: Source, stream: IO[bytes], start: int, stop: int, total: OnesSum | None = None) -> None:
@@ -141,14 +162,6 @@ def _copy(source: Source, stream: IO[bytes], start: int, stop: int, total: OnesS
         if total is not None:
             total.add(piece)
         stream.write(piece.data)
-
-
-def _reported(computed: Iterable[Computed], progress: Progress | None) -> Iterator[Computed]:
-    """Report the rows of a batch when the next is asked for, for then they are written."""
-    for batch, new in computed:
-        yield batch, new
-        if progress is not None:
-            progress(batch.num_rows)
 
 
 @contextmanager

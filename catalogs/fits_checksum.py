@@ -21,11 +21,18 @@ PUNCTUATION = (*range(0x3A, 0x41), *range(0x5B, 0x61))
 
 
 class OnesSum:
-    """A running sum over bytes that come in pieces of any length."""
+    """A running sum over bytes that come in pieces of any length, from a place in the data on.
 
-    def __init__(self) -> None:
+    Sums of parts may be taken apart, in any order, and put together: each byte counts by its place alone.
+    """
+
+    def __init__(self, place: int = 0) -> None:
         self._sum = 0
-        self._rest = b""
+        self._rest = bytes(place % WORD)
+
+    def include(self, part: OnesSum) -> None:
+        """Add the sum of a part that was taken by itself."""
+        self._sum += part.value
 
     def add(self, piece: Bytes) -> None:
         """Add contiguous bytes; up to three are kept for the next time, to make up a word."""

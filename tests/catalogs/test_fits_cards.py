@@ -1,5 +1,7 @@
 """Cards and checksums: any text survives, any pieces add up."""
 
+from random import Random
+
 import numpy as np
 from astropy.io import fits as astropy_fits
 from hypothesis import given
@@ -33,6 +35,22 @@ def test_the_running_sum_does_not_depend_on_the_pieces(pieces: list[bytes]) -> N
     whole += bytes(-len(whole) % 4)
     words = [int.from_bytes(whole[i : i + 4]) for i in range(0, len(whole), 4)]
     assert total.value == (((sum(words) - 1) % (2**32 - 1)) + 1 if any(words) else 0)
+
+
+@given(st.lists(st.binary(max_size=23), max_size=9), st.randoms())
+def test_sums_of_parts_add_up_in_any_order(pieces: list[bytes], random: Random) -> None:
+    whole, total, parts = OnesSum(), OnesSum(), []
+    place = 0
+    for piece in pieces:
+        part = OnesSum(place)
+        for sum_ in (part, whole):
+            sum_.add(np.frombuffer(piece, np.uint8))
+        parts.append(part)
+        place += len(piece)
+    random.shuffle(parts)
+    for part in parts:
+        total.include(part)
+    assert total.value == whole.value
 
 
 @given(st.integers(0, 2**32 - 1))
