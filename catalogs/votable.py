@@ -1,29 +1,29 @@
-"""VOTable: any serialisation in, BINARY2 out, through astropy, in memory and so up to a stated size.
+"""VOTable: any serialisation in, BINARY2 out.
 
-The whole document is kept: other tables, resources, parameters, groups, coordinate systems.
+Rows in BINARY and BINARY2 are read a piece at a time, whatever the size; others through astropy, in memory and so up to
+a stated size.  The whole document is kept: other tables, resources, parameters, groups, coordinate systems.
 https://www.ivoa.net/documents/VOTable/
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 from astropy.io.votable import parse
-from astropy.io.votable.tree import TableElement, VOTableFile
+from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
-from catalogs.annotate import computed_batches
+from catalogs.annotate import Computed, computed_batches
 from catalogs.annotations import NewColumn, Provenance
-from catalogs.astropy_arrow import arrow_array
 from catalogs.atomic import atomic_path
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
@@ -37,9 +37,11 @@ from catalogs.votable_changes import (
     drop_other_tables,
     own_infos,
     replace_provenance,
-    write,
 )
+from catalogs.votable_rows import BinaryRows, MemoryRows, Rows, can_be_streamed
+from catalogs.votable_stream import ELSEWHERE, find_stream
 from catalogs.votable_tabledata import parse_tabledata
+from catalogs.votable_write import Content, NewRows, prepare_texts, write
 
 __all__ = ["FORMAT", "MAX_BYTES", "SUFFIXES", "VOTablePartition", "open", "sniff"]
 
@@ -50,10 +52,7 @@ DIMENSIONLESS = "---"
 """What astropy writes for a unit that is empty."""
 
 MAX_BYTES = 1 << 28
-"""Bytes, inflated, beyond which a VOTable is refused: astropy needs several times as much memory."""
-
-ELSEWHERE = re.compile(rb"<(?:\w+:)?(?:STREAM|FITS|PARQUET)\b[^>]*\bhref\s*=")
-"""Data that lie in another file, or on the network: what a document says is not fetched."""
+"""Bytes, inflated, of a VOTable that is read in memory: astropy needs several times as much."""
 
 
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
@@ -81,14 +80,60 @@ def stamp(path: Path) -> Stamp:
     return Stamp(status.st_size, status.st_mtime_ns)
 
 
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A parsed file, and the rows of its tables, in their order."""
+
+    file: VOTableFile
+    rows: tuple[Rows, ...]
+
+    def table(self, index: int) -> TableElement:
+        """Return astropy's table; its array is empty where the rows stay in the file."""
+        return list(self.file.iter_tables())[index]
+
+
 @lru_cache(maxsize=1)
-def document(path: Path, _: Stamp) -> VOTableFile:
+def document(path: Path, expected: Stamp) -> Document:
     """Return a parsed file; the last one is kept, since parsing takes long."""
+    check_unchanged(path, expected)
+    return streamed(path) or in_memory(path)
+
+
+def check_unchanged(path: Path, expected: Stamp) -> None:
+    """Raise where a file is another one than when it was opened."""
+    if (found := stamp(path)) != expected:
+        raise DamagedFileError(
+            f"{path} changed after it was opened: {expected.size:,} bytes then, {found.size:,} now; "
+            "open it again once it is finished"
+        )
+
+
+def streamed(path: Path) -> Document | None:
+    """Return a document whose rows stay in the file; None where they cannot."""
+    found = find_stream(path)
+    if found is None:
+        return None
+    text, stream = found
+    file = parsed(path, text)
+    (table,) = file.iter_tables()
+    if not can_be_streamed(table.fields):
+        return None
+    return Document(file, (BinaryRows(stream, tuple(table.fields)),))
+
+
+def in_memory(path: Path) -> Document:
+    """Return a document with all of its rows."""
     data = read_all(path, MAX_BYTES)
     if ELSEWHERE.search(data):
         raise FormatError(
             f"{path} says that its data lie in another place; expected them inside: save it whole"
         )
+    file = parsed(path, data)
+    return Document(file, tuple(MemoryRows(table.array) for table in file.iter_tables()))
+
+
+def parsed(path: Path, data: bytes) -> VOTableFile:
+    """Return a document as astropy reads it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of units and older editions, which are passed on as they are
@@ -112,30 +157,30 @@ class VOTablePartition:
     n_rows: int
     index: int
     stamp: Stamp
+    names: tuple[str, ...]
     kept: frozenset[str] | None = None
     slim: bool = False
+    held: Document | None = field(default=None, compare=False, repr=False)
+    """The document while its copy is written, which nobody else gets meanwhile."""
 
     @property
     def counted(self) -> bool:
         """True: rows of a VOTable are their own."""
         return True
 
-    def table(self) -> TableElement:
-        """Return astropy's table."""
-        return list(document(self.path, self.stamp).iter_tables())[self.index]
-
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
-        table = self.table()
-        names = column_names(table)
+        read = self.held or document(self.path, self.stamp)
+        check_unchanged(self.path, self.stamp)
         for name in columns:
-            if name not in names:
-                raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, names)}")
-            if names.count(name) > 1:
+            if name not in self.names:
+                raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
+            if self.names.count(name) > 1:
                 raise FormatError(f"{self.path} has several columns called '{name}'; rename them")
-        arrays = [field_values(table, names.index(name)) for name in columns]
-        batch = pa.record_batch(arrays, names=list(columns))
-        yield from exactly([batch], rows)
+        wanted = list(columns or self.names[:1])  # rows are counted by some column
+        pieces = read.rows[self.index].arrow([self.names.index(name) for name in wanted])
+        for batch in exactly((pa.record_batch(arrays, names=wanted) for arrays in pieces), rows):
+            yield batch.select(list(columns))
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> VOTablePartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
@@ -153,25 +198,44 @@ class VOTablePartition:
         threads: int = 1,
         progress: Progress | None = None,
     ) -> None:
-        """Write a copy with the new columns to `out` as BINARY2, atomic."""
-        new: dict[str, list[np.ndarray[Any, Any]]] = {c.name: [] for c in columns}
-        for batch, values in computed_batches(self, read, compute, rows, threads):
-            for name, parts in new.items():
-                parts.append(values[name])
-            if progress is not None:
-                progress(batch.num_rows)
-        file, table = document(self.path, self.stamp), self.table()
-        check_own_fields(self.path, file, table)
+        """Write a copy with the new columns to `out` as BINARY2, streamed as far as the source is, and atomic."""
+        read_from = document(self.path, self.stamp)
         document.cache_clear()  # what is changed here is nobody else's
-        dropped = drop_columns(table, self.kept)
-        add_columns(
-            file, table, columns, {name: np.concatenate(parts) for name, parts in new.items() if parts}
-        )
+        file, table = read_from.file, read_from.table(self.index)
+        check_own_fields(self.path, file, table)
+        contents = {
+            t: Content(r, range(len(t.fields)))
+            for t, r in zip(file.iter_tables(), read_from.rows, strict=True)
+        }
+        for element, content in contents.items():
+            prepare_texts(element, content.rows)
+        stay, dropped = drop_columns(table, self.kept)
+        add_columns(file, table, columns)
         replace_provenance(table, provenance, dropped)
         if self.slim:
             drop_other_tables(file, table)
-        with atomic_path(out) as temporary, writing_like(temporary, self.path) as stream:
-            write(file, stream)
+        computed = told(
+            computed_batches(replace(self, held=read_from), read, compute, rows, threads), progress
+        )
+        names = [c.name for c in columns]
+        contents[table] = Content(
+            read_from.rows[self.index], stay, names, NewRows(computed) if names else None
+        )
+        with (
+            contextlib.closing(computed),
+            atomic_path(out) as temporary,
+            writing_like(temporary, self.path) as stream,
+        ):
+            write(file, stream, contents)
+            check_unchanged(self.path, self.stamp)
+
+
+def told(computed: Iterator[Computed], progress: Progress | None) -> Generator[Computed]:
+    """Yield the same batches, and say how many rows are done."""
+    for batch, values in computed:
+        yield batch, values
+        if progress is not None:
+            progress(batch.num_rows)
 
 
 def open(  # noqa: A001 -- every format's verb
@@ -179,16 +243,16 @@ def open(  # noqa: A001 -- every format's verb
 ) -> Catalog:
     """Open the table of that name, ID or number (from 0); else the only one, or the only one with those columns."""
     seen = stamp(path)
-    file = document(path, seen)
-    tables = list(file.iter_tables())
+    found = document(path, seen)
+    tables = list(found.file.iter_tables())
     index = chosen(path, tables, table, columns)
-    element = tables[index]
+    element, rows = tables[index], found.rows[index]
     names = column_names(element)
-    found = tuple(column(element, i, name) for i, name in enumerate(names))
-    partition = VOTablePartition(path, path.name, len(element.array), index, seen)
-    metadata = {"version": str(file.version), "table": element.name or element.ID or str(index)}
+    known = tuple(column(element.fields[i], name, rows.datatype(i)) for i, name in enumerate(names))
+    partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names))
+    metadata = {"version": str(found.file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)
-    return Catalog(FORMAT, path, found, (partition,), metadata)
+    return Catalog(FORMAT, path, known, (partition,), metadata)
 
 
 def chosen(
@@ -218,26 +282,19 @@ def folded_names(table: TableElement) -> set[str]:
     return {name.casefold() for name in (table.name, table.ID) if name}
 
 
-def column(table: TableElement, index: int, name: str) -> Column:
+def column(element: Field, name: str, datatype: pa.DataType) -> Column:
     """Return a field as a column."""
-    field = table.fields[index]
-    datatype = field_values(table, index).type
     shape, inner = [], datatype
     while pt.is_fixed_size_list(inner):
         shape.append(inner.list_size)
         inner = inner.value_type
-    null = field.values.null if isinstance(field.values.null, int | np.integer) else None
+    null = element.values.null if isinstance(element.values.null, int | np.integer) else None
     return Column(
         name,
         datatype,
-        unit if (unit := str(field.unit or "")) not in {"", DIMENSIONLESS} else None,
-        field.ucd,
-        " ".join(str(field.description or "").split()) or None,  # lines are broken anew by every writer
+        unit if (unit := str(element.unit or "")) not in {"", DIMENSIONLESS} else None,
+        element.ucd,
+        " ".join(str(element.description or "").split()) or None,  # lines are broken anew by every writer
         None if null is None else int(null),
         tuple(shape),
     )
-
-
-def field_values(table: TableElement, index: int) -> pa.Array:
-    """Return a field's values."""
-    return arrow_array(table.array[table.array.dtype.names[index]])

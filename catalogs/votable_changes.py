@@ -1,13 +1,10 @@
-"""Changes to a parsed VOTable: columns out, columns in, provenance; and how it is written."""
+"""Changes to a parsed VOTable without its rows: columns out, columns in, provenance."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from astropy.io.votable.tree import Field, Info, TableElement, VOTableFile
 from astropy.utils.xml.check import fix_id
 
@@ -24,19 +21,10 @@ __all__ = [
     "drop_other_tables",
     "own_infos",
     "replace_provenance",
-    "write",
 ]
-
-ELEMENTS = {"unsignedByte": "u1", "short": "i2", "int": "i4", "long": "i8", "float": "f4", "double": "f8"}
-ELEMENTS |= {"floatComplex": "c8", "doubleComplex": "c16"}
-"""The types of a VOTable's numbers."""
 
 OWN = "blr."
 """How the names of our INFO elements begin."""
-
-OLDEST_WITH_BINARY2 = "1.3"
-WRITTEN_VERSION = "1.3"
-"""Not a later one: from 1.4 on units are spelt in another way, and those of older files would not be kept."""
 
 
 def column_names(table: TableElement) -> list[str]:
@@ -65,16 +53,14 @@ def replace_provenance(table: TableElement, provenance: Provenance, dropped: Seq
     table.infos.extend(Info(name=key, value=value) for key, value in pairs.items())
 
 
-def drop_columns(table: TableElement, kept: frozenset[str] | None) -> list[str]:
-    """Take the fields out that do not stay; return their names."""
-    stay = [i for i, name in enumerate(column_names(table)) if kept is None or name in kept]
-    dropped = [name for name in column_names(table) if kept is not None and name not in kept]
-    if dropped:
-        fields = [table.fields[i] for i in stay]
-        table.array = table.array[[table.array.dtype.names[i] for i in stay]]
-        table.fields[:] = fields
+def drop_columns(table: TableElement, kept: frozenset[str] | None) -> tuple[list[int], list[str]]:
+    """Take the fields out that do not stay; return the numbers of those that do, and the names of the others."""
+    names = column_names(table)
+    stay = [i for i, name in enumerate(names) if kept is None or name in kept]
+    if len(stay) < len(names):
+        table.fields[:] = [table.fields[i] for i in stay]
         table.groups[:] = []  # they refer to fields that may be gone
-    return dropped
+    return stay, [name for name in names if kept is not None and name not in kept]
 
 
 def drop_other_tables(file: VOTableFile, table: TableElement) -> None:
@@ -86,41 +72,10 @@ def drop_other_tables(file: VOTableFile, table: TableElement) -> None:
         pending.extend(resource.resources)
 
 
-def add_columns(
-    file: VOTableFile,
-    table: TableElement,
-    columns: Sequence[NewColumn],
-    values: Mapping[str, np.ndarray[Any, Any]],
-) -> None:
-    """Add fields and their values to a table."""
+def add_columns(file: VOTableFile, table: TableElement, columns: Sequence[NewColumn]) -> None:
+    """Add fields to a table."""
     taken = {f.ID for f in table.fields}
-    fields = [new_field(file, c, taken) for c in columns]
-    old = table.array
-    kept: list[Any] = [(n, old.dtype[n].base, old.dtype[n].shape) for n in old.dtype.names]
-    added = [(f.ID, f.converter.format) for f in fields]
-    data = np.zeros(len(old), dtype=kept + added)
-    mask = np.zeros(len(old), dtype=np.ma.make_mask_descr(data.dtype))
-    for name in old.dtype.names:
-        data[name] = np.ma.getdata(old[name])
-        mask[name] = np.ma.getmaskarray(old[name])
-    for field in fields:
-        data[field.ID] = values.get(field.name, data[field.ID])
-    for field, name in zip(table.fields, old.dtype.names, strict=True):
-        if (numeric := ELEMENTS.get(str(field.datatype))) and data.dtype[name].kind == "O":
-            data[name] = retyped(data[name], np.dtype(numeric))
-    table.fields.extend(fields)
-    table.array = np.ma.MaskedArray(data, mask)
-
-
-def retyped(cells: np.ndarray[Any, Any], element: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return arrays of any length with elements of the type that their field says.
-
-    astropy reads them with whatever type NumPy takes Python's numbers for, and would write that many bytes.
-    """
-    typed = np.empty(len(cells), object)
-    for i, cell in enumerate(cells):
-        typed[i] = None if cell is None else np.ma.MaskedArray(cell, dtype=element)
-    return typed
+    table.fields.extend([new_field(file, c, taken) for c in columns])
 
 
 def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
@@ -141,12 +96,3 @@ def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
     )
     field.description = column.description
     return field
-
-
-def write(file: VOTableFile, stream: Any) -> None:
-    """Write a document as BINARY2."""
-    if file.version < OLDEST_WITH_BINARY2:
-        file.version = WRITTEN_VERSION
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        file.to_xml(stream, tabledata_format="binary2")
