@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from flows.cli_options import Direct, DryRun, Json, Limit, Overwrite, Port, Quiet, Store, Table, Threads
+
 __all__ = ["app", "main", "run"]
 
 INTERRUPTED = 130
@@ -28,28 +30,6 @@ app = typer.Typer(
 )
 models = typer.Typer(help="The models of a store.")
 app.add_typer(models, name="models")
-
-Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of the model store.")]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
-]
-Direct = Annotated[bool, typer.Option("--direct", help="Run without Prefect: the same work, the same files.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
-Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="A trial: N rows, nothing written.")
-]
-Table = Annotated[
-    str | None, typer.Option("--table", metavar="NAME", help="Of a file with several: its name or number.")
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Lines instead of a progress bar, and few of them.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Threads = Annotated[int | None, typer.Option("--threads", metavar="N", min=1, help="Default: all cores.")]
-Port = Annotated[
-    int | None,
-    typer.Option("--port", metavar="N", min=1, max=65535, help="On 127.0.0.1; default: 4200, if free."),
-]
 
 
 def _show_version(asked: bool) -> None:
@@ -115,14 +95,17 @@ def train(
 
 @app.command()
 def classify(
-    catalogs: Annotated[list[Path], typer.Argument(metavar="CATALOG...", help="Files, folders or patterns.")],
+    catalogs: Annotated[list[Path], typer.Argument(metavar="CATALOG", help="Files, folders or patterns.")],
     model: Annotated[
         str, typer.Option("--model", metavar="NAME[@VERSION]", help="Default version: the champion.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the annotated copies.")],
     store: Store = Path("models"),
     spec: Annotated[
-        Path | None, typer.Option("--spec", help="Target, flags and output other than those of the training.")
+        Path | None,
+        typer.Option(
+            "--spec", metavar="FILE", help="Target, flags and output other than those of the training."
+        ),
     ] = None,
     class_prior: Annotated[
         str | None,
