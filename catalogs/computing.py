@@ -22,10 +22,11 @@ __all__ = ["CheckedCompute", "Computed", "NewValues", "computed_batches", "in_or
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 Computed = tuple[pa.RecordBatch, NewValues]
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 READ_AHEAD = 1
-"""Batches read beyond those being computed: enough to keep the threads busy, and no more memory than that."""
+"""Items read beyond those worked on: enough to keep the threads busy, and no more memory than that."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +50,24 @@ class CheckedCompute:
 def computed_batches(
     partition: Partition, read: Sequence[str], compute: Compute, rows: int = BATCH_ROWS, threads: int = 1
 ) -> Generator[Computed]:
-    """Yield every batch of the columns `read` with what `compute` made of it, in the file's order."""
-    return in_order(partition.batches(read, rows), lambda _, batch: (batch, compute(batch)), threads)
+    """Yield every batch of the columns `read` with what `compute` made of it, in the file's order.
+
+    Batches have the same rows whatever the number of threads, so the result does too.
+    """
+    return in_order(partition.batches(read, rows), lambda batch: (batch, compute(batch)), threads)
 
 
-def in_order(
-    batches: Iterable[pa.RecordBatch], work: Callable[[int, pa.RecordBatch], Result], threads: int
-) -> Generator[Result]:
-    """Yield what `work` makes of the number of a batch's first row and of the batch, in their order.
+def in_order(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> Generator[Result]:
+    """Yield what `work` makes of each item, in their order.
 
-    Reading happens in the caller's thread, working in `threads` others.  Batches have the same rows
-    whatever the number of threads, so the result does too.  A failure in any batch ends it at once.
+    Items are made (read) in the caller's thread, working goes on in `threads` others, on few items at a time.  What
+    comes out is the same whatever the number of threads.  A failure with any item ends it at once.
     """
     pending: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="blr-compute")
-    first = 0
     try:
-        for batch in batches:
-            pending.append(pool.submit(work, first, batch))
-            first += batch.num_rows
+        for item in items:
+            pending.append(pool.submit(work, item))
             if len(pending) > threads + READ_AHEAD:
                 yield _oldest(pending)
         while pending:

@@ -11,7 +11,7 @@ import gzip
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,11 +75,11 @@ def write_annotated(
         stream.flush()
         place = stream.tell()
 
-        def work(first: int, batch: pa.RecordBatch) -> tuple[int, OnesSum]:
-            rows = range(first, first + batch.num_rows)
+        def work(numbered: tuple[range, pa.RecordBatch]) -> tuple[int, OnesSum]:
+            rows, batch = numbered
             return len(rows), rewriting.write_rows(source, stream.fileno(), place, rows, compute(batch))
 
-        with closing(in_order(partition.batches(what.read, rows), work, threads)) as written:
+        with closing(in_order(_numbered(partition.batches(what.read, rows)), work, threads)) as written:
             for n_rows, part in written:
                 total.include(part)
                 if progress is not None:
@@ -149,6 +149,14 @@ class _Rewriting:
         stream.write(bytes(padding(rows_bytes + heap_end - rows_end)))
         if not self.selection.slim:
             _copy(source, stream, min(hdu.end, source.size), source.size)
+
+
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[range, pa.RecordBatch]]:
+    """Yield each batch with the numbers of its rows."""
+    first = 0
+    for batch in batches:
+        yield range(first, first + batch.num_rows), batch
+        first += batch.num_rows
 
 
 def _write_at(descriptor: int, data: memoryview, place: int) -> None:

@@ -121,6 +121,7 @@ class ParquetPartition:
                 old=known.columns,
                 provenance=provenance,
                 kept=self.kept,
+                threads=threads,
                 progress=progress,
             )
 

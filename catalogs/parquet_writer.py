@@ -1,14 +1,14 @@
 """Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.
 
 Only the columns that the classification reads are decoded, and only the new ones are encoded: each chunk
-by pyarrow as a file of its own, of which the footer is taken off again.
+by pyarrow as a file of its own in memory, of which the footer is taken off again.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ import pyarrow.types as pt
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Column, Progress
+from catalogs.computing import in_order
 from catalogs.parquet_footer import Footer, key_values, merge, parse_footer, read_footer, single_chunk
 from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
 from catalogs.parquet_selection import copy_columns
@@ -46,11 +47,12 @@ def append_columns(
     old: Sequence[Column],
     provenance: Provenance,
     kept: Kept | None = None,
+    threads: int = 1,
     progress: Progress | None = None,
 ) -> None:
     """Write a copy of `source` with the computed columns to `out`: whole, or not at all.
 
-    `kept` are the old columns that stay, all where it is None.
+    `kept` are the old columns that stay, all where it is None.  Threads encode the new ones.
     """
     footer, metadata = read_footer(source), pq.read_metadata(source)
     schema = new_fields(columns)
@@ -58,9 +60,12 @@ def append_columns(
     changed = kept.key_values(key_values(footer), old, columns, provenance)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         footer = kept.copy(source, stream, footer)
-        chunks = Chunks(stream, out, schema, codec(metadata))
+        chunks = Chunks(out, schema, codec(metadata))
         parts = exactly(tables(computed, schema, progress), footer.row_groups)
-        written = [chunks.row_group(size, group) for size, group in parts]
+        written: list[list[Struct]] = [[] for _ in footer.row_groups]
+        with closing(in_order(chunks.columns(parts), chunks.encode, threads)) as encoded:
+            for chunk in encoded:
+                written[chunk.group].append(chunk.append(stream))
         stream.write(merge(footer, chunks.schema_metadata(), written, changed))
 
 
@@ -134,38 +139,59 @@ def pieces(size: int, left: list[pa.Table], source: Iterator[pa.Table]) -> Itera
 
 
 @dataclass(frozen=True)
-class Chunks:
-    """Writes column chunks to the end of a stream."""
+class Encoded:
+    """A column chunk of a row group: its pages, and a footer's words on them as if they began a file."""
 
-    stream: IO[bytes]
+    group: int
+    pages: memoryview
+    metadata: Struct
+
+    def append(self, stream: IO[bytes]) -> Struct:
+        """Write the pages to the end of a stream; return the metadata of the chunk there."""
+        start = stream.seek(0, 2)
+        stream.write(self.pages)
+        return single_chunk(self.metadata, start)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Encodes column chunks."""
+
     path: Path
     schema: pa.Schema
     compression: str
 
     def schema_metadata(self) -> Struct:
         """Return the metadata of a file that has the new columns and no rows."""
-        sink = pa.BufferOutputStream()
-        self.write(sink, self.schema, None)
-        return parse_footer(pa.BufferReader(sink.getvalue()), self.path).metadata
+        return self.encoded(self.schema, None)[1].metadata
 
-    def row_group(self, size: int, parts: Iterable[pa.Table]) -> list[Struct]:
-        """Write a row group's new chunks; return their metadata."""
-        with ExitStack() as stack:
-            if size > SPOOL_ROWS:
-                columns = Spool(self.path.parent, self.schema, stack).columns(parts)
-            else:
-                table = pa.concat_tables([self.schema.empty_table(), *parts])
-                columns = ((field, table.column(i)) for i, field in enumerate(self.schema))
-            return [self.chunk(field, values) for field, values in columns]
+    def columns(
+        self, groups: Iterable[tuple[int, Iterable[pa.Table]]]
+    ) -> Iterator[tuple[int, pa.Field, pa.ChunkedArray]]:
+        """Yield the new columns of each row group, with its number."""
+        for number, (size, parts) in enumerate(groups):
+            with ExitStack() as stack:
+                if size > SPOOL_ROWS:
+                    columns = Spool(self.path.parent, self.schema, stack).columns(parts)
+                else:
+                    table = pa.concat_tables([self.schema.empty_table(), *parts])
+                    columns = zip(self.schema, table.columns, strict=True)
+                for field, values in columns:
+                    yield number, field, values
 
-    def chunk(self, field: pa.Field, values: pa.ChunkedArray) -> Struct:
-        """Write one chunk; return its metadata."""
-        start = self.stream.seek(0, 2)
+    def encode(self, column: tuple[int, pa.Field, pa.ChunkedArray]) -> Encoded:
+        """Return one chunk as it is stored."""
+        group, field, values = column
         schema = pa.schema([field])
-        self.write(pa.PythonFile(self.stream, mode="w"), schema, pa.table([values], schema=schema))
-        footer = parse_footer(self.stream, self.path)
-        self.stream.truncate(footer.start)
-        return single_chunk(footer.metadata, start)
+        buffer, footer = self.encoded(schema, pa.table([values], schema=schema))
+        return Encoded(group, memoryview(buffer)[: footer.start], footer.metadata)
+
+    def encoded(self, schema: pa.Schema, table: pa.Table | None) -> tuple[pa.Buffer, Footer]:
+        """Return a Parquet file of one row group, or of none, and its footer."""
+        sink = pa.BufferOutputStream()
+        self.write(sink, schema, table)
+        buffer = sink.getvalue()
+        return buffer, parse_footer(pa.BufferReader(buffer), self.path)
 
     def write(self, sink: pa.NativeFile, schema: pa.Schema, table: pa.Table | None) -> None:
         """Write a Parquet file of one row group, or of none."""
