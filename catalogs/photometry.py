@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from catalogs.errors import CatalogError, nearest
-from catalogs.values import with_missing
+from catalogs.text_numbers import holds_text, is_mark, numbers_of, words_of
+from catalogs.values import NO_VALUES, with_missing
 
 __all__ = [
     "EXTINCTION",
@@ -80,7 +81,7 @@ class State(IntEnum):
 
 
 Sentinel = float | str | tuple[float, float]
-"""A number or a text that stands for no value, or a closed range of such numbers."""
+"""A number or a text that stands for no value, or a closed range of such numbers; '>' and '<' for all limits."""
 
 Array = np.ndarray[Any, Any]
 
@@ -191,6 +192,7 @@ def dereddened_flux(flux: ArrayLike, transmission: ArrayLike) -> Floats:
 def is_sentinel(values: Array, sentinels: Sequence[Sentinel]) -> NDArray[np.bool_]:
     """Return which values stand for none: equal to a sentinel in the column's own precision, or in a range."""
     data = np.ma.getdata(values)
+    data = words_of(data) if holds_text(data) else data
     found = np.zeros(data.shape, dtype=bool)
     for sentinel in sentinels:
         found |= matches(data, sentinel)
@@ -199,9 +201,12 @@ def is_sentinel(values: Array, sentinels: Sequence[Sentinel]) -> NDArray[np.bool
 
 def matches(data: Array, sentinel: Sentinel) -> Array:
     """Return which values are one sentinel."""
-    if isinstance(sentinel, str) or data.dtype.kind in "OUT":
-        text = isinstance(sentinel, str) and data.dtype.kind in "OUT"
-        return np.asarray(data == sentinel, dtype=bool) if text else np.zeros(data.shape, dtype=bool)
+    if isinstance(sentinel, str):
+        return is_mark(data, sentinel) if holds_text(data) else np.zeros(data.shape, dtype=bool)
+    if holds_text(data):
+        data = numbers_of(data)
+    if data.dtype == NO_VALUES:
+        return np.zeros(data.shape, dtype=bool)
     if isinstance(sentinel, tuple):
         low, high = sentinel
         return np.asarray((data >= low) & (data <= high))
@@ -228,12 +233,18 @@ def states(
     masked: Sequence[Sentinel] = (),
     otherwise: State = State.NOT_OBSERVED,
 ) -> NDArray[np.int8]:
-    """Return the `State` of each value, from the sentinels that stand for each; `otherwise` for NaN and nulls.
+    """Return the `State` of each value, from the sentinels that stand for each; `otherwise` for NaN, nulls and ''.
 
-    RAIL's convention is not_observed=[-99], not_detected=[99].
+    RAIL's convention is not_observed=[-99], not_detected=[99].  In a column of texts, numbers among the sentinels are
+    compared with the numbers that texts hold, and '>' and '<' are all texts that begin with them.
     """
     absent = np.ma.getmaskarray(values)
-    if values.dtype.kind == "f":
+    if holds_text(values):
+        values = words_of(values)
+        absent = values == ""
+    elif values.dtype == NO_VALUES:
+        absent = np.ones(len(values), dtype=bool)
+    elif values.dtype.kind == "f":
         absent = absent | np.isnan(np.ma.getdata(values))
     result = np.where(absent, otherwise, State.MEASURED)
     result = np.where(is_sentinel(values, not_observed), State.NOT_OBSERVED, result)

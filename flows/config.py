@@ -43,7 +43,6 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
-Undetected = Annotated[tuple[float | Literal["blank"], ...], BeforeValidator(listed)]
 
 
 class CatalogTable(SpecificationTable):
@@ -64,13 +63,14 @@ class CatalogTable(SpecificationTable):
     position_unit: Literal["deg", "rad", "sexagesimal"] | None = Field(
         default=None, description="Unit of the position; default: what the columns say"
     )
-    not_detected: dict[str, Undetected] = Field(
+    not_detected: dict[str, Sentinels] = Field(
         default={},
-        description='Values of a column that mean: looked at, and not seen (flag 8); "blank": null or NaN',
+        description="Values of a column that mean: looked at, and not seen (flag 8); texts too, '>' for all that begin "
+        "so, as '>23.1'; \"blank\": null, NaN or ''",
     )
-    masked: dict[str, Undetected] = Field(
+    masked: dict[str, Sentinels] = Field(
         default={},
-        description='Values of a column that mean: measured, but not to be used; "blank": null or NaN',
+        description="Values of a column that mean: measured, but not to be used; texts too; \"blank\": null, NaN or ''",
     )
     limits: dict[str, float] = Field(
         default={}, description="Value that a column takes where not detected; default: it is missing"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from catalogs.photometry import (
     softening_of,
     states,
 )
+from catalogs.text_numbers import numbers_or_texts, words_of
 from flows.config_photometry import Band
 from flows.errors import SpecificationError
 
@@ -45,9 +46,9 @@ ERROR: Final = "_err"
 INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
 """How the name of a state's indicator ends."""
 BLANK: Final = "blank"
-"""Among the values that mean not detected, or masked: null or NaN.  A word, since JSON has no NaN."""
+"""Among the values that mean not detected, or masked: null, NaN or ''.  A word, since JSON has no NaN."""
 
-Marks = Mapping[str, tuple[float | Literal["blank"], ...]]
+Marks = Mapping[str, tuple[float | str, ...]]
 """The values of each column that mean one state."""
 
 FLUX_UNITS = {
@@ -152,6 +153,21 @@ class DerivedColumns:
             return values
         limited = np.where(found == State.NOT_DETECTED, self.limits.get(name, np.nan), floats(values))
         return np.where(found == State.MASKED, np.nan, limited)
+
+    def read_text(self, name: str, values: Array, not_observed: Sequence[Sentinel] = ()) -> Array:
+        """Return a column of texts as the numbers (n,) that it holds, but for texts that say why there is none.
+
+        Texts they stay where nobody told of any such, or where others than those are no numbers; '' where none is.
+        """
+        found = self.states(name, values, not_observed)
+        if found is None:
+            return values
+        known = numbers_or_texts(words_of(values), found == State.MEASURED)
+        limit = self.limits.get(name)
+        if limit is None or known.dtype.kind == "O":
+            return known
+        numbers = known if known.dtype.kind == "f" else np.full(len(values), np.nan)
+        return np.where(found == State.NOT_DETECTED, limit, numbers)
 
     def make(self, name: str, values: Mapping[str, Array]) -> Floats:
         """Return a magnitude or its error (n,) from the columns that it needs."""

@@ -7,7 +7,7 @@ Conventions: n rows, F features.  What is not finite is missing: X is 0 there an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from catalogs.catalog import Catalog
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 from catalogs.expressions import Expression, parse
 from catalogs.photometry import State, floats
+from catalogs.text_numbers import holds_text, numbers_of, numbers_or_texts, words_of
 from catalogs.values import batch_values
 from flows.config import Specification
 from flows.derived import DerivedColumns
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+SHOWN = 4
+"""Texts that a message names."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +106,16 @@ class FeatureReader:
         plain = [name for name in needed if name in self.derived.needs(name)]
         theirs = batch_values(batch, {self.columns.get(name, name) for name in plain})
         raw = {name: theirs[self.columns.get(name, name)] for name in plain}
-        values = {
-            name: self._scaled(
-                name, apply_sentinels(self.derived.observed(name, column), self.sentinels.get(name, ()))
-            )
-            for name, column in raw.items()
-        }
+        values = {name: self._scaled(name, self._usable(name, column)) for name, column in raw.items()}
         made = {name: self._made(name, raw, values) for name in needed if name not in raw}
         return {name: column for name, column in (values | made).items() if name in wanted}
+
+    def _usable(self, name: str, values: Array) -> Array:
+        """Return a column without what stands for no value."""
+        sentinels = self.sentinels.get(name, ())
+        if holds_text(values):
+            return self.derived.read_text(name, values, sentinels)
+        return apply_sentinels(self.derived.observed(name, values), sentinels)
 
     def _scaled(self, name: str, values: Array) -> Array:
         factor = self.scales.get(name)
@@ -175,7 +181,7 @@ class FeatureReader:
                 raise ExpressionError(
                     f"feature '{name}' = \"{expression.text}\" gives text, expected numbers; "
                     "compare the text with something, as in hubble == 'E', or state the texts among the numbers "
-                    "that mean no value: catalog.sentinels"
+                    f"that mean no value: catalog.sentinels, not_detected or masked{_others(result)}"
                 )
             X[:, j] = result
         return X
@@ -215,8 +221,9 @@ def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
     A text among them says that the column is one of numbers, but for such texts.
     """
     texts = [s for s in sentinels if isinstance(s, str)]
-    if texts and values.dtype.kind in "OUS":
-        return _numbers_among(values, texts)
+    if texts and holds_text(values):
+        words = words_of(values)
+        return numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
     numbers = [s for s in sentinels if not isinstance(s, str)]
     if values.dtype.kind not in "iuf":
         return values
@@ -231,14 +238,12 @@ def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
     return np.ma.MaskedArray(np.ma.getdata(values), mask=hit | np.ma.getmaskarray(values))
 
 
-def _numbers_among(values: Array, texts: Sequence[str]) -> Array:
-    """Return the numbers that texts hold, NaN where one means no value; the texts, where some are no numbers."""
-    plain = [str(v).strip() for v in values.tolist()]
-    gone = {"", *(text.strip() for text in texts)}
-    try:
-        return np.array([np.nan if text in gone else float(text) for text in plain])
-    except ValueError:
-        return np.array(["" if text in gone else text for text in plain], dtype=object)
+def _others(words: Array) -> str:
+    """Return a clause that names texts that are no numbers, if there are any beside numbers."""
+    numbers = np.isfinite(numbers_of(words))
+    texts = dict.fromkeys(words[~numbers & (words != "")].tolist()) if numbers.any() else {}
+    shown = ", ".join(f"'{text}'" for text in list(texts)[:SHOWN])
+    return f" (among the numbers are {shown})" if texts else ""
 
 
 def _holds(values: Array, sentinel: float) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.errors import nearest
+from catalogs.values import NO_VALUES
 from flows.config import Label
 from flows.errors import TrainingError
 
@@ -79,8 +80,10 @@ def wanted_labels(label: Label, texts: Array) -> NDArray[np.bool_]:
 def label_texts(values: Array) -> Array:
     """Return labels as texts (n,), '' where missing: 1 and 1.0 are '1', and blanks at the ends go."""
     if values.dtype.kind == "f":
-        texts = ["" if np.isnan(v) else f"{v:.0f}" if v == int(v) else repr(v) for v in values.tolist()]
+        texts = ["" if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(v) for v in values.tolist()]
         return np.array(texts, dtype=object)
+    if values.dtype == NO_VALUES:
+        return np.full(len(values), "", dtype=object)
     gone = np.ma.getmaskarray(values)
     texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
     return np.where(gone, "", np.array(texts, dtype=object))
