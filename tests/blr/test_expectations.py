@@ -133,7 +133,11 @@ def test_sums_are_over_rows(dense):
     assert pytest.approx(expected[2], rel=1e-9, abs=1e-9) == H
 
 
-@pytest.mark.parametrize("likelihood", [Bernoulli(), Bernoulli(LINKS["probit"]), Categorical(4)], ids=str)
+@pytest.mark.parametrize(
+    "likelihood",
+    [Bernoulli(), Bernoulli(LINKS["probit"]), Categorical(4)],
+    ids=["logistic", "probit", "softmax"],
+)
 def test_without_variance_they_are_the_values(dense, likelihood):
     softmax = isinstance(likelihood, Categorical)
     Phi, t = dense.softmax(0, N=50, M=3, K=4) if softmax else dense.binary(0, N=50, M=3)
