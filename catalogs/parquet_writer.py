@@ -21,6 +21,7 @@ import pyarrow.types as pt
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Column, Progress
+from catalogs.code_points import text_array
 from catalogs.computing import in_order
 from catalogs.parquet_footer import Footer, key_values, merge, parse_footer, read_footer, single_chunk
 from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
@@ -114,6 +115,8 @@ def tables(
 
 def arrow(values: np.ndarray[Any, Any], datatype: pa.DataType) -> pa.Array:
     """Return new values as Arrow; text of any NumPy kind."""
+    if values.dtype.kind == "U":
+        return text_array(values)
     return pa.array(values.astype(object) if values.dtype.kind == "T" else values, datatype)
 
 
