@@ -17,7 +17,7 @@ from catalogs.own_columns import levels, own_names
 from catalogs.remote import is_remote, remote_files
 from catalogs.tables import open_table
 
-__all__ = ["FORMATS", "Format", "format_of", "open_catalog"]
+__all__ = ["FORMATS", "Format", "annotated_columns", "format_of", "open_catalog"]
 
 HEAD_BYTES = 65536
 

@@ -12,8 +12,8 @@ Shapes: n rows, d columns, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
 
 from catalogs.class_gain import Classes, binned, gain, number_of_bins, sorted_texts
+from catalogs.elements import Element
 
 __all__ = ["Leak", "Scaled", "find_leaks", "single_gains"]
 
@@ -52,6 +53,7 @@ class Leak:
     `beyond` is the gain over the best part of the set (over nothing, for one column), `combination` the formula
     whose value tells the class.  `derived` says that it adds a logarithm to something that is none, and holds
     closely within each class: a column was computed from the others, where a sum of like things is a colour.
+    The logarithm of a flux is like a magnitude.
     """
 
     columns: tuple[str, ...]
@@ -69,6 +71,7 @@ class Scaled:
     values: Floats
     scale: float
     log: bool
+    flux: bool = False
 
     @classmethod
     def of(cls, name: str, values: Floats) -> Scaled | None:
@@ -89,7 +92,8 @@ class Scaled:
     @property
     def shown(self) -> str:
         """The column in a formula."""
-        quoted = self.name if self.name.isidentifier() else f"`{self.name}`"
+        plain = self.name.isidentifier() or isinstance(self.name, Element)
+        quoted = self.name if plain else f"`{self.name}`"
         return f"log10({quoted})" if self.log else quoted
 
 
@@ -120,12 +124,17 @@ def _floats(values: Array) -> Floats:
 
 
 def find_leaks(
-    columns: Mapping[str, Array], labels: Array, *, seed: int = 0, together: Sequence[str] | None = None
+    columns: Mapping[str, Array],
+    labels: Array,
+    *,
+    seed: int = 0,
+    together: Sequence[str] | None = None,
+    fluxes: Collection[str] = (),
 ) -> tuple[list[Leak], dict[str, float]]:
     """Return the leaks among columns (N,) for labels (N,), and every column's gain by itself.
 
     `together` names the columns that pairs and triples are made of; default: all numeric ones that do not
-    already leak by themselves.
+    already leak by themselves.  `fluxes` names those that are fluxes, whose logarithms make colours with magnitudes.
     """
     rng = np.random.default_rng(seed)
     classes, rows = Classes.of(labels, rng)
@@ -141,7 +150,8 @@ def find_leaks(
     ]
     thin = rng.permutation(len(classes.index))[:MOST_ROWS]
     few = Classes(classes.index[thin], classes.names, classes.fold[thin])
-    scaled = [s for n in names for s in [Scaled.of(n, _floats(labelled[n][thin]))] if s is not None]
+    made = (Scaled.of(n, _floats(labelled[n][thin])) for n in names)
+    scaled = [replace(s, flux=s.name in fluxes) for s in made if s is not None]
     scaled = sorted(scaled, key=lambda s: -gains[s.name])[:MOST_COLUMNS]
     sets = sorted(_judged(scaled, few), key=lambda leak: -leak.beyond)
     return [*sorted(alone, key=lambda leak: -leak.gain), *sets], gains
@@ -206,7 +216,7 @@ def _leak(columns: Sequence[Scaled], classes: Classes) -> Leak | None:
         return None
     raw = np.array([w / c.scale for w, c in zip(weights, columns, strict=True)])
     formula = _formula(raw, columns)
-    mixed = len({c.log for c in columns}) > 1
+    mixed = len({c.log and not c.flux for c in columns}) > 1
     return Leak(names, whole, whole - best, formula, mixed and _determined(X, kept))
 
 

@@ -19,6 +19,7 @@ from scipy.spatial import KDTree
 
 from catalogs.catalog import Catalog, Column
 from catalogs.errors import CatalogError
+from catalogs.name_words import name_words
 from catalogs.values import is_text
 
 __all__ = [
@@ -84,7 +85,14 @@ DEC_NAMES: tuple[str, ...] = (
     "deltaj2000",
     "declination",
 )
-DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg")
+DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg", "decl")
+QUALIFIER = re.compile(
+    r"plug|targ(et)?|fib(er|re)|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia"
+    r"|[12xy]"
+)
+"""Words beside a coordinate's: `PLUG_RA`, `raMean`, `ra_1`; with any other, as `ra_error`, it is none."""
+OTHER_PLACE = re.compile(r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid)")
+ORIENTATION = re.compile(r"^(pa|phi|theta|posang|position_?angle)(_.*)?$|_(pa|phi|theta|posang|angle)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,19 +257,28 @@ def _is_number(catalog: Catalog, name: str) -> bool:
 
 def is_position(column: Column) -> bool:
     """Say whether a column is called as a coordinate is, or holds angles."""
-    word = re.sub(r"[^a-z0-9]", "", column.name.lower())
-    return word in RA_NAMES + DEC_NAMES or (column.unit or "").strip().lower() in UNITS
+    word = coordinate_word(column.name)
+    placed = word in RA_NAMES + DEC_NAMES or ORIENTATION.search(column.name.lower()) is not None
+    return placed or OTHER_PLACE.fullmatch(word) is not None or (column.unit or "").strip().lower() in UNITS
+
+
+def coordinate_word(name: str) -> str:
+    """Return a column's name without what is beside a coordinate's own word: `PLUG_RA` and `raMean` are 'ra'."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    if plain in RA_NAMES + DEC_NAMES:
+        return plain
+    return "".join(word for word in name_words(name) if QUALIFIER.fullmatch(word) is None)
 
 
 def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
     """Return the columns that may be one coordinate, the likeliest first."""
     found = []
     for place, column in enumerate(catalog.columns):
-        word = re.sub(r"[^a-z0-9]", "", column.name.lower())
+        word, plain_word = coordinate_word(column.name), re.sub(r"[^a-z0-9]", "", column.name.lower())
         said = (column.ucd or "").lower().split(";")
         by_ucd, by_name = said[0] == ucd, word in names
         plain = is_text(column.datatype) or pa.types.is_floating(column.datatype)
         if plain and not column.shape and (by_ucd or by_name):
-            rank = (is_text(column.datatype), not by_ucd, "meta.main" not in said)
+            rank = (is_text(column.datatype), not by_ucd, "meta.main" not in said, word != plain_word)
             found.append((*rank, names.index(word) if by_name else len(names), place, column.name))
     return [str(entry[-1]) for entry in sorted(found)]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from catalogs.catalog import BATCH_ROWS, Catalog, Column
 from catalogs.distinct import DistinctCounter
+from catalogs.elements import element_columns, element_values
 from catalogs.values import batch_values, is_text
 
 __all__ = ["SAMPLE_ROWS", "ColumnProfile", "Profile", "profile", "readable"]
@@ -108,7 +109,10 @@ class ColumnProfile:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """All columns that have one value a row, and the sample: `sample[name]` (n,), the same rows of each."""
+    """All columns that have one value a row, and the sample: `sample[name]` (n,), the same rows of each.
+
+    The elements of short vectors are columns too, `flux[3]`.
+    """
 
     n_rows: int
     columns: Mapping[str, ColumnProfile]
@@ -144,14 +148,20 @@ def profile(
     progress: Callable[[int], None] | None = None,
 ) -> Profile:
     """Return what the rows show, all or the first `limit`; `also` is called with each batch of all columns."""
-    columns = {c.name: ColumnProfile(c) for c in catalog.columns if readable(c)}
+    single = [c for c in catalog.columns if readable(c)]
+    vectors = {c.name: element_columns(c, catalog.names) for c in catalog.columns}
+    parts = [part for name in vectors for part in vectors[name]]
+    columns = {c.name: ColumnProfile(c) for c in (*single, *parts)}
     rng, left = np.random.default_rng(seed), catalog.n_rows if limit is None else limit
     reservoir, n = _Reservoir(sample_rows), 0
     if not columns:
         return Profile(catalog.n_rows, columns, {})
-    for whole in catalog.batches([*columns], max(1, min(_batch_rows(len(columns)), left))):
+    wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
+    for whole in catalog.batches(wanted, max(1, min(_batch_rows(len(columns)), left))):
         batch = whole.slice(0, left)
-        values = batch_values(batch, columns)
+        values = batch_values(batch, wanted)
+        for name in wanted[len(single) :]:
+            values |= element_values(values.pop(name), vectors[name])
         for name, counts in columns.items():
             counts.add(values[name])
         reservoir.add(values, rng.random(batch.num_rows))

@@ -14,16 +14,20 @@ import numpy as np
 import pyarrow.types as pt
 
 from catalogs.catalog import Column
+from catalogs.elements import Element
+from catalogs.name_words import name_words
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
 from catalogs.values import is_text
 
 __all__ = [
     "Suspected",
+    "about_a_flux",
     "about_dust",
     "about_the_distance",
     "about_the_observation",
     "bookkeeping",
+    "naming_column",
     "suspected_identifiers",
     "suspected_sentinels",
     "suspected_texts",
@@ -48,8 +52,9 @@ DISTANCE = re.compile(
     r"|z_?(best|spec|phot|prior|final|cmb|hel(io)?|ml|map|mc|peak)|(spec|phot|photo)_?z)$"
 )
 DUST = re.compile(
-    r"^(e_?b_?v|ebv.*|e\(b-v\)|.*extinc.*|.*reddening.*|mw_?transmission.*|a_?[ugrizybvjhk]|a\([a-z]\))$"
+    r"^(e_?b_?v|(.*_)?ebv.*|e\(b-v\)|.*extinc.*|.*reddening.*|mw_?transmission.*|a_?[ugrizybvjhk]|a\([a-z]\))$"
 )
+FLUX_UNIT = re.compile(r"(nano)?maggy|nmgy|[munµμ]?jy")
 OBSERVING = ("obs.", "instr.", "time.", "meta.")
 
 
@@ -71,7 +76,8 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
     known = sample[np.isfinite(sample)]
     candidates = dict(column.marks)
     candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
-    marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
+    with np.errstate(over="ignore"):  # beyond float32 all are infinite, and none a mark
+        marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
     bulk = known[~marked]
     if len(bulk) < 20:
         return []
@@ -130,6 +136,8 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
     """
     found = []
     for place, (name, c) in enumerate(profile.columns.items()):
+        if isinstance(name, Element):
+            continue
         word, ucd = name.lower(), (c.column.ucd or "").lower()
         by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
         unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
@@ -154,6 +162,14 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             shown = f"{c.distinct.repeated:,} rows repeat another, {c.missing:,} have none"
             found.append((6, place, name, shown))
     return [(name, why) for _, _, name, why in sorted(found)]
+
+
+def naming_column(profile: Profile) -> str | None:
+    """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
+    known = suspected_identifiers(profile)
+    unique = (name for name, why in known if why.startswith("different"))
+    repeated = (name for name, why in known if why.endswith(" 0 have none"))
+    return next(unique, None) or next(repeated, None)
 
 
 def _names_an_object(word: str) -> bool:
@@ -181,6 +197,13 @@ def about_the_distance(column: Column) -> bool:
     ucd = (column.ucd or "").lower()
     named = bool(DISTANCE.fullmatch(column.name.lower()))
     return ucd.startswith(DISTANCES) or (named and not ucd.startswith("phot."))
+
+
+def about_a_flux(column: Column) -> bool:
+    """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) are none."""
+    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
+    words = [w for w in name_words(column.name) if w.endswith("flux") and not w.startswith("frac")]
+    return ucd.startswith("phot.flux") or bool(FLUX_UNIT.fullmatch(unit)) or bool(words)
 
 
 def about_dust(column: Column) -> bool:

@@ -70,7 +70,8 @@ def show_inspected(told: Json) -> None:
     if told["n_seen"] < told["n_rows"]:
         say(f"Ranges and shares are those of the first {told['n_seen']:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    rows = [(*(_cell(c[key]) for key in keys), _share(c["missing"]), _remark(c)) for c in told["columns"]]
+    shown = [c for column in told["columns"] for c in (column, *column.get("elements", ()))]
+    rows = [(*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c)) for c in shown]
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
     for found in told["identifiers"]:
         say(f"Suspected identifier: {found['column']} ({found['why']})")

@@ -16,12 +16,19 @@ import pyarrow as pa
 
 import catalogs
 from catalogs.catalog import Catalog
+from catalogs.elements import Element
 from catalogs.errors import CatalogError, nearest
 from catalogs.leaks import Leak, find_leaks
 from catalogs.positions import find_position_columns, positions, unit_of_position
 from catalogs.presence import uneven_presence
 from catalogs.profile import ColumnProfile, Profile, profile
-from catalogs.suspicions import bookkeeping, suspected_identifiers, suspected_sentinels, suspected_texts
+from catalogs.suspicions import (
+    about_a_flux,
+    bookkeeping,
+    suspected_identifiers,
+    suspected_sentinels,
+    suspected_texts,
+)
 from flows.errors import UsageError
 from flows.features import apply_sentinels
 from flows.labels import label_texts
@@ -90,13 +97,18 @@ def seen_profile(
 
 def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
     column = catalog.column(name)
-    told = {
+    told: dict[str, Any] = {
         "name": name,
         "datatype": str(column.datatype),
         "unit": column.unit,
         "ucd": column.ucd,
         "description": column.description,
     }
+    elements = [c for n, c in seen.columns.items() if isinstance(n, Element) and n.vector == name]
+    if elements:
+        told["elements"] = [
+            {"name": str(c.name), "datatype": str(c.column.datatype), **_shown(c, seen)} for c in elements
+        ]
     return told | _shown(seen.columns.get(name), seen)
 
 
@@ -149,6 +161,11 @@ def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | Non
 
 def _label(catalog: Catalog, seen: Profile, label: str) -> dict[str, Any]:
     """Return the labels with their counts, and the leaks."""
+    if label in catalog.names and label not in seen.sample:
+        raise UsageError(
+            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
+            "whole numbers, one a row; choose the column of the class"
+        )
     if label not in seen.sample:
         known = nearest(label, catalog.names)
         raise UsageError(f"--label: got '{label}', expected a column of {catalog.path}; {known}")
@@ -190,7 +207,8 @@ def found_leaks(
     columns = {n: without_sentinels(seen, n) for n in seen.sample if n != label}
     measured = [n for n in columns if n not in place and n not in names and not bookkeeping(seen, n)]
     labels = label_texts(seen.sample[label]) if texts is None else texts
-    leaks, gains = find_leaks(columns, labels, together=measured)
+    fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
+    leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
     alone = [leak for leak in leaks if len(leak.columns) == 1]
     derived = [leak for leak in leaks if leak.derived]
     rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
@@ -206,7 +224,9 @@ def without_sentinels(seen: Profile, name: str) -> Any:
     if not marks:
         return values
     numbers = seen.numbers(name)
-    return np.where(np.isin(numbers.astype(np.float32), np.array(marks, dtype=np.float32)), np.nan, numbers)
+    with np.errstate(over="ignore"):
+        single = numbers.astype(np.float32)
+    return np.where(np.isin(single, np.array(marks, dtype=np.float32)), np.nan, numbers)
 
 
 def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:

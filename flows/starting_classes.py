@@ -19,8 +19,12 @@ MOST_CLASSES = 8
 """More of them are listed in a comment: a first training takes minutes with thirty."""
 FEWEST, FEWEST_SHARE, ENOUGH = 30, 0.005, 100
 """A class has at least 30 rows, and half a percent of all, but 100 are always enough."""
+FEWEST_AT_ALL = 5
+"""Where no two classes have those."""
 DOUBTFUL = re.compile(
-    r".*\?.*|unknown|unk|unclassified|uncertain|none|nan|null|n/?a|[-.]+|-9+(\.\d+)?", re.IGNORECASE
+    r".*\?.*|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
+    r"|-9+(\.\d*)?|9{2,}(\.\d*)?",
+    re.IGNORECASE,
 )
 LONGEST_CODE = 3
 """Characters up to which case is meant: 'Sa' and 'SA' are two types."""
@@ -78,6 +82,15 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     for text, n in known:
         if text not in doubtful:
             together.setdefault(_word(text), []).append((text, n))
+    whole = _kept(together, doubtful, fewest)
+    # A small set is better than none: what can be said of its classes, the posterior says.
+    return whole if len(whole.kept) > 1 else _kept(together, doubtful, FEWEST_AT_ALL)
+
+
+def _kept(
+    together: Mapping[str, list[tuple[str, int]]], doubtful: Mapping[str, int], fewest: float
+) -> StartingClasses:
+    """Return the classes of at least so many rows, the most frequent first."""
     kept: list[StartingClass] = []
     dropped: dict[str, int] = {}
     for spellings in sorted(together.values(), key=lambda some: -sum(n for _, n in some)):

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from catalogs.elements import Element
 from catalogs.expression_functions import FUNCTIONS
 from catalogs.expressions import parse
 from catalogs.leaks import Leak, Scaled
 from catalogs.profile import Profile
 from flows.starting_bands import colours, is_magnitude
-from flows.starting_fluxes import FluxBand, flux_bands, is_flux
-from flows.starting_reasons import Evidence, is_error, reason_against
+from flows.starting_fluxes import FluxBand, bare_fluxes, flux_bands, is_flux
+from flows.starting_reasons import Evidence, is_error, reason_against, vector_name
 
 __all__ = ["Chosen", "choose_columns", "quoted"]
 
@@ -73,7 +74,9 @@ class _Columns:
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as expressions have it."""
+    """Return a column's name, or an element's, as expressions have it."""
+    if isinstance(name, Element):
+        return f"{quoted(name.vector)}[{name.place}]"
     plain = re.fullmatch(r"[A-Za-z_]\w*", name) and not keyword.iskeyword(name) and name not in FUNCTIONS
     return name if plain else f"`{name}`"
 
@@ -122,7 +125,9 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     for name in fluxes if bands else ():
         if name not in {band.flux for band in bands}:
             chosen.left_out[name] = "a flux of another kind, or of no known band"
-    taken = {*magnitudes, *(fluxes if bands else ())}
+    bare = [] if magnitudes or bands else bare_fluxes(seen, names, evidence.rows)
+    _add_flux_colours(chosen, columns, bare)
+    taken = {*magnitudes, *(fluxes if bands else ()), *bare}
     _add_others(chosen, columns, [n for n in names if n not in taken])
     _drop_empty(chosen, evidence)
     _note_errors(chosen, seen)
@@ -142,15 +147,32 @@ def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> Non
         chosen.add(best, quoted(best), "apparent: leave it out where the target catalogue goes deeper")
 
 
+def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+    """Add the colours of fluxes in a unit that nobody states, which they do not need, and one flux."""
+    first, _ = colours(names, {name: columns.missing(name) for name in names})
+    for c in first:
+        text = f"log10({quoted(c.first)} / {quoted(c.second)})"
+        chosen.add(f"{c.first}_{c.second}", text, "colour, of fluxes of no stated unit")
+    if names:
+        best = min(names, key=lambda n: round(columns.missing(n), 2))
+        remark = "apparent: leave it out where the target catalogue goes deeper"
+        chosen.add(f"log_{best}", f"log10({quoted(best)})", remark)
+
+
 def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
     """Add ratios of columns of a kind, logarithms, and the rest, those that tell most by themselves first."""
     rows = columns.evidence.rows
     left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
     logs = {n for n in left for s in [Scaled.of(n, rows[n])] if s is not None and s.log}
+    vectors: set[tuple[str, str]] = set()
     for smaller, larger in _nested(columns, [n for n in names if n in logs]):
         if smaller in left and larger in left:
-            chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
-            chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
+            # Sizes are much the same in every band of a vector: those of one band are enough.
+            both = (vector_name(smaller), vector_name(larger))
+            spare = both in vectors
+            vectors.add(both)
+            chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio", spare=spare)
+            chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size", spare=spare)
             left = [n for n in left if n not in (smaller, larger)]
     for name in left:
         remark = "spans decades" if name in logs else ""
@@ -171,13 +193,26 @@ def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
                 continue
             x, y = rows[a], rows[b]
             both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
-            if both.sum() < 50 or np.corrcoef(np.log(x[both]), np.log(y[both]))[0, 1] < 0.5:
+            if both.sum() < 50 or not _together(np.log(x[both]), np.log(y[both])):
                 continue
             for small, large, u, v in ((a, b, x, y), (b, a, y, x)):
                 if np.mean(u[both] <= v[both]) > 0.999:
                     found.append((small, large))
                     break
-    return found
+    return sorted(found, key=lambda pair: [_from_the_middle(columns, name) for name in pair])
+
+
+def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
+    """Say whether two columns (n,) rise together; what is the same in every row does not."""
+    return bool(x.std() > 0 and y.std() > 0 and np.corrcoef(x, y)[0, 1] >= 0.5)
+
+
+def _from_the_middle(columns: _Columns, name: str) -> float:
+    """Return how far an element is from its vector's middle, where the deepest bands are; 0 of other columns."""
+    if not isinstance(name, Element):
+        return 0.0
+    places = [e.place for e in columns.seen.columns if isinstance(e, Element) and e.vector == name.vector]
+    return abs(name.place - max(places) / 2)
 
 
 def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
@@ -186,7 +221,8 @@ def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
     for feature, (text, _) in list(chosen.features.items()):
         expression = parse(text)
         values = np.asarray(
-            expression.evaluate({name: evidence.rows[name] for name in expression.names}), dtype=np.float64
+            expression.evaluate({name: _values(evidence, name) for name in expression.names}),
+            dtype=np.float64,
         )
         known = values[np.isfinite(values)]
         if len(known) < max(10, FEWEST_VALUES * len(values)) or known.min() == known.max():
@@ -199,6 +235,17 @@ def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
             chosen.measured = chosen.measured | np.isfinite(values)
 
 
+def _values(evidence: Evidence, name: str) -> NDArray[np.float64]:
+    """Return the values (n,) of a column, or (n, k) of a vector's elements, NaN where none was measured."""
+    if name in evidence.rows:
+        return evidence.rows[name]
+    elements = {e.place: e for e in evidence.rows if isinstance(e, Element) and e.vector == name}
+    whole = np.full((len(evidence.rows[next(iter(elements.values()))]), max(elements) + 1), np.nan)
+    for place, element in elements.items():
+        whole[:, place] = evidence.rows[element]
+    return whole
+
+
 def _note_errors(chosen: Chosen, seen: Profile) -> None:
     """Find the error columns of the magnitudes that features are made of."""
     errors = {n.lower(): n for n, c in seen.columns.items() if is_error(c.column)}
@@ -207,11 +254,11 @@ def _note_errors(chosen: Chosen, seen: Profile) -> None:
         parts = [p.strip("` ") for p in expression.split(" - ")]
         known = [_error_of(p, errors) for p in parts]
         if all(known):
-            names = [quoted(str(k)) for k in known]
+            names = [quoted(k) for k in known if k is not None]
             chosen.errors[feature] = names[0] if len(names) == 1 else f"hypot({names[0]}, {names[1]})"
 
 
 def _error_of(name: str, errors: Mapping[str, str]) -> str | None:
-    word = name.lower()
+    word, bracket, place = name.lower().partition("[")
     guesses = (f"{word}_err", f"e_{word}", f"{word}err", f"err_{word}", f"{word}_error", f"sigma_{word}")
-    return next((errors[g] for g in guesses if g in errors), None)
+    return next((errors[e] for g in guesses for e in [f"{g}{bracket}{place}"] if e in errors), None)

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from catalogs.catalog import Column
 from catalogs.photometry import ZERO_POINT, magnitude
 from catalogs.profile import Profile
-from catalogs.suspicions import about_dust
+from catalogs.suspicions import about_a_flux, about_dust
 from flows.derived import flux_unit
 from flows.starting_bands import band_and_kind, kinds
 from flows.starting_reasons import Floats, is_error
@@ -20,6 +20,8 @@ from flows.starting_reasons import Floats, is_error
 __all__ = ["FluxBand", "flux_bands", "is_flux"]
 
 ERROR_WORDS = re.compile(r"(ivar|err(or)?|sigma|unc|e)")
+MOSTLY = 0.9
+"""Share of positive values from which what is called a flux is taken for one."""
 IVAR = re.compile(r"ivar|inverse.?variance", re.IGNORECASE)
 
 
@@ -58,6 +60,22 @@ def is_flux(column: Column) -> bool:
     return pt.is_floating(column.datatype) and flux_unit(column.unit) is not None and not is_error(column)
 
 
+def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
+    """Return the columns that are called fluxes, of the kind in the most bands, where none states its unit.
+
+    Those of two bands at least, and positive in most rows (n,), as fluxes are that were detected.
+    """
+    called = []
+    for name in names:
+        known = rows[name][np.isfinite(rows[name])]
+        column = seen.columns[name].column
+        called_so = about_a_flux(column) and not column.unit and band_and_kind(name)[0] is not None
+        if called_so and np.mean(known > 0) > MOSTLY:
+            called.append(name)
+    first = next(iter(kinds(called)), [])
+    return first if len(first) > 1 else []
+
+
 def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
     """Return the bands of the kind of flux that has the most of them, of columns that are fluxes."""
     banded = [name for name in names if band_and_kind(name)[0] is not None]
@@ -67,7 +85,7 @@ def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
     found: list[FluxBand] = []
     for name in kinds(banded)[0]:
         band, kind = band_and_kind(name)
-        made = f"mag_{band}"
+        made = "mag_" + re.sub(r"\W", "", str(band))
         while made in seen.columns or made in {f.name for f in found}:
             made += "_"
         unit = flux_unit(seen.columns[name].column.unit)

@@ -7,19 +7,23 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from catalogs.catalog import Catalog
+from catalogs.elements import Element
+from catalogs.formats import annotated_columns
 from catalogs.profile import Profile
-from catalogs.suspicions import suspected_identifiers, suspected_sentinels, suspected_texts
+from catalogs.suspicions import naming_column, suspected_identifiers, suspected_sentinels, suspected_texts
 from flows.starting_classes import StartingClasses
 from flows.starting_columns import Chosen, quoted
-from flows.starting_reasons import same_question
+from flows.starting_reasons import same_question, vector_name
 
 __all__ = ["HELD_OUT", "Page", "Split"]
 
 HELD_OUT = 0.2
+PREFIX = "blr_"
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
 ROWS_A_PARAMETER = 20
@@ -66,6 +70,18 @@ class Page:
         yield from self._photometry()
         yield from self._features()
         yield from self._candidates()
+        yield from self._output()
+
+    def _output(self) -> Iterator[str]:
+        """Yield another prefix, where columns that somebody else made are called as ours would be."""
+        ours = annotated_columns(self.catalog)
+        theirs = [n for n in self.catalog.names if n.lower().startswith(PREFIX) and n not in ours]
+        if theirs:
+            taken = {n.lower() for n in theirs}
+            free = next(p for i in count(2) for p in [f"blr{i}_"] if not any(t.startswith(p) for t in taken))
+            yield ""
+            yield "[output]"
+            yield f"prefix = {_text(free)}  # since {_line(theirs[0])} is not of an earlier annotation"
 
     def _name(self) -> str:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.catalog.path.name.split(".")[0]).strip("-_")
@@ -78,7 +94,7 @@ class Page:
         if self.table is not None:
             yield f"table = {_text(self.table)}"
         known = suspected_identifiers(self.seen)
-        stated = self.split.identifier or next((n for n, why in known if why.startswith("different")), None)
+        stated = self.split.identifier or naming_column(self.seen)
         for name, why in known:
             told = f"id = {_text(name)}  # {_line(why)}"
             yield told if name == stated else f"# {told}"
@@ -103,7 +119,16 @@ class Page:
             return
         yield ""
         yield "[catalog.sentinels]  # numbers that look like 'no value'"
+        whole = {e.vector for e in found if isinstance(e, Element)}
+        for vector in sorted(whole):
+            marked = [
+                s for e, some in found.items() if isinstance(e, Element) and e.vector == vector for s in some
+            ]
+            values = ", ".join(f"{value!r}" for value in sorted({s.value for s in marked}))
+            yield f"{_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
         for name, some in found.items():
+            if isinstance(name, Element):
+                continue
             values = ", ".join(f"{s.value!r}" for s in some)
             why = "; ".join(f"{s.value:g}: {s.count:,} rows, {s.why}" for s in some)
             yield f"{_text(name)} = [{values}]  # {why}"
@@ -180,7 +205,7 @@ class Page:
             yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
         yield ""
         yield "# Columns left out, and why:"
-        for name, reason in {**self.chosen.left_out, **self.other}.items():
+        for name, reason in {**_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {_line(name)}: {_line(reason)}"
         if self.chosen.together:
             yield "# Together these tell more than apart; colours do, but so does what was computed with the class:"
@@ -216,6 +241,18 @@ class Page:
             mark = "# " if few else ""
             yield f"{mark}[[candidate]]" + ("  # more parameters than the rows can carry" if few else "")
             yield f"{mark}basis = {basis}"
+
+
+def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
+    """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
+    reasons: dict[str, set[str | None]] = {}
+    for name in seen.columns:
+        reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
+    told = {}
+    for name, reason in left_out.items():
+        whole = vector_name(name)
+        told[whole if reasons.get(whole) == {reason} else name] = reason
+    return told
 
 
 def _text(text: str) -> str:

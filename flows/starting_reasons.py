@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from blr.ranks import mid_ranks
 from catalogs.catalog import Column
+from catalogs.elements import Element
 from catalogs.leaks import ALONE, Leak
 from catalogs.positions import is_position
 from catalogs.presence import Presence
@@ -21,7 +22,16 @@ from catalogs.suspicions import about_dust, about_the_distance, about_the_observ
 from catalogs.values import is_text
 from flows.starting_bands import is_magnitude
 
-__all__ = ["Evidence", "Reason", "is_error", "near_copies", "reason_against", "same_question"]
+__all__ = [
+    "Evidence",
+    "Reason",
+    "is_error",
+    "near_copies",
+    "reason_against",
+    "same_question",
+    "vector_name",
+    "votes",
+]
 
 Floats = NDArray[np.float64]
 
@@ -35,9 +45,13 @@ LARGEST = 5.0
 """Degrees: what is never larger is a size, not a place."""
 MOST_COMPARED, ROWS_COMPARED = 60, 2000
 ERROR = re.compile(
-    r"(^e_|^err|^sigma|_err$|err$|_error$|_sigma$|_unc$|_ivar$|^ivar|^s_|_err_|_ivar_|err_|_uncert)",
+    r"(^e_|^err|^sigma|_err$|err$|_error$|_sigma$|_unc$|_ivar$|^ivar|^s_|_err_|_ivar_|err_|_uncert"
+    r"|_msig|sigmpro|_sig$|invvar|_std$|_rms$)",
     re.IGNORECASE,
 )
+
+
+VOTES = re.compile(r"(?P<stem>.+)_(?P<kind>counts?|votes?|debiased|fraction|weighted_fraction|weight)")
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,7 @@ class Evidence:
     label: str
     rows: Mapping[str, Floats]
     identifiers: Sequence[str] = ()
+    ours: Collection[str] = ()
     alone: Mapping[str, Leak] = field(default_factory=dict)
     derived: Mapping[str, Leak] = field(default_factory=dict)
     leaks: Sequence[Leak] = ()
@@ -82,6 +97,7 @@ def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     known = evidence.rows.get(name)
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
     reasons: dict[str, Any] = {
+        "of an earlier annotation": name in evidence.ours,
         "names the object": name in evidence.identifiers,
         f"missing in {missing:.0%} of the rows with a class": missing > MISSING,
         "without any value": not c.is_number and not is_text(c.column.datatype),
@@ -90,6 +106,7 @@ def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         "about the observation": about_the_observation(c.column),
         "an error, not a measurement": is_error(c.column),
         "the Galaxy's dust before it: correct fluxes with it, under [photometry]": about_dust(c.column),
+        "without a name that an expression could hold": not name or "`" in name,
         "the same in every row": c.constant,
         f"the same as {evidence.duplicates.get(name)}": name in evidence.duplicates,
         "yes or no: a flag, not a measurement": pt.is_boolean(c.column.datatype),
@@ -121,6 +138,8 @@ def _telling(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         return Reason(
             f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
         )
+    if shares := votes(name, seen.columns):
+        return Reason(f"votes, as {shares}: an answer to a question about the object")
     if same_question(evidence.label, name):
         return Reason(f"named like {evidence.label}: an answer to the same question?")
     if about_the_distance(seen.columns[name].column) and not is_magnitude(
@@ -152,9 +171,25 @@ def same_question(label: str, name: str) -> bool:
     return len(ours) > 2 and shared >= 2
 
 
+def votes(name: str, names: Collection[str]) -> str | None:
+    """Return the column beside which a column is of votes, its counts or its other shares; None where it is none."""
+    found = VOTES.fullmatch(name.lower())
+    if found is None:
+        return None
+    kinds = ("count", "votes", "vote", "debiased", "fraction", "weighted_fraction", "weight")
+    known = {n.lower(): n for n in names}
+    others = [f"{found['stem']}_{kind}" for kind in kinds if kind != found["kind"]]
+    return next((known[other] for other in others if other in known), None)
+
+
+def vector_name(name: str) -> str:
+    """Return the name of the column that an element is of, or the column's own."""
+    return name.vector if isinstance(name, Element) else name
+
+
 def is_error(column: Column) -> bool:
     """Say whether a column holds errors."""
-    return (column.ucd or "").startswith("stat.error") or bool(ERROR.search(column.name))
+    return (column.ucd or "").startswith("stat.error") or bool(ERROR.search(vector_name(column.name)))
 
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:

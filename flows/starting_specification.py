@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from catalogs import split
-from catalogs.catalog import Catalog
+from catalogs.catalog import Catalog, Column
+from catalogs.elements import Element
 from catalogs.errors import nearest
+from catalogs.formats import annotated_columns
 from catalogs.positions import positions
 from catalogs.presence import uneven_presence
-from catalogs.profile import Profile
-from catalogs.suspicions import suspected_identifiers, suspected_texts
+from catalogs.profile import Profile, readable
+from catalogs.suspicions import naming_column, suspected_identifiers, suspected_texts
 from catalogs.values import batch_values
 from flows.config_file import parse_specification
 from flows.errors import TrainingError, UsageError
@@ -33,7 +36,7 @@ from flows.inspection import (
 )
 from flows.labels import label_texts
 from flows.starting_classes import StartingClasses, starting_classes
-from flows.starting_columns import Chosen, choose_columns
+from flows.starting_columns import Chosen, choose_columns, quoted
 from flows.starting_page import HELD_OUT, Page, Split
 from flows.starting_reasons import Evidence, near_copies, reason_against
 
@@ -66,17 +69,19 @@ def starting_specification(
         raise UsageError(
             f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}"
         )
+    if catalog.n_rows == 0:
+        raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
     counts: Counter[str] = Counter()
 
     def count(batch: pa.RecordBatch) -> None:
         counts.update(label_texts(batch_values(batch, [label])[label]).tolist())
 
-    seen = seen_profile(catalog, limit=limit, also=count)
-    if label not in seen.columns:
+    if not readable(catalog.column(label)):
         raise UsageError(
             f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
             "whole numbers, one a row; choose the column of the class"
         )
+    seen = seen_profile(catalog, limit=limit, also=count)
     texts = label_texts(seen.sample[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)
@@ -95,7 +100,9 @@ def starting_specification(
             "expected numbers that tell something but do not give the class away; write the specification by hand"
         )
     told = {
-        name: f"holds {c.datatype}: an element is written {name}[0]" for name, c in _vectors(catalog, seen)
+        c.name: f"holds {c.datatype}: {_remedy(c)}"
+        for c in catalog.columns
+        if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
     }
     page = Page(catalog, seen, label, folder, chosen, classes, by, place, told, table)
     text = "\n".join(page.lines()) + "\n"
@@ -104,8 +111,11 @@ def starting_specification(
     return Start(text, {c.name: c.rows for c in classes.kept}, features, chosen.left_out)
 
 
-def _vectors(catalog: Catalog, seen: Profile) -> list[tuple[str, Any]]:
-    return [(c.name, c) for c in catalog.columns if c.name not in seen.columns]
+def _remedy(column: Column) -> str:
+    """Return how a column that is no number a row could be used."""
+    if pt.is_fixed_size_list(column.datatype) or pt.is_list(column.datatype):
+        return f"an element is written {quoted(column.name)}[0]"
+    return "no number of the object"
 
 
 def _labels(texts: Any, classes: StartingClasses) -> Any:
@@ -148,6 +158,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         label=label,
         rows=rows,
         identifiers=[name for name, _ in suspected_identifiers(seen)],
+        ours=annotated_columns(catalog),
         alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
         derived=leaking_column(leaks),
         leaks=leaks,
@@ -188,15 +199,14 @@ def _split(
 def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list[tuple[Split, list[Any]]]:
     """Return the ways to split, the best first, each with the columns (n,) of the sample that it goes by."""
     found: list[tuple[Split, list[Any]]] = []
-    for name, why in suspected_identifiers(seen):
-        if why.startswith("different"):
-            found.append((Split("id", "", name), [seen.sample[name]]))
-            break
+    named = naming_column(seen)
+    if named is not None:
+        found.append((Split("id", "", named), [seen.sample[named]]))
     if place is not None and place["unit"]:
         sky = positions(seen.sample[place["ra"]], seen.sample[place["dec"]], place["unit"])
         remark = "no column names the objects: neighbours on the sky stay together"
         found.append((Split("healpix", remark), [split.healpix_pixels(sky.ra, sky.dec)]))
-    others = [c for c in seen.columns.values() if c.name != label]
+    others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
     if others:
         best = max(others, key=lambda c: c.distinct.estimate)
         remark = (

@@ -93,7 +93,7 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatc
     assert start.left_out["IS_PRIMARY"].startswith("yes or no")
     assert start.left_out["EBV"].startswith("the Galaxy's dust")
     assert start.left_out["FIBERFLUX_G"].startswith("a flux of another kind")
-    assert "APFLUX: holds fixed_size_list" in start.text
+    assert "APFLUX: the same in every row" in start.text
     (legacy.parent / "spec.toml").write_text(start.text)
     told = train(legacy.parent / "spec.toml", legacy.parent / "models")
     assert told["trust"]["verdict"] in {"green", "amber"}
@@ -211,7 +211,7 @@ def test_a_joint_leak_that_no_name_betrays(tmp_path):
         ("u", ("u", "")),
         ("B-Mag", ("b", "")),
         ("bmag", ("b", "")),
-        ("petroMag_r", ("r", "petromag")),
+        ("petroMag_r", ("r", "petro")),
         ("MAG_AUTO_G", ("g", "auto")),
         ("F606W_MAG", ("f606w", "")),
         ("Cstar U-Mag", ("u", "cstar")),
