@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ def one_after_another(prefect: Prefect, folder: Path, *commands: Sequence[str]) 
     """Run commands of `prefect` to a good end in one process, since Prefect takes seconds to import."""
     done = subprocess.run(
         # -P: as for an installed command, the folder is not on the module path
-        [sys.executable, "-P", "-c", ONE_AFTER_ANOTHER, json.dumps(commands)],
+        [prefect.programs / "python", "-P", "-c", ONE_AFTER_ANOTHER, json.dumps(commands)],
         env=prefect.environment,
         cwd=folder,
         capture_output=True,

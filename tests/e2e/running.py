@@ -81,6 +81,7 @@ class Prefect:
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     password: str = field(default_factory=lambda: f"blr:{secrets.token_urlsafe(12)}")
+    programs: Path = PROGRAMS
 
     @property
     def url(self) -> str:
@@ -110,7 +111,7 @@ class Prefect:
     def server(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run the server; it answers when the block begins."""
         log = self.folder / "server.log"
-        command: list[str | Path] = [PROGRAMS / "prefect", "server", "start", "--host", "127.0.0.1"]
+        command: list[str | Path] = [self.programs / "prefect", "server", "start", "--host", "127.0.0.1"]
         with running(command, log, env=self.environment, cwd=self.folder) as process:
 
             def healthy() -> bool:
@@ -124,7 +125,8 @@ class Prefect:
     def worker(self, pool: str, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run a worker of a pool, in a folder that has nothing to do with the work."""
         (self.folder / "elsewhere").mkdir(exist_ok=True)
-        command: list[str | Path] = [PROGRAMS / "prefect", "worker", "start", "--pool", pool, "--limit", "2"]
+        command: list[str | Path] = [self.programs / "prefect", "worker", "start", "--pool", pool]
+        command += ["--limit", "2"]
         environment = self.environment | settings
         with running(
             command, self.folder / "worker.log", env=environment, cwd=self.folder / "elsewhere"
@@ -133,7 +135,7 @@ class Prefect:
 
     def cli(self, *arguments: str | Path, cwd: Path, program: str = "prefect") -> str:
         """Run a command to a good end; return what it said."""
-        command = [PROGRAMS / program, *arguments]
+        command = [self.programs / program, *arguments]
         done = subprocess.run(
             command,
             env=self.environment,
