@@ -44,6 +44,29 @@ COLUMNS, TOTAL_BYTES, ROWS, TOTAL_COMPRESSED = 1, 2, 3, 6
 # ColumnChunk, ColumnMetaData
 FILE_PATH, METADATA, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = 1, 3, 5, 6, 7, 9, 11
 
+# What is read of each structure: a field's type, and what the structures in it are.
+Known = Mapping[int, tuple[int, "Known | None"]]
+COLUMN: Known = {
+    **dict.fromkeys((VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, 10, DICTIONARY_PAGE, 14), (I64, None)),
+    15: (I32, None),
+}
+CHUNK: Known = {
+    METADATA: (STRUCT, COLUMN),
+    **dict.fromkeys((2, 4, 6), (I64, None)),
+    **dict.fromkeys((5, 7), (I32, None)),
+}
+GROUP: Known = {
+    COLUMNS: (LIST, CHUNK),
+    4: (LIST, {1: (I32, None)}),
+    **dict.fromkeys((TOTAL_BYTES, ROWS, 5, TOTAL_COMPRESSED), (I64, None)),
+}
+FILE: Known = {
+    SCHEMA: (LIST, {4: (BINARY, None), CHILDREN: (I32, None)}),
+    ROW_GROUPS: (LIST, GROUP),
+    KEY_VALUES: (LIST, {1: (BINARY, None), 2: (BINARY, None)}),
+    COLUMN_ORDERS: (LIST, {}),
+}
+
 
 @dataclass(frozen=True)
 class Footer:
@@ -95,6 +118,8 @@ def damaged(place: Path | RemoteFile, what: str) -> DamagedFileError:
 
 def check(path: Path, footer: Footer) -> None:
     """Raise unless every column chunk lies between the magic and the footer."""
+    if not fits(footer.metadata, FILE):
+        raise damaged(path, "its footer has values of other types than Parquet's")
     if ENCRYPTION in footer.metadata.fields:
         raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
     chunks = [chunk for group in footer.metadata.list(ROW_GROUPS) for chunk in group.list(COLUMNS)]
@@ -107,6 +132,20 @@ def check(path: Path, footer: Footer) -> None:
     for start, end in extents:
         if start < len(MAGIC) or end > footer.start:
             raise damaged(path, f"a column is said to lie in bytes {start} to {end}, where none can")
+
+
+def fits(struct: Struct, known: Known) -> bool:
+    """Say whether the fields of a structure are of the types that are known of them."""
+    for number, (kind, inner) in known.items():
+        if number not in struct.fields:
+            continue
+        found, value = struct.fields[number]
+        if found != kind or (kind == LIST and value.values and value.of != STRUCT):
+            return False
+        parts = value.values if kind == LIST else [value]
+        if inner is not None and not all(fits(part, inner) for part in parts):
+            return False
+    return True
 
 
 def extent(column: Struct) -> tuple[int, int]:

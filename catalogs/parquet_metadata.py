@@ -7,7 +7,6 @@ VOParquet (a data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -242,9 +241,9 @@ def with_arrow(
     """Return the Arrow schema with the new fields; None where the old one cannot be read."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(old[ARROW])))
-    except (pa.ArrowException, OSError, binascii.Error):
+        fields = [field for field in schema if field.name not in dropped]
+    except (pa.ArrowException, OSError, ValueError):  # names that are no text, too
         return None
-    fields = [field for field in schema if field.name not in dropped]
     # Arrow's readers prefer the metadata in here to the file's own, so it has to say the same.
     known = schema.metadata or {k.encode(): v.encode() for k, v in old.items() if k != ARROW}
     pairs = known | {k.encode(): None if v is None else v.encode() for k, v in changed.items()}

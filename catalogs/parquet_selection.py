@@ -29,7 +29,7 @@ from catalogs.parquet_footer import (
     UNCOMPRESSED,
     Footer,
 )
-from catalogs.thrift import I32, I64, LIST, STRUCT, Items, Struct, decode, encode
+from catalogs.thrift import I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
 
 __all__ = ["copy_columns"]
 
@@ -200,18 +200,23 @@ class Mover:
     def block(self, struct: Struct, fields: tuple[int, int]) -> Struct:
         """Copy what a place and a length name, if both are known; else nothing is known of it any more."""
         place, length = (struct.get(number) for number in fields)
-        if not place or not length:
+        if not place or not length or place < 0 or length < 0:
             return without(struct, *fields)
         return struct.replace(fields[0], I64, self.copy(place, place + length))
 
     def offset_index(self, chunk: Struct, shift: int) -> Struct:
         """Write the index of pages with their new places."""
         place, length = (chunk.get(number) for number in OFFSET_INDEX)
-        if not place or not length:
+        if not place or not length or place < 0 or length < 0:
             return without(chunk, *OFFSET_INDEX)
         self.old.seek(place)
-        index = decode(self.old.read(length))
-        pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + shift) for p in index.list(LOCATIONS)]
+        try:
+            index = decode(self.old.read(length))
+            pages: list[Any] = [p.replace(PLACE, I64, p.get(PLACE) + shift) for p in index.list(LOCATIONS)]
+        except (MalformedError, AttributeError, TypeError):
+            return without(
+                chunk, *OFFSET_INDEX
+            )  # readers do without, and damaged as it is they cannot have it
         data = encode(index.replace(LOCATIONS, LIST, Items(STRUCT, pages)))
         chunk = chunk.replace(OFFSET_INDEX[0], I64, self.new.tell()).replace(OFFSET_INDEX[1], I32, len(data))
         self.new.write(data)
