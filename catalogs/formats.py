@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from catalogs import fits, hats, parquet, text, votable
+from catalogs.agreement import require_same_units
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import FormatError
-from catalogs.folders import expand, is_pattern
+from catalogs.folders import expand, files_below, is_pattern
 from catalogs.folders import missing as not_there
 from catalogs.own_columns import levels, own_names
 from catalogs.remote import is_remote, remote_files
@@ -20,6 +21,8 @@ from catalogs.tables import open_table
 __all__ = ["FORMATS", "Format", "annotated_columns", "format_of", "open_catalog"]
 
 HEAD_BYTES = 65536
+VAGUE = (".txt", ".dat", ".xml")
+"""Suffixes that notes and logs beside a catalogue's files have too."""
 
 
 @dataclass(frozen=True)
@@ -105,21 +108,46 @@ def format_of(path: Path) -> Format:
         if path.is_file() and path.name.lower().endswith(candidate.suffixes):
             return candidate
     readable = "; ".join(f"{name}: {' '.join(f.suffixes) or 'a folder'}" for name, f in FORMATS.items())
-    raise FormatError(f"{path} is of no known format; expected one of {readable}")
+    raise FormatError(
+        f"{path} is of no known format; expected one of {readable}; convert what is a table of another kind: "
+        f"`from astropy.table import Table; Table.read('{path.name}', format=...).write('catalogue.fits')` reads "
+        "IPAC, CDS, fixed-width and HDF5 tables, pandas others"
+    )
 
 
 def open_several(path: Path, options: Options) -> Catalog:
     """Open a folder or a pattern: as one catalogue where its format knows folders, else file by file."""
     if path.is_dir():
         whole = next((f for f in FORMATS.values() if f.folders and f.sniff(path, b"")), None)
+        if whole is FORMATS["parquet"]:
+            require_parquet_alone(path)
         if whole is not None:
             return whole.open(path, options)
     root, files = expand(path, is_named_as_table)
+    if path.is_dir():
+        files = without_notes(files)
     if not files:
         raise FormatError(f"{path} holds no catalogue; expected files ending in {', '.join(all_suffixes())}")
     if all(format_of(f) is FORMATS["parquet"] for f in files):
         return parquet.open_files(root, files)
     return joined(root, files, [format_of(f).open(f, options) for f in files])
+
+
+def require_parquet_alone(folder: Path) -> None:
+    """Raise FormatError where a folder of Parquet files holds other tables, which would be left out in silence."""
+    other = [s for key in ("fits", "votable") for s in FORMATS[key].suffixes if s != ".xml"]
+    stray = next((p for p in files_below(folder) if p.name.lower().endswith(tuple(other))), None)
+    if stray is not None:
+        raise FormatError(
+            f"{folder} holds Parquet files and {stray.relative_to(folder)}, expected files of one format; name them "
+            f"one by one, or by a pattern such as '{folder}/*.parquet'"
+        )
+
+
+def without_notes(files: Sequence[Path]) -> list[Path]:
+    """Return the files of a folder without texts that are no tables for sure, where others are: a README.txt."""
+    sure = [f for f in files if not f.name.lower().endswith(VAGUE)]
+    return sure or list(files)
 
 
 def all_suffixes() -> tuple[str, ...]:
@@ -140,6 +168,7 @@ def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Ca
         if catalog.format != first.format or odd:
             what = f"only one of them has {odd}" if odd else f"{first.format} and {catalog.format}"
             raise apart(first, catalog, what)
+        require_same_units(first.path, first.columns, catalog.path, catalog.columns)
         if annotated_columns(first) != annotated_columns(catalog):
             raise apart(first, catalog, "only one of them was annotated with the columns that both have")
     partitions = tuple(

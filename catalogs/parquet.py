@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pyarrow.types as pt
 
+from catalogs.agreement import require_same_units
 from catalogs.catalog import Catalog, Column
 from catalogs.errors import FormatError
 from catalogs.folders import HiveValue, expand, files_below, hive_constants
@@ -94,6 +95,10 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
         )
     )
     _, schema, pairs = described[0]
+    for place, (_, other, given) in zip(files[1:], described[1:], strict=True):
+        if given == pairs and other.equals(schema, check_metadata=True):
+            continue
+        require_same_units(files[0], columns_of(schema, pairs), place, columns_of(other, given))
     stored = (replace(c, datatype=common.field(c.name).type) for c in columns_of(schema, pairs))
     return Catalog(FORMAT, root, (*stored, *(Column(n, t) for n, t in hive.items())), partitions, pairs)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
 from astropy.coordinates import SkyCoord
@@ -168,3 +169,53 @@ def test_arrow_in_memory_and_what_is_no_table():
     assert catalogs.open(pa.table(TABLE)).n_rows == 4
     with pytest.raises(FormatError, match="got list; expected the path"):
         catalogs.open([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("form", "suffix"), [("parquet", ".parquet"), ("fits", ".fits"), ("ascii.ecsv", ".ecsv")]
+)
+@pytest.mark.parametrize(("unit", "refused"), [("mmag", True), ("mag", False), (None, False)])
+def test_files_in_different_units_are_not_one_catalogue(tmp_path, form, suffix, unit, refused):
+    """A number of the second file would be taken for one in the first file's unit."""
+    for name, stated in (("a", "mag"), ("b", unit)):
+        table = Table(TABLE)
+        table["mag"].unit = stated
+        table.write(tmp_path / f"{name}{suffix}", format=form)
+    if not refused:
+        assert catalogs.open(tmp_path).column("mag").unit == "mag"
+        return
+    with pytest.raises(
+        FormatError, match=r"'mag' is in 'mag' in the first, in 'mmag' in the second; name them one by"
+    ):
+        catalogs.open(tmp_path)
+
+
+def test_spellings_of_a_unit_are_one_unit(tmp_path):
+    for name, stated in (("a", "erg / s"), ("b", "erg s-1")):
+        schema = pa.schema([pa.field("flux", pa.float64(), metadata={"unit": stated})])
+        pq.write_table(pa.table({"flux": [1.0]}, schema), tmp_path / f"{name}.parquet")
+    assert catalogs.open(tmp_path).n_rows == 2
+
+
+def test_notes_beside_tables_are_no_tables(tmp_path):
+    written("fits", tmp_path / "tile.fits")
+    (tmp_path / "README.txt").write_text("made by, us\non, Monday\n")
+    assert catalogs.open(tmp_path).n_rows == 4
+    (tmp_path / "tile.fits").unlink()
+    (tmp_path / "README.txt").unlink()
+    written("csv", tmp_path / "table.dat")
+    assert catalogs.open(tmp_path).n_rows == 4
+
+
+def test_a_folder_of_parquet_with_another_table_is_refused(tmp_path):
+    written("parquet", tmp_path / "a.parquet")
+    written("fits", tmp_path / "b.fits")
+    with pytest.raises(FormatError, match=r"holds Parquet files and b\.fits, .* such as '.*/\*\.parquet'"):
+        catalogs.open(tmp_path)
+    assert catalogs.open(tmp_path / "*.parquet").n_rows == 4
+
+
+def test_what_is_of_no_known_format_can_be_converted(tmp_path):
+    (tmp_path / "x.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0")
+    with pytest.raises(FormatError, match=r"Table\.read\('x\.h5', format=\.\.\.\)\.write"):
+        catalogs.open(tmp_path / "x.h5")
