@@ -28,7 +28,9 @@ MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
 ROWS_A_PARAMETER = 20
 """Below so many rows a parameter a basis would be fitted to noise, and its posterior not be Gaussian."""
-CENTRES = 20
+CENTRES = (80, 40, 20)
+FREQUENCIES = (50, 25, 12)
+"""Of radial and of Fourier functions: the most that the rows can carry."""
 FEW_LABELS = 5000
 """Training rows below which a stack is worth its time: see docs/accuracy.md."""
 VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
@@ -231,13 +233,17 @@ class Page:
         rows = sum(c.rows for c in self.classes.kept)
         yield from self._select(rows)
         yield "# Candidates have an evidence each, which pays for each parameter."
+        carried = rows // (ROWS_A_PARAMETER * (K - 1))
+        centres = next((n for n in CENTRES if 1 + F + n <= carried), CENTRES[-1])
+        frequencies = next((n for n in FREQUENCIES if 1 + 2 * n <= carried), FREQUENCIES[-1])
         bases = {
             '{ kind = "linear" }': 0,
             '{ kind = "polynomial", degree = 2 }': (F + 1) * (F + 2) // 2,
-            f'{{ kind = "rbf", centres = {CENTRES}, linear = true }}': 1 + F + CENTRES,
+            f'{{ kind = "rbf", centres = {centres}, linear = true }}': 1 + F + centres,
+            f'{{ kind = "fourier", frequencies = {frequencies} }}': 1 + 2 * frequencies,
         }
         for basis, functions in bases.items():
-            few = rows < ROWS_A_PARAMETER * functions * (K - 1)
+            few = functions > carried
             mark = "# " if few else ""
             yield f"{mark}[[candidate]]" + ("  # more parameters than the rows can carry" if few else "")
             yield f"{mark}basis = {basis}"

@@ -146,6 +146,20 @@ def test_few_labels_are_stacked(tmp_path, monkeypatch):
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "centres", "frequencies"), [(400, None, None), (500, 20, 12), (1020, 40, 25), (2020, 80, 50)]
+)
+def test_bases_are_what_the_rows_can_carry(tmp_path, rows, centres, frequencies):
+    """Twenty rows a function, of which there are one, the features' and the centres', or two a frequency."""
+    pq.write_table(survey(rows), tmp_path / "survey.parquet")
+    text = starting_specification(catalogs.open(tmp_path / "survey.parquet"), "kind", folder=tmp_path).text
+    told = parse_specification(text, source="init", base_folder=str(tmp_path))
+    bases = {c.basis.kind: c.basis for c in told.candidate}
+    assert getattr(bases.get("rbf"), "centres", None) == centres
+    assert getattr(bases.get("fourier"), "frequencies", None) == frequencies
+    assert text.count("# [[candidate]]") == (2 if centres is None else 0)
+
+
 @pytest.mark.parametrize("name", REAL)
 def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
     path, (_, label, left_out) = real(name), REAL[name]
