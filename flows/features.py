@@ -30,6 +30,7 @@ __all__ = [
     "FeatureReader",
     "apply_sentinels",
     "derived_columns",
+    "label_columns_reader",
     "target_reader",
     "training_reader",
 ]
@@ -268,6 +269,11 @@ def training_reader(specification: Specification, *, split_by: Iterable[str] = (
         also=also,
         derived=derived_columns(specification),
     )
+
+
+def label_columns_reader(specification: Specification) -> FeatureReader:
+    """Return the reader of the labelled catalogue's labels alone, and of what its condition needs."""
+    return replace(training_reader(specification), features={}, errors={}, also=_label_columns(specification))
 
 
 def _label_columns(specification: Specification) -> dict[str, str]:

@@ -15,7 +15,7 @@ from catalogs.values import NO_VALUES
 from flows.config import Label
 from flows.errors import TrainingError
 
-__all__ = ["LabelReader", "check_classes", "label_texts", "wanted_labels"]
+__all__ = ["LabelReader", "check_classes", "label_texts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -68,13 +68,6 @@ class LabelReader:
         keys = found.tolist() if self.case_sensitive else [text.casefold() for text in found.tolist()]
         index = np.array([self.spellings.get(key, -1) for key in keys], dtype=np.intp)
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
-
-
-def wanted_labels(label: Label, texts: Array) -> NDArray[np.bool_]:
-    """Return which labels (n,) are neither empty nor excluded."""
-    fold = str if label.case_sensitive else str.casefold
-    unwanted = {"", *(fold(text.strip()) for text in label.exclude)}
-    return np.array([fold(text) not in unwanted for text in texts.tolist()], dtype=bool)
 
 
 def label_texts(values: Array) -> Array:

@@ -19,9 +19,11 @@ from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
 from blr.scores import Scores
 from catalogs.annotations import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.catalog import Catalog
+from catalogs.errors import NameClashError
 from flows.class_shares import shift_record, with_shares
 from flows.config import Specification, specification_hash
 from flows.drift import FeatureCounts
+from flows.errors import ModelError
 from flows.features import FeatureBatch, FeatureReader, target_reader
 from flows.full_columns import full_arrays
 from flows.model import Model
@@ -64,7 +66,10 @@ class Scorer:
         )
         reader = target_reader(specification, model.features)
         prefix = specification.output.prefix
-        columns = standard_columns(model.classes, prefix, columns=specification.output.columns)
+        try:
+            columns = standard_columns(model.classes, prefix, columns=specification.output.columns)
+        except NameClashError as error:
+            raise ModelError(f"the model {model.label}: {error}, and train again") from error
         full = specification.output.columns == "full"
         return cls(model, classifier, reader, columns, prefix, specification.target.units, full)
 

@@ -7,7 +7,7 @@ Shapes: N rows, F features.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalogs.annotations import standard_columns
 from catalogs.atomic import atomic_path
-from catalogs.catalog import BATCH_ROWS, Catalog
-from catalogs.errors import NameClashError
+from catalogs.catalog import Catalog
 from catalogs.expressions import parse
 from catalogs.photometry import State
 from catalogs.positions import PositionUnit
+from flows.class_names import first_batches, label_reader
 from flows.config import Specification
 from flows.config_label import Label
 from flows.content import ContentHash
@@ -30,7 +29,7 @@ from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
 from flows.holdout import held_out, position_unit, split_columns
 from flows.label_source import LabelSource
-from flows.labels import LabelReader, check_classes, wanted_labels
+from flows.labels import LabelReader, check_classes
 from flows.progress import tell
 from flows.vote_columns import VoteReader
 
@@ -104,7 +103,6 @@ def gather(
     """
     label = specification.label
     general = training_reader(specification, split_by=split_columns(specification))
-    known = LabelReader.of(label, Counter()) if label.classes or label.votes else None
     source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
@@ -112,7 +110,8 @@ def gather(
     parts, n_read, n_selected = [], 0, 0
     for catalog in catalogs:
         general.check(catalog)
-    for catalog, batch in _batches(catalogs, general, limit):
+    labels = label_reader(specification, catalogs, source, limit=limit)
+    for catalog, batch in first_batches(catalogs, general, limit):
         reader, unit = general.of(catalog), position_unit(specification, catalog)
         tell().advance(batch.num_rows)
         n_read += batch.num_rows
@@ -121,12 +120,8 @@ def gather(
         values = reader.values(batch)
         counts = None if votes is None else votes.counts(values)
         texts = source.texts(values, unit) if counts is None else _most(counts, label)
-        n_labels = len(seen)
         seen.update(texts[selected].tolist())
-        if known is None and len(seen) > n_labels:
-            _check_names(specification, LabelReader.of(label, seen).classes)
-        labelled = wanted_labels(label, texts) if known is None else known.read(texts) >= 0
-        chosen = selected & labelled
+        chosen = selected & (labels.read(texts) >= 0)
         rows = batch.filter(pa.array(chosen))
         states.update(reader.count_states(rows))
         parts.append(
@@ -135,7 +130,6 @@ def gather(
             )
         )
         content.feed(rows)
-    labels = known or LabelReader.of(label, seen)
     rows = _joined(parts, labels)
     _check(specification, rows, labels, seen)
     for text in [text for text in seen if labels.knows(text)]:
@@ -156,19 +150,6 @@ def _most(votes: Floats, label: Label) -> NDArray[np.object_]:
     """Return the class (n,) of the most votes, '' where there are none."""
     names = np.array(["", *(label.votes or {})], dtype=object)
     return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
-
-
-def _batches(
-    catalogs: Iterable[Catalog], reader: FeatureReader, limit: int | None
-) -> Iterable[tuple[Catalog, pa.RecordBatch]]:
-    left = limit
-    for catalog in catalogs:
-        for batch in catalog.batches(reader.read, min(BATCH_ROWS, left or BATCH_ROWS)):
-            yield catalog, batch if left is None else batch.slice(0, left)
-            if left is not None:
-                left -= batch.num_rows
-                if left <= 0:
-                    return
 
 
 def _part(
@@ -207,19 +188,6 @@ def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
         votes=np.concatenate(votes) if votes else None,
         errors=np.concatenate(errors) if errors else None,
     )
-
-
-def _check_names(specification: Specification, classes: Sequence[str]) -> None:
-    """Raise `TrainingError` where columns of classes would have one name: as soon as both labels are met."""
-    given = specification.output
-    if len(classes) < 2:
-        return
-    try:
-        standard_columns(classes, given.prefix, columns=given.columns)
-    except NameClashError as error:
-        raise TrainingError(
-            f"label.column: {error}; of those that differ only in case, case_sensitive = false under [label] makes one"
-        ) from error
 
 
 def _check(specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str]) -> None:

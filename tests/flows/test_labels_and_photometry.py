@@ -115,6 +115,56 @@ def test_labels_that_columns_cannot_tell_apart(made, label, told):
         train(made / "spec.toml", made / "models")
 
 
+def _two_files(made, second):
+    """Write a first file with early and late, whose weights are impossible, and a second one with those labels."""
+    write(made / "survey.parquet", survey())
+    columns = survey(seed=6)
+    columns["kind"] = np.append(columns["kind"][:-2], second)
+    write(made / "more.parquet", columns)
+    return HEAD.replace('["survey.parquet"]', '["survey.parquet", "more.parquet"]') + 'weight = "0 - 1"\n'
+
+
+def test_names_that_clash_in_the_last_file_are_refused_before_any_other_row_is_looked_at(made):
+    text = _two_files(made, ["ea_rly", "ea-rly"]) + '[label]\ncolumn = "kind"\n' + TAIL
+    (made / "spec.toml").write_text(text)
+    for options in ({}, {"dry_run": True}):
+        with pytest.raises(TrainingError, match="class 'ea_rly' would clash with class 'ea-rly'"):
+            train(made / "spec.toml", made / "models", **options)
+
+
+@pytest.mark.parametrize("join", ["id", "place", "review"])
+def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_looked_at(made, join):
+    """By what rows have: labels that no row takes are no classes."""
+    head = _two_files(made, ["early", "early"])
+    columns = survey(seed=6)
+    kinds = np.append(columns["kind"][:-2], ["SB/c", "SB c"])
+    write(made / "labels.parquet", {n: columns[n] for n in ("id", "ra", "dec")} | {"kind": kinds})
+    table = {
+        "id": '[label.table]\npath = "labels.parquet"\nid = "id"\n',
+        "place": '[label.table]\npath = "labels.parquet"\nra = "ra"\ndec = "dec"\n',
+        "review": 'extra = ["labels.parquet"]\n',
+    }[join]
+    text = head + f'[label]\ncolumn = "kind"\n{table}' + TAIL
+    (made / "spec.toml").write_text(text)
+    with pytest.raises(TrainingError, match="class 'SB/c' would clash with class 'SB c'"):
+        train(made / "spec.toml", made / "models")
+    kinds[-2] = "early"
+    far = columns["dec"].copy()
+    far[-1], columns["id"][-1] = 89.0, "nobody"
+    ids = columns["id"].astype(object)
+    write(made / "labels.parquet", {"id": ids, "ra": columns["ra"], "dec": far, "kind": kinds})
+    with pytest.raises(TrainingError, match=r"catalog\.weight"):
+        train(made / "spec.toml", made / "models")
+
+
+def test_votes_and_listed_classes_that_clash_are_refused_with_the_specification():
+    for classes in ('classes = { E = "E", e = "S" }', 'classes = { "S0/a" = "E", "S0-a" = "S" }'):
+        with pytest.raises(SpecificationError, match="would clash with class"):
+            parse_specification(HEAD + f'[label]\ncolumn = "kind"\n{classes}\n' + TAIL, source="x")
+    with pytest.raises(SpecificationError, match="class 'late' would clash with class 'Late'"):
+        parse_specification(HEAD + '[label.votes]\nLate = "n_late"\nlate = "n_early"\n' + TAIL, source="x")
+
+
 def test_excluded_labels(made):
     columns = survey()
     columns["kind"][:20] = "?"

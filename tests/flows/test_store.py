@@ -14,6 +14,7 @@ import asdf
 import numpy as np
 import pytest
 
+from flows.classification import classify
 from flows.config_file import load_specification
 from flows.errors import ModelError
 from flows.model import SCHEMA_VERSION, digest, make_version, model_id
@@ -221,3 +222,11 @@ def test_an_asdf_file_of_something_else(tmp_path):
 def test_a_description_is_json(store):
     told = store.described(store.load("morphology"), "stored")
     assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_work(store, trained, tmp_path):
+    """Training refuses such; a file may be another program's."""
+    changed(store.find("morphology").path, classes=["Early", "early"])
+    with pytest.raises(ModelError, match=r"class 'early' would clash with class 'Early'.*, and train again"):
+        classify([trained / "survey.parquet"], model="morphology", store=store.root, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
