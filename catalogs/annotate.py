@@ -68,11 +68,11 @@ def annotate(
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    partitions = copies(cat, old, form, told.setdefault)
-    finals = [out / partition.key for partition in partitions]
+    files = copies(cat, old, form, told.setdefault)
+    finals = [out / file.key for file in files]
     if form not in {None, cat.format}:
         cat = replace(cat, whole=None)
-    check_places(partitions, finals, overwrite=overwrite)
+    check_places(files, finals, overwrite=overwrite)
     check_whole(cat, out, finals, overwrite=overwrite)
     # FITS is not compressed, so there the size of the source tells nothing.
     staying = tuple(name for name in cat.names if old.stays(name))
@@ -80,10 +80,10 @@ def annotate(
     read, compute = with_user_bits(read, compute, old.replaced, columns)
     checked = CheckedCompute(tuple(columns), compute)
     with destination(cat, out) as folder:
-        for partition in partitions:
-            make_folder((folder / partition.key).parent)
-            partition.write_annotated(
-                folder / partition.key,
+        for file in files:
+            make_folder((folder / file.key).parent)
+            file.write_annotated(
+                folder / file.key,
                 columns,
                 checked,
                 read=read,

@@ -26,6 +26,7 @@ __all__ = [
     "Column",
     "Compute",
     "Convertible",
+    "Copyable",
     "Elsewhere",
     "OldColumns",
     "Partition",
@@ -58,31 +59,17 @@ class Column:
     shape: tuple[int, ...] = ()
 
 
-class Partition(Protocol):
-    """One file of a catalogue."""
+class Copyable(Protocol):
+    """A file of which an annotated copy can be made."""
 
     @property
     def key(self) -> str:
-        """Stable name: the path relative to the catalogue's root."""
+        """The copy's path relative to the folder of all copies."""
         ...
 
     @property
     def path(self) -> Path:
         """Where the file is."""
-        ...
-
-    @property
-    def n_rows(self) -> int:
-        """Rows in the file."""
-        ...
-
-    @property
-    def counted(self) -> bool:
-        """False where the rows repeat others (a HATS margin)."""
-        ...
-
-    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, `rows` rows at a time, in the file's order."""
         ...
 
     def write_annotated(
@@ -98,6 +85,24 @@ class Partition(Protocol):
         progress: Progress | None = None,
     ) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic."""
+        ...
+
+
+class Partition(Copyable, Protocol):
+    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in the file."""
+        ...
+
+    @property
+    def counted(self) -> bool:
+        """False where the rows repeat others (a HATS margin)."""
+        ...
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time, in the file's order."""
         ...
 
 

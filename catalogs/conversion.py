@@ -6,7 +6,7 @@ What the other format has no place for is told while it is done, never left out 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from catalogs.catalog import (
     Column,
     Compute,
     Convertible,
+    Copyable,
     OldColumns,
     Partition,
     Progress,
@@ -65,8 +66,8 @@ Tell = Callable[[str], object]
 """Takes a sentence on what a copy leaves behind."""
 
 
-def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> list[Partition]:
-    """Return the partitions of which copies are made, in their own format or as `form`."""
+def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Sequence[Copyable]:
+    """Return the files of which copies are made, in their own format or as `form`."""
     if form is None or form == cat.format:
         return [copying(p, cat, old) for p in cat.partitions]
     if form not in TARGETS:
@@ -79,7 +80,7 @@ def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> list[
     counted = [p for p in cat.partitions if p.counted]
     if (cat.format, form) == ("hats", "parquet"):
         return [copying(p, cat, old) for p in counted]
-    return [Converting(p, cat, old, form, tell) for p in counted]
+    return [Converting(converted_key(p.key, form), p.path, p, cat, old, form, tell) for p in counted]
 
 
 def converted_key(key: str, form: str) -> str:
@@ -89,8 +90,10 @@ def converted_key(key: str, form: str) -> str:
 
 @dataclass(frozen=True)
 class Converting:
-    """A partition of which copies are of another format."""
+    """A partition of which copies are of another format, under another key."""
 
+    key: str
+    path: Path
     source: Partition
     catalog: Catalog
     old: OldColumns
@@ -98,33 +101,9 @@ class Converting:
     tell: Tell
 
     @property
-    def key(self) -> str:
-        """The copy's name."""
-        return converted_key(self.source.key, self.form)
-
-    @property
-    def path(self) -> Path:
-        """Where the source is."""
-        return self.source.path
-
-    @property
-    def n_rows(self) -> int:
-        """Rows in the file."""
-        return self.source.n_rows
-
-    @property
-    def counted(self) -> bool:
-        """True: only such are converted."""
-        return self.source.counted
-
-    @property
     def columns(self) -> tuple[Column, ...]:
         """The old columns that stay."""
         return tuple(c for c in self.catalog.columns if self.old.stays(c.name))
-
-    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, `rows` rows at a time."""
-        return self.source.batches(columns, rows)
 
     def write_annotated(
         self,
@@ -159,7 +138,9 @@ class Converting:
                 progress=progress,
             )
             return
-        layout = fits_create.Layout(self.fields(rows), tuple(NewField.of(c) for c in columns), self.n_rows)
+        layout = fits_create.Layout(
+            self.fields(rows), tuple(NewField.of(c) for c in columns), self.source.n_rows
+        )
         remarks = [*self.remarks(texts), *self.history(texts, provenance)]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
         fits_create.create(out, layout, computed, name=name, remarks=remarks, progress=progress)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from catalogs.annotations import NewColumn
 from catalogs.atomic import StorageError, atomic_folder, check_free_space, sweep
-from catalogs.catalog import Catalog, Elsewhere, OldColumns, Partition
+from catalogs.catalog import Catalog, Copyable, Elsewhere, OldColumns, Partition
 from catalogs.errors import CatalogError, OutputExistsError
 
 __all__ = [
@@ -49,14 +49,14 @@ def destination(cat: Catalog, out: Path) -> Iterator[Path]:
         yield folder
 
 
-def check_places(partitions: Sequence[Partition], finals: Sequence[Path], *, overwrite: bool) -> None:
+def check_places(files: Sequence[Copyable], finals: Sequence[Path], *, overwrite: bool) -> None:
     """Raise where a file has the place of a copy, unless it may be replaced and is not the source."""
-    for partition, final in zip(partitions, finals, strict=True):
+    for file, final in zip(files, finals, strict=True):
         if not final.exists():
             continue
-        if partition.path.exists() and final.samefile(partition.path):
+        if file.path.exists() and final.samefile(file.path):
             raise CatalogError(
-                f"{partition.path} would be replaced by its own annotated copy; choose another output folder"
+                f"{file.path} would be replaced by its own annotated copy; choose another output folder"
             )
         if not overwrite:
             raise OutputExistsError(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,15 +87,13 @@ class FitsPartition:
     kept: frozenset[str] | None = None
     slim: bool = False
 
+    counted: ClassVar[bool] = True
+    """Rows of a FITS table are their own."""
+
     @property
     def n_rows(self) -> int:
         """Rows of the table."""
         return self.table.n_rows
-
-    @property
-    def counted(self) -> bool:
-        """True: rows of a FITS table are their own."""
-        return True
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
