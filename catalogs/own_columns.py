@@ -86,6 +86,8 @@ def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:
 
 def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
     """Return the columns of the annotation that begins with the first of these; none, unless all of one are there."""
+    if not columns[0].name.endswith("class"):
+        return ()
     prefix, names = columns[0].name.removesuffix("class"), [c.name for c in columns]
     ends_at = names.index(f"{prefix}p_max") if f"{prefix}p_max" in names else 0
     # The names of classes in columns are safe already, and so make the same columns again.
