@@ -24,7 +24,7 @@ from blr.mixture import Prediction, predicted
 from blr.predictive import binary_exact, binary_probit
 from blr.prior import GaussianPrior
 from blr.problem import Problem, make_problem
-from blr.softmax_predictive import softmax_exact, softmax_pairwise
+from blr.softmax_predictive import softmax_exact, softmax_fast
 from blr.sums import output_covariances
 from blr.trust import Trust, assess
 
@@ -188,7 +188,7 @@ class Posterior:
         Parameters
         ----------
         method
-            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155; softmax: pairwise),
+            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155; softmax: `softmax_fast`),
             "exact" (the predictive integral), "monte_carlo" (`n_samples` draws with `rng`).
         return_error
             With "monte_carlo": return also the standard error, of the same shape.
@@ -218,7 +218,7 @@ class Posterior:
             return (
                 binary_exact(mean, covariance, link=self.link) if exact else binary_probit(mean, covariance)
             )
-        return softmax_exact(mean, covariance)[0] if method == "exact" else softmax_pairwise(mean, covariance)
+        return softmax_exact(mean, covariance)[0] if method == "exact" else softmax_fast(mean, covariance)
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
         if self.draws is None:

@@ -178,6 +178,9 @@ def _wide(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vector, V
         probability += p * ndtr(y, out=y)
         if with_entropy:
             np.multiply(scale, m, out=y)
+            np.maximum(
+                y, -1e3, out=y
+            )  # where exp(-y²/2) is 0, and the square of what lies farther may overflow
             y *= y
             y *= -0.5
             expected_entropy += p / s**2 * scale * np.exp(y, out=y)
@@ -199,9 +202,7 @@ def _quadrature(mean: Vector, variance: Vector, integrand: Callable[[Matrix], Ma
         weight /= weight.sum()
         members = np.flatnonzero(octave == k)
         for rows in np.array_split(members, -(-members.size * z.size // _QUADRATURE_ELEMENTS)):
-            # Beyond 700 every link is 0 or 1 to rounding, and exp would overflow.
-            a = np.clip(mean[rows, None] + sd[rows, None] * z, -700.0, 700.0)
-            out[rows] = integrand(a) @ weight
+            out[rows] = integrand(mean[rows, None] + sd[rows, None] * z) @ weight
     return out
 
 

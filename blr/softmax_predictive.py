@@ -22,12 +22,14 @@ from blr.cubature import REACHES, RULES, product_rule, sobol_rule, sobol_size
 from blr.predictive import binary_exact, binary_expected_entropy
 from blr.softmax_series import softmax_series
 
-__all__ = ["softmax_exact", "softmax_monte_carlo", "softmax_pairwise", "softmax_plugin"]
+__all__ = ["softmax_exact", "softmax_fast", "softmax_monte_carlo", "softmax_pairwise", "softmax_plugin"]
 
 _BLOCK = 2**16
 # Error of the series: within that of the nodes that would take its place.
 _SERIES_ERROR = {3: 2e-5, 4: 2e-5}
 _SERIES_ERROR_MANY = 2e-4
+_PAIRWISE_SD = 0.7  # of a contrast: up to here the pairwise formula errs by 0.03 at most
+_FAST_NODES = 256
 _MOST_PRODUCT_NODES = 10_000  # beyond, Sobol points are as accurate and cheaper
 
 
@@ -50,6 +52,28 @@ def softmax_pairwise(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
     logit = (m[:, None, :] - m[:, :, None]) / np.sqrt(1 + np.pi / 8 * variance)
     top = logit.max(axis=2)
     return _softmax(-top - np.log(np.exp(logit - top[:, :, None]).sum(axis=2)))
+
+
+def softmax_fast(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
+    """Return probabilities, (N, K), within 0.035: the pairwise formula where it is that good, nodes elsewhere.
+
+    Rows with a contrast sd above 0.7 are not left to `softmax_pairwise`: of three and four classes they go through
+    `softmax_exact`, of more through 256 Sobol points, few enough to stay quick.  Two classes are those of
+    `binary_probit`, which is within 0.018 everywhere.
+    """
+    m, V = _moments(mean, covariance)
+    K, p = m.shape[1], softmax_pairwise(m, V)
+    d = np.einsum("nkk->nk", V)
+    spread = np.sqrt(np.maximum((d[:, :, None] + d[:, None, :] - 2 * V).max(axis=(1, 2)), 0.0))
+    wide = np.flatnonzero(spread > _PAIRWISE_SD) if K > 2 else np.empty(0, dtype=np.intp)
+    for start in range(0, len(wide), _BLOCK):
+        rows = wide[start : start + _BLOCK]
+        if K in _SERIES_ERROR:
+            p[rows] = softmax_exact(m[rows], V[rows])[0]
+        else:
+            widest = float(spread[rows].max())
+            p[rows] = sobol_rule(m[rows], principal_axes(V[rows]), _FAST_NODES, spread=widest)[0]
+    return p
 
 
 def softmax_exact(mean: ArrayLike, covariance: ArrayLike) -> tuple[Matrix, Vector]:

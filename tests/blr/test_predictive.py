@@ -132,7 +132,7 @@ def test_other_links_against_quadrature(link, sd):
     means = np.array([-30.0, -4.0, -0.3, 0.0, 1.0, 6.0, 900.0])
     found = binary_exact(means, np.full(means.shape, sd**2), link=link)
     f = LINKS[link].log_cdf
-    truth = [expectation(lambda a: float(np.exp(f(np.clip(a, -700, 700)))), m, sd) for m in means]
+    truth = [expectation(lambda a: float(np.exp(f(a))), m, sd) for m in means]
     np.testing.assert_allclose(found, truth, rtol=0, atol=1e-8)
 
 
@@ -141,7 +141,6 @@ def test_expected_entropy_of_other_links(link):
     means, sd = np.array([-900.0, -2.0, 0.0, 0.7, 5.0]), 1.3
 
     def h(a):
-        a = np.clip(a, -700, 700)
         p, q = np.exp(LINKS[link].log_cdf(a)), np.exp(LINKS[link].log_sf(a))
         return -(p * np.log(max(p, 1e-300)) + q * np.log(max(q, 1e-300)))
 

@@ -10,7 +10,13 @@ from scipy.special import softmax
 
 from blr.decisions import entropy
 from blr.predictive import binary_exact, binary_expected_entropy, binary_probit
-from blr.softmax_predictive import softmax_exact, softmax_monte_carlo, softmax_pairwise, softmax_plugin
+from blr.softmax_predictive import (
+    softmax_exact,
+    softmax_fast,
+    softmax_monte_carlo,
+    softmax_pairwise,
+    softmax_plugin,
+)
 
 REFERENCE = Path(__file__).parent.parent / "reference" / "softmax_integrals.npz"
 
@@ -98,7 +104,7 @@ def test_tied_axes_do_not_matter_either(K):
 
 
 @pytest.mark.parametrize("K", [2, 3, 4, 7])
-@pytest.mark.parametrize("function", [softmax_exact, softmax_pairwise])
+@pytest.mark.parametrize("function", [softmax_exact, softmax_fast, softmax_pairwise])
 def test_common_shifts_do_not_matter(K, function):
     rng = np.random.default_rng(K)
     mean, V = examples(K, 1.5, 30)
@@ -188,6 +194,24 @@ def test_pairwise_is_as_rough_as_stated():
         assert worst / 3 < error < worst
     p = softmax_pairwise(np.array([[0.0, 500.0, -900.0]]), np.eye(3)[None])
     np.testing.assert_allclose(p, [[0, 1, 0]], atol=1e-60)
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 8, 20])
+def test_fast_is_within_its_bound_at_any_spread(K):
+    """Where the pairwise formula alone errs by more than 0.1."""
+    parts = [examples(K, spread, 30) for spread in (0.3, 0.69, 1.0, 4.0, 12.0)]
+    mean, V = (np.concatenate(x) for x in zip(*parts, strict=True))
+    truth, fast = softmax_exact(mean, V)[0], softmax_fast(mean, V)
+    assert np.abs(fast - truth).max() < 0.035
+    assert np.abs(softmax_pairwise(mean, V) - truth).max() > 0.1
+    np.testing.assert_allclose(fast.sum(axis=1), 1, rtol=1e-6)
+    narrow = slice(0, 60)
+    assert np.array_equal(fast[narrow], softmax_pairwise(mean[narrow], V[narrow]))
+
+
+def test_fast_of_two_classes_is_the_binary_formula():
+    mean, V = examples(2, 5.0, 20)
+    assert np.array_equal(softmax_fast(mean, V), softmax_pairwise(mean, V))
 
 
 def test_monte_carlo_agrees_within_its_error():
