@@ -7,7 +7,7 @@ by pyarrow as a file of its own in memory, of which the footer is taken off agai
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,8 @@ def append_columns(
         chunks = Chunks(out, schema, codec(metadata))
         parts = exactly(tables(computed, schema, progress), footer.row_groups)
         written: list[list[Struct]] = [[] for _ in footer.row_groups]
-        with closing(in_order(chunks.columns(parts), chunks.encode, threads)) as encoded:
+        giant = max(footer.row_groups, default=0) > SPOOL_ROWS
+        with closing(chunks.encoded(parts, 0 if giant else threads)) as encoded:
             for chunk in encoded:
                 written[chunk.group].append(chunk.append(stream))
         stream.write(merge(footer, chunks.schema_metadata(), written, changed))
@@ -166,7 +167,12 @@ class Chunks:
 
     def schema_metadata(self) -> Struct:
         """Return the metadata of a file that has the new columns and no rows."""
-        return self.encoded(self.schema, None)[1].metadata
+        return self.file(self.schema, None)[1].metadata
+
+    def encoded(self, groups: Iterable[tuple[int, Iterable[pa.Table]]], threads: int) -> Generator[Encoded]:
+        """Yield the new chunks in the file's order; without threads one at a time, the memory of one column."""
+        columns = self.columns(groups)
+        yield from in_order(columns, self.encode, threads) if threads else map(self.encode, columns)
 
     def columns(
         self, groups: Iterable[tuple[int, Iterable[pa.Table]]]
@@ -186,10 +192,10 @@ class Chunks:
         """Return one chunk as it is stored."""
         group, field, values = column
         schema = pa.schema([field])
-        buffer, footer = self.encoded(schema, pa.table([values], schema=schema))
+        buffer, footer = self.file(schema, pa.table([values], schema=schema))
         return Encoded(group, memoryview(buffer)[: footer.start], footer.metadata)
 
-    def encoded(self, schema: pa.Schema, table: pa.Table | None) -> tuple[pa.Buffer, Footer]:
+    def file(self, schema: pa.Schema, table: pa.Table | None) -> tuple[pa.Buffer, Footer]:
         """Return a Parquet file of one row group, or of none, and its footer."""
         sink = pa.BufferOutputStream()
         self.write(sink, schema, table)
