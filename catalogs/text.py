@@ -42,6 +42,9 @@ SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c 
 HEAD_BYTES = 1 << 18
 """Bytes within which header, comments and some rows are expected."""
 
+ECSV_NULL = "null"
+"""What Gaia's archive writes for no number, where ECSV has the empty field."""
+
 SNIFFED_ROWS = 5
 
 
@@ -194,6 +197,7 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
 def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
     """Open a table whose header says what its columns are."""
     dialect, entries = ecsv_dialect(head, path)
+    missing = (ECSV_NULL, *missing)
     found = TextPartition(path, path.name, 0, ECSV, dialect, ecsv_columns(entries), missing=missing)
     return replace(found, n_rows=sum(b.num_rows for b in found.pieces(dialect.names[:1])))
 

@@ -149,15 +149,26 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     delimiter = max(
         DELIMITERS, key=lambda d: (common_width([texts[i] for i in rows], d), -DELIMITERS.index(d))
     )
+    if len(rows) > 1 and common_width([texts[i] for i in rows], delimiter) == 1:
+        require_no_blanks([texts[i].split() for i in rows], path)
     header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
     if any(NUMBER.fullmatch(f) for f in first if f.strip()):
         header, first = commented_header(texts[: header + 1], delimiter, path)
     names = tuple(name.strip() for name in first)
-    if "" in names or len(set(names)) < len(names):
-        raise FormatError(
-            f"{path} has the column names {names}; expected each once and none empty: rename them"
-        )
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise FormatError(f"{path} has more than one column named {twice}; expected each once: rename them")
     return Dialect(delimiter, names, header)
+
+
+def require_no_blanks(words: list[list[str]], path: Path) -> None:
+    """Raise FormatError where blanks alone are between the fields of all rows, each given as its words."""
+    if len({len(row) for row in words}) == 1 and len(words[0]) > 1:
+        raise FormatError(
+            f"{path} has {len(words[0])} words in each line, with blanks between them; expected commas, semicolons, "
+            "tabs or bars; convert it: `from astropy.table import Table; "
+            f"Table.read('{path.name}', format='ascii').write('catalogue.fits')`"
+        )
 
 
 def head_bytes(text: str) -> bytes:

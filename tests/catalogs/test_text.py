@@ -218,7 +218,8 @@ FAULTS = {
     "row,x\n0,1,2\n": (DamagedFileError, "Expected 2 columns, got 3"),
     'row,x\n0,"1\n': (DamagedFileError, "never closed"),
     "row,row\n0,1\n": (FormatError, "each once"),
-    "row,\n0,1\n": (FormatError, "none empty"),
+    "row,,\n0,1,2\n": (FormatError, "more than one column named"),
+    "# a b\n0 1\n2 3\n": (FormatError, "blanks between them"),
     "1,2\n3,4\n": (FormatError, "no line of column names"),
     "": (FormatError, "no line of data"),
     "# only\n": (FormatError, "no line of data"),
@@ -421,3 +422,43 @@ def test_any_damage_is_ours(tmp_path):
             table_of(written(tmp_path / "bad.ecsv", data))
         except CatalogError:
             continue
+
+
+def test_an_index_without_a_name_and_a_comma_at_each_line_end_are_columns(tmp_path):
+    """Pandas writes the one, spreadsheets the other."""
+    path = tmp_path / "index.csv"
+    pd.DataFrame({"mag": [1.5, 2.5], "row": [0, 1]}).to_csv(path)
+    assert table_of(path).to_pydict() == {"": [0, 1], "mag": [1.5, 2.5], "row": [0, 1]}
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(2), read=["row"])
+    pd.testing.assert_frame_equal(
+        pd.read_csv(out, index_col=0)[["mag", "row"]], pd.read_csv(path, index_col=0)
+    )
+    trailing = written(tmp_path / "trailing.csv", "mag,row,\n1.5,0,\n2.5,1,\n")
+    assert table_of(trailing).to_pydict() == {"mag": [1.5, 2.5], "row": [0, 1], "": [None, None]}
+    (out,) = annotate(text.open(trailing), tmp_path / "out", COLUMNS, computing(2), read=["row"])
+    assert out.read_text().startswith("mag,row,,blr_")
+
+
+GAIA = """\
+# %ECSV 1.0
+# ---
+# delimiter: ','
+# datatype:
+# - {name: row, datatype: int64}
+# - {name: parallax, datatype: float64, unit: mas}
+# - {name: n_obs, datatype: int16}
+# - {name: astrometric, datatype: bool}
+# - {name: library, datatype: string}
+row,parallax,n_obs,astrometric,library
+0,null,3,"True","null"
+1,0.25,null,null,"PHOENIX"
+"""
+
+
+def test_null_among_the_numbers_of_an_ecsv_file_is_none(tmp_path):
+    """As Gaia's archive writes it, in columns of text too, where it stays as it is."""
+    path = written(tmp_path / "gaia.ecsv", GAIA)
+    expected = {"row": [0, 1], "parallax": [None, 0.25], "n_obs": [3, None], "astrometric": [True, None]}
+    assert table_of(path).to_pydict() == expected | {"library": ["null", "PHOENIX"]}
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(2), read=["row"])
+    assert '\n0,null,3,"True","null",' in out.read_text()
