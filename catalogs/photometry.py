@@ -253,6 +253,9 @@ def states(
 
 
 def floats(values: ArrayLike) -> Floats:
-    """Return values as float64, NaN where masked."""
-    array = np.ma.asanyarray(values).astype(np.float64)
+    """Return values as float64, NaN where masked, and of a column of nulls only."""
+    given: Array = np.ma.asanyarray(values)
+    if given.dtype == NO_VALUES:
+        return np.full(given.shape, np.nan)
+    array = given.astype(np.float64)
     return np.asarray(array.filled(np.nan) if isinstance(array, np.ma.MaskedArray) else array)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from catalogs.photometry import floats
 from flows.config_label import Label
 from flows.errors import TrainingError
 
@@ -36,7 +37,7 @@ class VoteReader:
 
     def counts(self, values: Mapping[str, Array]) -> Floats:
         """Return the votes (n, K), those of rows with too few or missing ones zero."""
-        raw = np.stack([_numbers(values[name]) for name in self.columns], axis=1)
+        raw = np.stack([_numbers(name, values[name]) for name in self.columns], axis=1)
         bad = (raw < 0).any(axis=1)
         if bad.any():
             raise TrainingError(
@@ -49,10 +50,16 @@ class VoteReader:
                     f"label.votes: got {np.nanmax(raw):g} beside a total, expected fractions up to 1; name the columns "
                     "of the fractions, or drop total"
                 )
-            raw = raw * _numbers(values[self.total])[:, None]
+            raw = raw * _numbers(self.total, values[self.total])[:, None]
         usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
         return np.where(usable[:, None], raw, 0.0)
 
 
-def _numbers(values: Array) -> Floats:
-    return np.asarray(np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan))
+def _numbers(name: str, values: Array) -> Floats:
+    try:
+        return floats(values)
+    except ValueError:
+        raise TrainingError(
+            f"label.votes: got texts in column '{name}', expected numbers; state the texts that stand for no value "
+            "under [catalog.sentinels], or name another column"
+        ) from None

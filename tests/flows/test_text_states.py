@@ -11,10 +11,12 @@ from catalogs.photometry import State
 from catalogs.values import NO_VALUES
 from flows.config import Specification
 from flows.config_file import parse_specification
-from flows.errors import SpecificationError
+from flows.derived import DerivedColumns
+from flows.errors import SpecificationError, TrainingError
 from flows.features import FeatureReader, training_reader
 from flows.labels import label_texts
 from flows.training import train
+from flows.vote_columns import VoteReader
 
 MAGS = ["20.5", "-", "", "N/A", ">23.1", " 21 ", "99", "-9999", ">22.9", "19.5"]
 KINDS = ["E", "?", "", "S", "E", "S", "hidden", "E", "S", "E"]
@@ -112,6 +114,17 @@ def test_the_reasons_are_counted_in_training(tmp_path: Path) -> None:
 def test_a_text_has_one_meaning(state: str) -> None:
     with pytest.raises(SpecificationError, match=f"got '-' of column 'mag' in sentinels and in {state}"):
         specification(f'sentinels = {{ mag = "-" }}\n{state} = {{ mag = ["N/A", "-"] }}', 'm = "mag"')
+
+
+def test_votes_among_which_are_texts() -> None:
+    """Numbers where the texts are stated, said by name where they are not, and none where there is no value at all."""
+    reader = VoteReader(("n_e", "n_s"), None, 1.0)
+    numbers = np.array([1.0, 2.0])
+    with pytest.raises(TrainingError, match="texts in column 'n_s', expected numbers"):
+        reader.counts({"n_e": numbers, "n_s": np.array(["3", "-"], dtype=object)})
+    stated = DerivedColumns().read_text("n_s", np.array(["3", "-"], dtype=object), ["-"])
+    assert reader.counts({"n_e": numbers, "n_s": stated}).tolist() == [[1, 3], [0, 0]]
+    assert reader.counts({"n_e": numbers, "n_s": np.zeros(2, NO_VALUES)}).tolist() == [[0, 0], [0, 0]]
 
 
 def test_labels_of_a_batch_without_any() -> None:
