@@ -1,8 +1,9 @@
 """Can a Laplace approximation be trusted?  A verdict, its reasons in words, and the numbers behind them.
 
-What is measured: the shift of the mean in posterior sd and the second-order term of the evidence (`corrections`), the
-Pareto shape and effective sample size of importance draws (`importance`), separation, collinear columns, and how the
-search for the mode ended.  Green: the approximation serves.  Amber: refine it or sample.  Red: sample.
+What is measured: the shift of the mean in posterior sd and the second-order term of the evidence (`corrections`), what
+that leaves (`remainder`), the Pareto shape and effective sample size of importance draws (`importance`), separation,
+collinear columns, and how the search for the mode ended.
+Green: the approximation serves.  Amber: refine it or sample.  Red: sample.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from blr.gaussian import Gaussian
 from blr.importance import Importance, laplace_ratios, smooth
 from blr.likelihood import Categorical
 from blr.problem import Problem
+from blr.remainder import evidence_left
 from blr.separation import Separation, find_separation
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
@@ -28,6 +30,11 @@ __all__ = ["Trust", "assess"]
 
 _SHIFT = 0.8, 3.0  # in posterior sd: green below the first, red from the second on
 _SECOND_ORDER = 0.12, 0.8  # nats, likewise; what is left beyond it is about its square, here 0.015
+_LOOK_CLOSER = (
+    0.02  # nats, of a term of the evidence's expansion: what is left beyond smaller ones is nothing
+)
+_CLOSER_ROWS = 5000
+_LEFT = 0.01  # nats beyond the second-order term: 0.015 are promised where it is green
 _K_HAT = 0.7
 _EFFECTIVE = 0.05
 _SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
@@ -89,7 +96,21 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     findings = [*_of_search(status, converged=converged), *_of_shape(beyond, draws)]
     findings += _of_separation(separation, problem)
     findings += _of_columns(columns.empty, columns.dependent, gaussian.jitter, problem)
+    if all(level == "green" for level, _ in findings):
+        findings += _of_what_is_left(problem, gaussian, beyond)
     return Trust.of(findings, numbers)
+
+
+def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) -> list[Finding]:
+    """Look closer at a green fit whose second-order term may be small only because its parts cancel."""
+    largest = max(abs(beyond.second_order), 0.5 * beyond.shift_norm**2)
+    if largest < _LOOK_CLOSER or beyond.n_rows > _CLOSER_ROWS:
+        return []
+    with single_threaded_blas():
+        left, _ = evidence_left(problem, gaussian, beyond.second_order, _LEFT, beyond.n_rows)
+    if abs(left) < _LEFT:
+        return []
+    return [("amber", f"the evidence lacks {left:.2g} nats beyond its second-order term")]
 
 
 def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Terms] | None:

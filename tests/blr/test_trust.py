@@ -126,6 +126,38 @@ def test_votes_and_weights_count(dense):
     assert votes.trust.numbers["shift"] == pytest.approx(split.trust.numbers["shift"], rel=1e-9)
 
 
+def _two_weights(seed):
+    """Return a small problem, and the true log evidence of its Laplace fit's prior, by the trapezoid rule."""
+    rng = np.random.default_rng(seed)
+    N = int(rng.integers(3, 30))
+    Phi = np.column_stack([np.ones(N), rng.normal(size=N) * rng.choice([1, 3])])
+    t, S = rng.random(N) < 1 / (1 + np.exp(-Phi[:, 1])), 10.0 ** rng.uniform(-1, 2, 2)
+    q = fit(Phi, t, GaussianPrior(0.0, S))
+    L = np.linalg.inv(q.cholesky).T
+    z = np.linspace(-14, 14, 225)
+    W = q.mean + np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1).reshape(-1, 2) @ L.T
+    log_p = -np.logaddexp(0.0, np.where(t, -1, 1) * (W @ Phi.T)).sum(axis=1) - 0.5 * (W**2 / S).sum(axis=1)
+    log_p -= 0.5 * np.log(S).sum() + np.log(2 * np.pi)
+    return q, logsumexp(log_p) + 2 * np.log(z[1] - z[0]) + np.log(abs(np.linalg.det(L)))
+
+
+@pytest.mark.parametrize("seed", [6, 17, 23, 144])
+def test_a_second_order_term_that_is_small_and_wrong_is_not_green(seed):
+    """Its parts cancel, or three rows are too few for any order: by itself the term would pass."""
+    q, log_evidence = _two_weights(seed)
+    assert abs(q.second_order) < 0.12
+    assert abs(q.log_evidence + q.second_order - log_evidence) > 0.015
+    assert q.trust.verdict == "amber"
+    assert "beyond its second-order term" in reasons(q)
+
+
+@pytest.mark.parametrize("seed", range(30, 40))
+def test_green_evidence_of_small_problems(seed):
+    q, log_evidence = _two_weights(seed)
+    left = abs(q.log_evidence + q.second_order - log_evidence)
+    assert left < 0.015 or q.trust.verdict != "green"
+
+
 def test_survives_saving_once_computed(dense):
     Phi, t = dense.binary(0, N=100, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
