@@ -13,7 +13,7 @@ import numpy as np
 from blr.arrays import Matrix, Vector
 from blr.prior import GaussianPrior
 
-__all__ = ["class_mean", "class_precision", "exchangeable", "helmert"]
+__all__ = ["class_cholesky", "class_mean", "class_precision", "exchangeable", "helmert"]
 
 
 def helmert(n_classes: int) -> Matrix:
@@ -66,3 +66,17 @@ def class_precision(A: Matrix, T: Matrix, prior_precision: Matrix | None) -> Mat
     if prior_precision is not None:
         full += np.kron(np.full((K, K), 1.0 / K), prior_precision)
     return full
+
+
+def class_cholesky(L: Matrix, T: Matrix, prior_cholesky: Matrix) -> Matrix:
+    """Return the lower factor of `class_precision`, (K M, K M), from those of the contrasts and of the prior.
+
+    By an orthogonal factorisation: in the sum direction the precision is that of the prior, which may be twelve orders
+    below the contrasts', and forming the product first would leave of it what rounding leaves.
+    """
+    K, M = len(T), len(prior_cholesky)
+    root = np.concatenate(
+        [L.T @ np.kron(T.T, np.eye(M)), np.kron(np.full((1, K), K**-0.5), prior_cholesky.T)]
+    )
+    _, R = np.linalg.qr(root)
+    return np.asarray((R * np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]).T)

@@ -23,6 +23,7 @@ from blr.prior import GaussianPrior
 from blr.problem import Problem, pose
 from blr.sgd import ascend
 from blr.streams import Stream
+from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
 __all__ = ["LaplaceApproximation", "fit", "fit_sgd", "laplace_approximation", "posterior_at"]
@@ -78,9 +79,27 @@ def fit(
         threads=threads,
     )
     with single_threaded_blas():
-        start = problem.solver_prior.mean
-        mode = maximise(problem.evaluate, problem.solver_prior, start, tolerance=tolerance, max_iter=max_iter)
+        start, evaluated = _start(problem)
+        mode = maximise(
+            problem.evaluate,
+            problem.solver_prior,
+            start,
+            evaluated=evaluated,
+            tolerance=tolerance,
+            max_iter=max_iter,
+        )
         return posterior_at(problem, mode)
+
+
+def _start(problem: Problem) -> tuple[Vector, Terms]:
+    """Return the prior mean, or zero where that is the likelier, and the likelihood's terms there.
+
+    A prior mean that the data contradict may be hundreds of Newton steps away, each of a unit of activation.
+    """
+    prior = problem.solver_prior
+    starts = [prior.mean, np.zeros_like(prior.mean)] if prior.mean.any() else [prior.mean]
+    tried = [(theta, problem.evaluate(theta)) for theta in starts]
+    return max(tried, key=lambda x: np.nan_to_num(x[1][0] - prior.energy(x[0]), nan=-np.inf))
 
 
 def fit_sgd(

@@ -20,6 +20,9 @@ from blr.sums import Terms
 __all__ = ["Mode", "SolverPrior", "maximise"]
 
 _MAX_HALVINGS = 40
+_IDLE = (
+    5  # steps that did not halve the decrement: huge weights beside a broad prior round the gradient coarsely
+)
 _ROUNDING = 64 * np.finfo(float).eps
 
 
@@ -89,13 +92,14 @@ def maximise(
     """
     theta = np.array(start, dtype=np.float64)
     value, gradient, hessian = evaluate(theta) if evaluated is None else evaluated
-    n_iter, status, previous = 1, "iterations exhausted", np.inf
+    n_iter, status, previous, idle = 1, "iterations exhausted", np.inf, 0
     while True:
         g = gradient - prior.precision @ (theta - prior.mean)
         step, decrement = newton_step(g, hessian + prior.precision)
         objective = value - prior.energy(theta)
         # Newton's decrement squares itself; where a small one stops falling, rounding rules.
-        stalled = decrement < 1e-6 and decrement > 0.5 * previous
+        idle = idle + 1 if decrement > 0.5 * previous else 0
+        stalled = idle > 0 and decrement < (1e-6 if idle < _IDLE else 1e-4)
         if decrement < tolerance or stalled:
             return Mode(
                 theta, value, gradient, hessian, decrement, converged=True, n_iter=n_iter, status="converged"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
-from blr.contrasts import class_precision
+from blr.contrasts import class_cholesky, class_precision
 from blr.ensemble import averaged
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli
@@ -109,7 +109,11 @@ class Posterior:
     @cached_property
     def cholesky(self) -> Matrix:
         """Lower factor of the precision, (D, D)."""
-        return Gaussian(self.mean, self.precision).cholesky
+        T, shared = self.problem.transform, self.problem.shared_precision
+        if T.shape[0] == T.shape[1] or shared is None:
+            return Gaussian(self.mean, self.precision).cholesky
+        prior = Gaussian(np.zeros(len(shared)), shared)
+        return class_cholesky(self.gaussian.cholesky, T, prior.cholesky)
 
     @cached_property
     def log_occam_factor(self) -> float:

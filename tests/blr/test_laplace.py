@@ -395,6 +395,17 @@ def test_an_empty_batch_gets_no_predictions(dense):
     assert q.predict_proba(np.empty((0, 4))).shape == (0, 3)
 
 
+@pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog"])
+def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense, likelihood):
+    """Newton's steps are of a unit of activation where the link is all but flat: a hundred are not enough."""
+    Phi, t = dense.binary(0, N=60, M=4)
+    q = fit(Phi, t, GaussianPrior([150.0, 90.0, -120.0, 60.0], 1e4), likelihood)
+    assert q.converged
+    assert q.n_iter < 30
+    near = fit(Phi, t, GaussianPrior(0.0, 1e4), likelihood)
+    assert q.predict_proba(Phi) == pytest.approx(near.predict_proba(Phi), abs=0.02)
+
+
 # Bad input: what was got, what was expected, what to do
 
 

@@ -36,6 +36,21 @@ def test_a_quadratic_takes_one_step(dense):
     assert (mode.converged, mode.status, mode.n_iter) == (True, "converged", 2)
 
 
+def test_a_gradient_rounded_coarsely_is_an_end(dense):
+    """With huge weights beside a broad prior rounding leaves 1e-5 sd, which no step makes smaller."""
+    evaluate, centre = quadratic(dense)
+    rng = np.random.default_rng(0)
+
+    def rounded(theta):
+        value, gradient, H = evaluate(theta)
+        return value - 1e6, gradient + 1e-5 * rng.standard_normal(3), H
+
+    mode = maximise(rounded, FLAT, np.zeros(3))
+    assert mode.converged
+    assert mode.n_iter < 40
+    assert mode.theta == pytest.approx(centre, abs=1e-4)
+
+
 def test_a_prior_mean_pulls(dense):
     evaluate, centre = quadratic(dense)
     H = evaluate(centre)[2]

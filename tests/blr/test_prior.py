@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.contrasts import class_mean, class_precision, exchangeable, helmert
+from blr.contrasts import class_cholesky, class_mean, class_precision, exchangeable, helmert
 from blr.prior import GaussianPrior
 
 
@@ -101,3 +101,21 @@ def test_contrasts_and_sum_make_up_the_class_weights(dense):
     A = np.kron(np.eye(2), P)
     assert class_precision(A, T, P) == pytest.approx(np.kron(np.eye(3), P), abs=1e-13)
     assert np.linalg.matrix_rank(class_precision(A, T, None)) == 4
+
+
+@pytest.mark.parametrize("broad", [1.0, 1e10])
+def test_factor_of_the_class_precision(dense, broad):
+    """Its determinant is that of contrasts and prior, however broad the latter beside the former."""
+    rng = np.random.default_rng(0)
+    A, S = (
+        100 * dense.covariance(rng, 6),
+        dense.covariance(rng, 2) * np.outer([1, broad**0.5], [1, broad**0.5]),
+    )
+    T, prior = helmert(4), GaussianPrior(0.0, S)
+    L = class_cholesky(np.linalg.cholesky(A), T, np.linalg.cholesky(prior.precision(2)))
+    assert np.all(np.diag(L) > 0)
+    assert np.array_equal(L, np.tril(L))
+    full = class_precision(A, T, prior.precision(2))
+    np.testing.assert_allclose(L @ L.T, full, rtol=1e-9, atol=1e-9 * np.abs(full).max())
+    log_det = np.linalg.slogdet(A)[1] - np.linalg.slogdet(S)[1]
+    assert 2 * np.log(np.diag(L)).sum() == pytest.approx(log_det, abs=1e-7)
