@@ -93,8 +93,10 @@ def record_blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[l
             continue
         found = []
         for line in block:
+            # Quotation marks in a comment, `# delimiter: ","`, open nothing.
+            comment = not pending and line.startswith(COMMENT)
             pending += line
-            if b'"' not in pending or not is_open(pending, dialect):
+            if comment or b'"' not in pending or not is_open(pending, dialect):
                 found.append(pending)
                 pending = b""
             elif len(pending) > LONGEST_RECORD:

@@ -462,3 +462,13 @@ def test_null_among_the_numbers_of_an_ecsv_file_is_none(tmp_path):
     assert table_of(path).to_pydict() == expected | {"library": ["null", "PHOENIX"]}
     (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(2), read=["row"])
     assert '\n0,null,3,"True","null",' in out.read_text()
+
+
+def test_quotation_marks_in_comments_open_nothing(tmp_path):
+    """They made one record of the header and of the rows down to the next mark: rows were lost in silence."""
+    double = GAIA.replace("# delimiter: ','", '# delimiter: ","')
+    assert table_of(written(tmp_path / "gaia.ecsv", double)).column("row").to_pylist() == [0, 1]
+    plain = written(tmp_path / "a.csv", '# what,"an odd comment\nrow,name\n0,"a"\n1,"b"\n2,"# c\n# d"\n')
+    assert table_of(plain).to_pydict() == {"row": [0, 1, 2], "name": ["a", "b", "# c\n# d"]}
+    (out,) = annotate(text.open(plain), tmp_path / "out", COLUMNS, computing(3), read=["row"])
+    assert out.read_text().startswith('# what,"an odd comment\nrow,name,')
