@@ -20,13 +20,14 @@ from catalogs.errors import nearest
 from catalogs.positions import PositionUnit, match_positions, near_others, positions, unit_of_position
 from catalogs.values import batch_values
 from flows.config import Specification
-from flows.errors import SpecificationError
+from flows.errors import SpecificationError, TrainingError
 from flows.inputs import resolve_paths
 from flows.labels import label_texts
 
 __all__ = ["LabelSource"]
 
 Array = np.ndarray[Any, Any]
+EXACT_INTEGER = 2.0**53
 REVIEWED = ("label", "class", "blr_label")
 """Columns of a review's table that hold the answer, where it has none of the catalogue's name."""
 
@@ -44,6 +45,7 @@ class LabelSource:
     conflicts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     n_reviewed: int = 0
     n_joined: int = 0
+    first_met: str = ""
 
     @classmethod
     def of(cls, specification: Specification) -> LabelSource:
@@ -67,7 +69,9 @@ class LabelSource:
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
         """Return the labels (n,) of rows, '' where there is none, from the columns under our names."""
         if self.by_id is not None:
+            require_exact(values[str(self.identifier)], "catalog.id", str(self.identifier))
             names = label_texts(values[str(self.identifier)])
+            self.first_met = self.first_met or next((name for name in names.tolist() if name), "")
             found = np.array([self.by_id.get(name, "") for name in names.tolist()], dtype=object)
             self.n_joined += int(np.count_nonzero(found != ""))
         elif self.by_place is not None and self.place:
@@ -81,6 +85,23 @@ class LabelSource:
         answers = np.array([self.reviewed.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, found)
+
+    def require_match(self) -> None:
+        """Raise `TrainingError` where a table has labels, and no row that was read has one of them."""
+        if self.n_joined:
+            return
+        if self.by_id:
+            raise TrainingError(
+                f"label.table: got {len(self.by_id):,} labelled identifiers such as '{next(iter(self.by_id))}', of "
+                f"which none is in catalog.id = \"{self.identifier}\", which holds '{self.first_met}'; expected the "
+                "same names: correct label.table.id or catalog.id, or join by position"
+            )
+        if self.by_place is not None and len(self.by_place[0]):
+            raise TrainingError(
+                f"label.table: got {len(self.by_place[0]):,} labelled places, none within {self.by_place[3]:g} "
+                "arcseconds of a row; expected the same sky, equinox and unit: correct label.table.ra and dec, or "
+                "widen its radius"
+            )
 
     @property
     def given(self) -> dict[str, str]:
@@ -104,8 +125,9 @@ class LabelSource:
                 'an object; add id = "..." under [catalog]'
             )
         found: dict[str, str] = {}
-        for names, texts in _columns(table, [key, column], who):
-            for name, text in zip(names.tolist(), texts.tolist(), strict=True):
+        for keys, texts in _columns(table, [key, column], who, texts=1):
+            require_exact(keys, who, key)
+            for name, text in zip(label_texts(keys).tolist(), texts.tolist(), strict=True):
                 if name and text:
                     self._note(found, name, text)
         return {name: text for name, text in found.items() if name not in self.conflicts}
@@ -176,7 +198,16 @@ class LabelSource:
         }
 
 
-def _columns(table: Catalog, names: Sequence[str], who: str, *, texts: int = 2) -> Any:
+def require_exact(names: Array, who: str, column: str) -> None:
+    """Raise `TrainingError` where identifiers (n,) are in floating point, and so large that they were rounded."""
+    if names.dtype.kind == "f" and np.nanmax(np.abs(names), initial=0.0) > EXACT_INTEGER:
+        raise TrainingError(
+            f"{who}: got identifiers in floating point in '{column}', beyond 2^53, which were rounded and may be "
+            "another object's; expected whole numbers or texts: write that file again with them"
+        )
+
+
+def _columns(table: Catalog, names: Sequence[str], who: str, *, texts: int) -> Any:
     """Yield batches of a table's columns, the last `texts` as label texts, the others as they are."""
     for name in names:
         if name not in table.names:

@@ -44,6 +44,8 @@ __all__ = ["Start", "starting_specification"]
 
 FEWEST = 2
 """Sampled rows of each class on each side of a split."""
+MOST_TOLD = 6
+"""Reasons, and columns of one reason, in an error."""
 FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
 
@@ -96,7 +98,7 @@ def starting_specification(
         chosen, _ = _chosen(catalog, seen, label, _labels(texts, classes))
     if not chosen.features:
         raise TrainingError(
-            f"got no column of {catalog.path} that could be a feature ({len(chosen.left_out)} were left out), "
+            f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
             "expected numbers that tell something but do not give the class away; write the specification by hand"
         )
     told = {
@@ -109,6 +111,15 @@ def starting_specification(
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
     return Start(text, {c.name: c.rows for c in classes.kept}, features, chosen.left_out)
+
+
+def _some_reasons(left_out: Mapping[str, str]) -> str:
+    """Return why the columns were left out, those of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        by_reason.setdefault(reason, []).append(f"'{name}'")
+    told = [f"{', '.join(names[:MOST_TOLD])}: {reason}" for reason, names in by_reason.items()]
+    return "; ".join(told[:MOST_TOLD]) or "none is there beside the label"
 
 
 def _remedy(column: Column) -> str:

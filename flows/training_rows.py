@@ -130,6 +130,7 @@ def gather(
             )
         )
         content.feed(rows)
+    source.require_match()
     rows = _joined(parts, labels)
     _check(specification, rows, labels, seen)
     for text in [text for text in seen if labels.knows(text)]:

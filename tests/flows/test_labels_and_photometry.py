@@ -186,6 +186,33 @@ def test_labels_joined_by_identifier_with_conflicts(made):
     assert len(found.rows.target) == 200 - doubled
 
 
+def test_names_that_match_nothing_are_said_so(made):
+    columns = survey()
+    pq.write_table(pa.table({"name": ["'G0", "'G1"], "kind": ["early", "Late"]}), made / "labels.parquet")
+    by_name = '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n'
+    with pytest.raises(
+        TrainingError, match=r"2 labelled identifiers such as ''G0', of which none .* holds 'G0'"
+    ):
+        gathered(made, by_name)
+    places = {"RA": columns["ra"][:9] + 1, "DE": columns["dec"][:9], "kind": columns["kind"][:9]}
+    pq.write_table(pa.table(places), made / "labels.parquet")
+    by_place = '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", ra = "RA", dec = "DE" }\n'
+    with pytest.raises(TrainingError, match="9 labelled places, none within 1 arcseconds"):
+        gathered(made, by_place)
+
+
+@pytest.mark.parametrize("rounded", ["labels", "survey"])
+def test_names_that_were_rounded_are_refused(made, rounded):
+    """As pandas writes 64-bit identifiers beside empty ones: 128 objects may have the same."""
+    columns = survey()
+    names = 1237648720142401536 + np.arange(300) * 7
+    stated = {"labels": names, "survey": names} | {rounded: names.astype(float)}
+    write(made / "survey.parquet", columns | {"id": stated["survey"]})
+    pq.write_table(pa.table({"name": stated["labels"], "kind": columns["kind"]}), made / "labels.parquet")
+    with pytest.raises(TrainingError, match=r"in floating point in '(name|id)', beyond 2\^53"):
+        gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
+
+
 def test_labels_joined_by_position(made):
     columns = survey()
     arcsec = 1 / 3600
