@@ -45,6 +45,7 @@ SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
 MOST_TEXTS = 3
 """Different texts among numbers, above which the column is one of texts."""
+NO_VALUE = re.compile(r"null|\\N|nan|none|n/?a|#n/a|masked|indef|-+|\.+", re.IGNORECASE)
 COORDINATES = ("pos.", "time.")
 DISTANCES = ("src.redshift", "spect.dopplerveloc", "phys.veloc", "pos.distance", "pos.parallax")
 DISTANCE = re.compile(
@@ -101,19 +102,17 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
 def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     """Return the texts, with their rows, that stand for no value in a text column of numbers: '-' in a CSV file.
 
-    None of a column whose texts are all numbers, which are codes, nor where the sample is not all there is: a text
-    that it lacks would make the column one of texts again.
+    None of a column whose texts are all numbers, which are codes.  Where the sample is not all there is, only those
+    that catalogues are known to write: an unknown one that it lacks would make the column one of texts again.
     """
     column = profile.columns[name]
-    if (
-        not is_text(column.column.datatype)
-        or is_position(column.column)
-        or len(profile.sample[name]) < profile.n_rows
-    ):
+    if not is_text(column.column.datatype) or is_position(column.column):
         return {}
     texts, counts = np.unique(np.char.strip(profile.sample[name].astype(str)), return_counts=True)
     odd = {str(t): int(n) for t, n in zip(texts, counts, strict=True) if t and _number(str(t)) is None}
     numbers = int(sum(n for t, n in zip(texts, counts, strict=True) if t and str(t) not in odd))
+    if len(profile.sample[name]) < profile.n_rows and not all(map(NO_VALUE.fullmatch, odd)):
+        return {}
     few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
     return odd if few and numbers > sum(odd.values()) else {}
 

@@ -203,3 +203,20 @@ def test_texts_that_say_nobody_knows_are_no_class(tmp_path, text):
         tmp_path / "t.parquet", {"id": g["id"], "type": labels, "g_r": np.diff(g["mags"])[:, 1]}
     )
     assert set(start.classes) == {"E", "S"}
+
+
+def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path):
+    """2MASS writes them; the sample of a large file could lack another text, but not these."""
+    g, times = galaxies(), 40
+    rows = []
+    for i in range(N * times):
+        k = i % N
+        j_m = "\\N" if i % 30 == 0 else f"{g['mags'][k, 1]:.3f}"
+        other = "odd" if i == N * times - 1 else f"{g['mags'][k, 2]:.3f}"
+        rows.append(f"{i}|{j_m}|{g['mags'][k, 3]:.3f}|{other}|{g['type'][k]}")
+    (tmp_path / "xsc.txt").write_text("id|j_m|k_m|other|type\n" + "\n".join(rows) + "\n")
+    catalog = catalogs.open(tmp_path / "xsc.txt")
+    start = starting_specification(catalog, "type", folder=tmp_path)
+    assert next(iter(start.features.values())) == "j_m - k_m"
+    assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"j_m": ["\\N"]}
+    assert start.left_out["other"] == "text"
