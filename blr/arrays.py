@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "Matrix",
     "Vector",
+    "as_design",
     "as_matrix",
     "as_vector",
     "require_finite",
@@ -32,15 +34,22 @@ _LARGEST = 1e100
 
 def as_vector(x: ArrayLike, name: str) -> Vector:
     """Return `x` as a finite, contiguous float64 array of shape (N,)."""
-    return _as_finite(x, name, ndim=1)
+    return _checked(x, name, ndim=1, check=require_finite)
 
 
 def as_matrix(x: ArrayLike, name: str) -> Matrix:
     """Return `x` as a finite, contiguous float64 array of shape (N, M)."""
-    return _as_finite(x, name, ndim=2)
+    return _checked(x, name, ndim=2, check=require_finite)
 
 
-def _as_finite(x: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
+def as_design(x: ArrayLike) -> Matrix:
+    """Return the design matrix `x`, (N, M), as `as_matrix` does, if its numbers are below 1e100 too."""
+    return _checked(x, "Phi", ndim=2, check=require_moderate)
+
+
+def _checked(
+    x: ArrayLike, name: str, *, ndim: int, check: Callable[[NDArray[np.float64], str], None]
+) -> NDArray[np.float64]:
     require_unmasked(x, name)
     if getattr(x, "dtype", np.dtype(np.float64)).kind == "c":
         raise ValueError(
@@ -54,7 +63,7 @@ def _as_finite(x: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(x)}")
     if array.size == 0:
         raise ValueError(f"{name} is empty, got shape {array.shape}; give at least one row and one column")
-    require_moderate(array, name)
+    check(array, name)
     return array
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector, as_matrix
+from blr.arrays import Matrix, Vector, as_design
 from blr.contrasts import class_mean, exchangeable
 from blr.likelihood import Bernoulli, Categorical, Likelihood, make_likelihood
 from blr.newton import SolverPrior
@@ -106,7 +106,7 @@ class Problem:
     def design(self, Phi: ArrayLike) -> Matrix:
         """Return Phi (N, M), checked against the model; a batch without rows is no error."""
         empty = np.size(Phi) == 0 and np.ndim(Phi) == 2
-        matrix = np.asarray(Phi, dtype=np.float64) if empty else as_matrix(Phi, "Phi")
+        matrix = np.asarray(Phi, dtype=np.float64) if empty else as_design(Phi)
         if matrix.shape[1] != self.n_functions:
             raise ValueError(
                 f"design matrix has {matrix.shape[1]} columns but the posterior has {self.n_functions} "
@@ -174,7 +174,7 @@ def pose(
                 "(Phi, t, weight), and successes as fractions weighted by their trials"
             )
         return _pose_stream(Phi, prior, likelihood, classes, threads)
-    matrix = as_matrix(Phi, "Phi")
+    matrix = as_design(Phi)
     targets = resolve_targets(
         t, binary=likelihood != "softmax", trials=trials, sample_weight=sample_weight, classes=classes
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from blr.arrays import Matrix, Vector, as_matrix
+from blr.arrays import Matrix, Vector, as_design
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
@@ -29,7 +29,7 @@ class Stream:
         """Yield the source's chunks, checked, cut to at most the usual size."""
         size = chunk_rows(self.n_functions)
         for Phi, t, weight in self.source:
-            matrix = as_matrix(Phi, "Phi")
+            matrix = as_design(Phi)
             if matrix.shape[1] != self.n_functions:
                 raise ValueError(
                     f"a chunk has {matrix.shape[1]} columns where the first had {self.n_functions}"
