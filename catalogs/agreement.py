@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from astropy import units
+
 from catalogs.catalog import Column
 from catalogs.errors import FormatError
 
@@ -29,7 +31,5 @@ def _same(one: str, other: str) -> bool:
     """Say whether two texts mean the same unit: as they are written, or as astropy reads them."""
     if one.split() == other.split():
         return True
-    from astropy import units  # noqa: PLC0415 -- slow to import, and units hardly ever differ
-
     a, b = (units.Unit(text, parse_strict="silent") for text in (one, other))
     return bool(a == b)
