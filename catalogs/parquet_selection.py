@@ -47,7 +47,7 @@ PAGES = (DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE)
 # OffsetIndex, PageLocation
 LOCATIONS, PLACE = 1, 1
 
-PIECE = 1 << 20
+PIECE = 1 << 24
 NOWHERE = 1 << 62
 
 
@@ -167,13 +167,14 @@ class Mover:
 
     def copy(self, start: int, end: int) -> int:
         """Copy bytes; return where they begin now."""
-        at = self.new.tell()
+        self.new.flush()
+        at = place = self.new.tell()
         while start < end:
-            piece = os.pread(self.old.fileno(), min(end - start, PIECE), start)
-            if not piece:
+            n = _copied(self.old.fileno(), self.new.fileno(), start, place, min(end - start, PIECE))
+            if not n:
                 raise DamagedFileError(f"{self.old.name} was cut while it was read; copy it again")
-            self.new.write(piece)
-            start += len(piece)
+            start, place = start + n, place + n
+        self.new.seek(place)
         return at
 
     def group(self, group: Struct, leaves: Sequence[int]) -> Struct:
@@ -221,3 +222,13 @@ class Mover:
         chunk = chunk.replace(OFFSET_INDEX[0], I64, self.new.tell()).replace(OFFSET_INDEX[1], I32, len(data))
         self.new.write(data)
         return chunk
+
+
+def _copied(old: int, new: int, start: int, place: int, n: int) -> int:
+    """Copy up to n bytes and return how many: in the kernel, which shares them where the file system can."""
+    try:
+        if shared := os.copy_file_range(old, new, n, start, place):
+            return shared
+    except (AttributeError, OSError):  # not on this system, or not between these files
+        pass
+    return os.pwrite(new, os.pread(old, n, start), place)
