@@ -176,8 +176,6 @@ def test_green_evidence_is_right_with_its_second_order(dense, seed):
     Phi, t = dense.softmax(seed, N=120, M=2, K=3) if seed % 2 else dense.binary(seed, N=60, M=3)
     likelihood = "softmax" if seed % 2 else "logistic"
     q = fit_evidence(Phi, t, likelihood, intercept_variance=10.0)
-    if q.trust.verdict != "green":
-        pytest.skip("not green")
     rng, S = np.random.default_rng(1), 10_000
     A, n = q.gaussian, len(q.gaussian.mean)
     z = rng.standard_normal((S, n)) * np.sqrt(9 / rng.chisquare(9, (S, 1)))  # Student's t: no light tails
@@ -195,4 +193,5 @@ def test_green_evidence_is_right_with_its_second_order(dense, seed):
     norm = gammaln((9 + n) / 2) - gammaln(4.5) - 0.5 * n * np.log(9 * np.pi) + 0.5 * A.log_det_precision
     log_prior = 0.5 * np.linalg.slogdet(prior.precision / (2 * np.pi))[1]
     log_evidence = logsumexp(log_p - log_q) - np.log(S) - norm + log_prior
-    assert q.log_evidence + q.second_order == pytest.approx(log_evidence, abs=0.015)
+    left = abs(q.log_evidence + q.second_order - log_evidence)
+    assert left < 0.015 or q.trust.verdict != "green"
