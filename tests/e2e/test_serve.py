@@ -71,9 +71,10 @@ def test_serves_schedules_and_pages_and_leaves_nothing_behind(survey, tmp_path):
             "field-0.parquet",
             "field-1.parquet",
         ]
-        (server,) = [
-            p for p in psutil.Process(process.pid).children() if "server.py" in " ".join(p.cmdline())
-        ]
+        # A run whose process has not ended yet is called Cancelled when Prefect's runner stops, completed or not.
+        wait_for(lambda: len(living_children(process)) == 1, "the end of the run's process")
+        (server,) = living_children(process)
+        assert "server.py" in " ".join(server.cmdline())
         (listens,) = {c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
         assert listens == "127.0.0.1"
     assert "another terminal" in (tmp_path / "serve.log").read_text()
@@ -94,6 +95,10 @@ def test_serves_schedules_and_pages_and_leaves_nothing_behind(survey, tmp_path):
         process.send_signal(signal.SIGINT)
         process.wait(timeout=PATIENCE)
     assert process.returncode == 0
+
+
+def living_children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return [child for child in psutil.Process(process.pid).children() if not gone(child)]
 
 
 def gone(process: psutil.Process) -> bool:
