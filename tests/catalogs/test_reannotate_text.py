@@ -146,5 +146,7 @@ def test_files_of_one_catalogue_agree_on_whose_the_columns_are(tmp_path: Path) -
     frame.to_csv(tmp_path / "b.csv", index=False)
     assert catalogs.open(tmp_path / "[ab].csv").metadata["blr.columns"].startswith("blr_class, ")
     frame.assign(blr_flags="good").to_csv(tmp_path / "b.csv", index=False)
-    with pytest.raises(FormatError, match=r"b\.csv do not make one catalogue: only one of them was annotated"):
+    with pytest.raises(
+        FormatError, match=r"b\.csv do not make one catalogue: only one of them was annotated"
+    ):
         catalogs.open(tmp_path / "[ab].csv")
