@@ -2,7 +2,8 @@
 
 Ours reads five columns, computes eight, and writes all 28, flushed to the disk.  The plain sides do so too: "copy"
 reads the file and writes as many bytes as ours does, knowing nothing of them; "arrow" reads row groups of Parquet and
-writes them with the same eight columns.  The memory of the two sizes should be the same.
+"numpy" blocks of rows of FITS, and they write them with the same eight columns.  The memory of the two sizes should be
+the same.
 `bench_annotate.py [ROWS [ROUNDS]]`.
 """
 
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from astropy.io import fits
 from turns import cost_of, in_turns, tell
 
 import catalogs
@@ -117,7 +119,37 @@ def arrow(folder: Path, form: str) -> None:
             write(table)
 
 
-SIDES: Mapping[str, Callable[[Path, str], None]] = {"ours": ours, "copy": copy, "arrow": arrow}
+def numpy(folder: Path, form: str) -> None:
+    """Read blocks of rows and write wider ones, the new columns in big-endian order behind the old."""
+    source = folder / f"source.{form}"
+    with fits.open(source) as hdus:
+        start, old = hdus.fileinfo(1)["datLoc"], hdus[1].columns.dtype.newbyteorder(">")
+        n_rows = hdus[1].header["NAXIS2"]
+    texts = max(map(len, CLASSES))
+    kinds = [f"S{texts}" if c.datatype == pa.string() else c.datatype.to_pandas_dtype() for c in NEW]
+    new = np.dtype([(c.name, kind) for c, kind in zip(NEW, kinds, strict=True)]).newbyteorder(">")
+    with source.open("rb") as read, (folder / "out" / "numpy.fits").open("wb") as written:
+        read.seek(start)
+        for first in range(0, n_rows, GROUP):
+            rows = np.fromfile(read, old, min(GROUP, n_rows - first))
+            wider = np.empty(len(rows), np.dtype([*old.descr, *new.descr]))
+            for name in old.names:
+                wider[name] = rows[name]
+            batch = pa.record_batch({name: rows[name].astype(np.float32) for name in READ})
+            for name, values in compute(batch).items():
+                wider[name] = values
+            wider.tofile(written)
+        written.flush()
+        os.fsync(written.fileno())
+
+
+SIDES: Mapping[str, Callable[[Path, str], None]] = {
+    "ours": ours,
+    "copy": copy,
+    "arrow": arrow,
+    "numpy": numpy,
+}
+PEER = {"parquet": "arrow", "fits": "numpy"}
 
 
 def side(name: str, form: str, folder: Path) -> None:
@@ -137,7 +169,7 @@ def compare(form: str, rows: int, rounds: int) -> float:
     """Print what the sides take; return the most memory that ours had, in MB."""
     with tempfile.TemporaryDirectory() as name:
         subprocess.run([sys.executable, __file__, "make", form, name, str(rows)], check=True)  # noqa: S603
-        names = ["ours", "copy", "arrow"] if form == "parquet" else ["ours", "copy"]
+        names = ("ours", "copy", PEER[form])
         costs = in_turns({side: [__file__, side, form, name] for side in names}, rounds)
     print(f"annotate {rows:,} rows x {COLUMNS} columns, {form}")
     tell(costs)
