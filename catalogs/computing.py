@@ -25,9 +25,6 @@ Computed = tuple[pa.RecordBatch, NewValues]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-READ_AHEAD = 1
-"""Items read beyond those worked on: enough to keep the threads busy, and no more memory than that."""
-
 
 @dataclass(frozen=True)
 class CheckedCompute:
@@ -68,7 +65,7 @@ def in_order(items: Iterable[Item], work: Callable[[Item], Result], threads: int
     try:
         for item in items:
             pending.append(pool.submit(work, item))
-            if len(pending) > threads + READ_AHEAD:
+            if len(pending) > threads:  # one waits for a thread, which keeps them busy in the memory of few
                 yield _oldest(pending)
         while pending:
             yield _oldest(pending)
