@@ -16,6 +16,7 @@ from catalogs.elements import Element
 from catalogs.formats import annotated_columns
 from catalogs.profile import Profile
 from catalogs.suspicions import naming_column, suspected_identifiers, suspected_sentinels, suspected_texts
+from flows.config import Output
 from flows.starting_classes import StartingClasses
 from flows.starting_columns import Chosen, quoted
 from flows.starting_reasons import same_question, vector_name
@@ -23,7 +24,7 @@ from flows.starting_reasons import same_question, vector_name
 __all__ = ["HELD_OUT", "Page", "Split"]
 
 HELD_OUT = 0.2
-PREFIX = "blr_"
+PREFIX = Output().prefix
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
 ROWS_A_PARAMETER = 20
