@@ -15,8 +15,9 @@ from catalogs.errors import FormatError
 from catalogs.folders import expand, files_below, is_pattern
 from catalogs.folders import missing as not_there
 from catalogs.own_columns import levels, own_names
-from catalogs.remote import is_remote, remote_files
+from catalogs.remote_listing import Listing, remote_listing
 from catalogs.tables import open_table
+from catalogs.urls import is_remote
 
 __all__ = ["FORMATS", "Format", "annotated_columns", "format_of", "open_catalog"]
 
@@ -83,9 +84,9 @@ def open_catalog(
     if not isinstance(source, str | Path):
         return open_table(source)
     if is_remote(str(source)):
-        found = remote_files(str(source), parquet.SUFFIXES)
+        found = remote_listing(str(source), parquet.SUFFIXES)
         if not isinstance(found, Path):
-            return parquet.open_remote(*found, table)
+            return open_listing(found, table)
         source = found
     path, options = Path(source), Options(table, tuple(columns), tuple(missing))
     if path.is_file():
@@ -93,6 +94,12 @@ def open_catalog(
     if path.is_dir() or is_pattern(path):
         return open_several(path, options)
     raise not_there(path)
+
+
+def open_listing(listing: Listing, table: str | int | None = None) -> Catalog:
+    """Open the Parquet files of a listing as one catalogue."""
+    catalog = parquet.open_remote(listing.root, listing.all_files(), table)
+    return replace(catalog, path=Path(listing.name))
 
 
 def format_of(path: Path) -> Format:

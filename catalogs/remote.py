@@ -1,78 +1,100 @@
-"""Parquet files that lie elsewhere: https, s3, gs, abfs, and whatever else fsspec has a driver for.
+"""One file that lies elsewhere: https, s3, gs, abfs, and whatever else fsspec has a driver for.
 
-Reading asks for the footer and the columns that are wanted, piece by piece.  An annotated copy has every old byte, so
-for that a file is fetched, beside its copy, and goes when the copy is whole; copies are local.  Nothing is cached.
+Reading asks for the bytes that are wanted, piece by piece.  An annotated copy has every old byte, so for that a file is
+fetched, beside its copy, and goes when the copy is whole; copies are local.  Nothing is cached.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
+import io
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedIOBase
-from pathlib import Path, PurePosixPath
-from typing import Any, cast
-from urllib.parse import unquote
+from pathlib import Path
+from typing import Any
 
-import fsspec
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
+from fsspec.callbacks import Callback
 
-from catalogs.atomic import check_free_space
-from catalogs.errors import CatalogError, DamagedFileError, FormatError
+from catalogs.atomic import atomic_path, check_free_space
+from catalogs.errors import CatalogError, DamagedFileError
+from catalogs.remote_errors import speaking_of
+from catalogs.urls import file_name, is_web, key_below, shown
 
-__all__ = ["RemoteFile", "is_remote", "remote_files"]
+__all__ = ["RemoteFile"]
 
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
-WHOLE = ("hats.properties", "properties", "collection.properties")
-"""Files that tell a HATS catalogue."""
 BLOCK = 1 << 20
 """Bytes asked for at a time, so that a column chunk of any size is streamed."""
+MAGIC_BYTES = 8
+PATIENCE = 120.0
+SLOWEST = 2_000
+"""Seconds, and bytes a second beyond them, that a fetched file may take: what drips would else never end."""
+
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a file system that fsspec knows: its path there, its size in bytes."""
+    """One file of a file system that fsspec knows: its path there, its size in bytes.
+
+    `tag` is the server's word for this state of the file, empty where it has none that can be trusted.
+    """
 
     filesystem: Any
     path: str
     n_bytes: int
+    tag: str = ""
 
-    def key(self, root: str) -> str:
-        """Return its path below a root; on the web, listings quote what they name."""
-        below = self.path.removeprefix(root).lstrip("/")
-        return unquote(below) if self.path.startswith(("http://", "https://")) else below
-
-    def __str__(self) -> str:
+    @property
+    def url(self) -> str:
+        """The file's URL, as it has to be asked for."""
         return str(self.filesystem.unstrip_protocol(self.path))
 
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return file_name(self.url)
+
+    def key(self, root: str) -> str:
+        """Return its path below a folder."""
+        return key_below(self.path, root)
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
     @contextmanager
-    def open(self) -> Iterator[BufferedIOBase]:
+    def open(self) -> Iterator[io.BufferedIOBase]:
         """Open the file for reading anywhere; what a server hands out only whole is fetched first."""
-        with speaking_of(str(self)):
-            opened = self.filesystem.open(self.path, block_size=BLOCK)
-        with opened as stream:
-            if stream.seekable():
-                yield stream
+        with speaking_of(self.url):
+            stream = self.filesystem.open(self.path, block_size=BLOCK)
+        with stream:
+            if self._gives_ranges(stream):
+                with io.BufferedReader(_Spoken(stream, self.url), BLOCK) as spoken:
+                    yield spoken
                 return
-            with tempfile.TemporaryFile() as whole:
-                shutil.copyfileobj(stream, whole, BLOCK)
-                self.check_size(whole.tell())
-                yield cast("BufferedIOBase", whole)
+        with tempfile.TemporaryDirectory(prefix="blr-remote-") as folder:
+            whole = Path(folder) / "whole"
+            self.fetch(whole)
+            with whole.open("rb") as local:
+                yield local
 
     @contextmanager
     def fetched(self, folder: Path) -> Iterator[Path]:
         """Give a temporary local copy, in a folder of its own in `folder`."""
-        check_free_space(folder, self.n_bytes)
         with tempfile.TemporaryDirectory(prefix=".blr-fetched-", dir=folder) as name:
-            local = Path(name) / PurePosixPath(self.path).name
-            with speaking_of(str(self)):
-                self.filesystem.get_file(self.path, str(local))
-            self.check_size(local.stat().st_size)
+            local = Path(name) / self.name
+            self.fetch(local)
             yield local
+
+    def fetch(self, local: Path, progress: Progress | None = None) -> None:
+        """Copy the file to a path, whole or not at all; `progress` hears of bytes."""
+        check_free_space(local.parent, self.n_bytes)
+        with atomic_path(local) as temporary:
+            with speaking_of(self.url):
+                watch = _Watch(self, progress)
+                self.filesystem.get_file(self.path, str(temporary), callback=watch)
+            self.check_size(temporary.stat().st_size)
 
     def check_size(self, got: int) -> None:
         """Raise where fewer or more bytes came than the file has."""
@@ -81,86 +103,70 @@ class RemoteFile:
                 f"{self} gave {got:,} bytes, expected {self.n_bytes:,}; it changed, or the connection broke: try again"
             )
 
+    def _gives_ranges(self, stream: Any) -> bool:
+        """Say whether any piece may be asked for; tried, since servers that give none do not always say so."""
+        if not stream.seekable():
+            return False
+        if getattr(stream, "size", None) is not None:
+            self.check_size(stream.size)
+        if not is_web(self.url) or self.n_bytes <= BLOCK:
+            return True
+        with speaking_of(self.url):
+            try:
+                stream.seek(-MAGIC_BYTES, io.SEEK_END)
+                stream.read(MAGIC_BYTES)
+                stream.seek(0)
+            except ValueError:  # fsspec's word for a server that sends the whole
+                return False
+        return True
 
-def is_remote(source: str) -> bool:
-    """Say whether a text is a URL rather than a path."""
-    return URL.match(source) is not None
+
+class _Spoken(io.RawIOBase):
+    """A stream whose troubles are said in our words."""
+
+    def __init__(self, stream: Any, url: str) -> None:
+        self._stream, self._url = stream, url
+
+    def readinto(self, buffer: Any) -> int:
+        """Read as much as there is room for."""
+        with speaking_of(self._url):
+            got = self._stream.read(len(buffer))
+        buffer[: len(got)] = got
+        return len(got)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go elsewhere."""
+        return int(self._stream.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Say where."""
+        return int(self._stream.tell())
+
+    def seekable(self) -> bool:
+        """Say that pieces may be asked for."""
+        return True
+
+    def readable(self) -> bool:
+        """Say that it may be read."""
+        return True
 
 
-def remote_files(url: str, suffixes: tuple[str, ...]) -> tuple[str, list[RemoteFile]] | Path:
-    """Return a URL's root and files, in the order of their names; the path of a URL that means a local file.
+class _Watch(Callback):  # type: ignore[misc]
+    """Ends what sends more than it has, or next to nothing."""
 
-    Of a folder those count that are named as Parquet files; a pattern (`s3://bucket/release/*.parquet`) names its own.
-    """
-    filesystem, path = reached(url)
-    if isinstance(filesystem, LocalFileSystem):
-        return Path(path)
-    with speaking_of(url):
-        return listed(filesystem, path, suffixes)
+    def __init__(self, file: RemoteFile, progress: Progress | None) -> None:
+        super().__init__()
+        self._file, self._progress = file, progress
+        self._got, self._began = 0, time.monotonic()
 
-
-def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> tuple[str, list[RemoteFile]]:
-    """Return the root and the files of a path on a file system."""
-    named = path.lower().endswith(suffixes)
-    if any(c in path for c in "*["):
-        root = path[: min(path.index(c) for c in "*[" if c in path)].rpartition("/")[0]
-        paths = filesystem.glob(path)
-    elif named:
-        root, paths = path.rpartition("/")[0], [path]
-    else:
-        root = path.rstrip("/")
-        paths = [p for p in filesystem.find(root) if p.lower().endswith(suffixes) and is_data(p, root)]
-        if any(filesystem.exists(f"{root}/{name}") for name in WHOLE):
-            raise FormatError(
-                f"{filesystem.unstrip_protocol(root)} is a HATS catalogue, which is read from a local folder only; "
-                f"fetch it first, or open the Parquet files below its folder dataset, without its margins"
+    def relative_update(self, inc: int = 1) -> None:
+        """Hear of bytes that came."""
+        self._got += inc
+        if self._progress is not None:
+            self._progress(inc)
+        if self._got > self._file.n_bytes:
+            self._file.check_size(self._got)
+        if time.monotonic() - self._began > PATIENCE + self._got / SLOWEST:
+            raise CatalogError(
+                f"{self._file} came at less than {SLOWEST:,} bytes a second, expected more; try again later"
             )
-    if not paths:
-        raise FormatError(
-            f"{filesystem.unstrip_protocol(path)} holds no Parquet file; expected names ending in {', '.join(suffixes)}"
-        )
-    return root, [RemoteFile(filesystem, p, size_of(filesystem, p)) for p in sorted(paths)]
-
-
-def is_data(path: str, root: str) -> bool:
-    """Say whether no part of a path below the root begins with . or _, as those of other things do."""
-    parts = path.removeprefix(root).strip("/").split("/")
-    return not any(part.startswith((".", "_")) for part in parts)
-
-
-def size_of(filesystem: Any, path: str) -> int:
-    """Return how many bytes a file has."""
-    size = filesystem.info(path).get("size")
-    if size is None:
-        raise FormatError(
-            f"{filesystem.unstrip_protocol(path)} is of unknown size, so nobody can tell whether all of it came; "
-            "fetch it, and open the copy"
-        )
-    return int(size)
-
-
-def reached(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL and the path there; CatalogError where there is no driver for it."""
-    try:
-        filesystem, path = url_to_fs(url)
-    except ImportError as error:
-        raise CatalogError(f"{url} cannot be reached: {error}; install the driver that is named") from error
-    except ValueError as error:
-        known = ", ".join(sorted(fsspec.available_protocols()))
-        raise CatalogError(f"{url} cannot be reached: {error}; expected one of {known}") from error
-    return filesystem, str(path)
-
-
-@contextmanager
-def speaking_of(url: str) -> Iterator[None]:
-    """Say in our words what goes wrong on the way to a URL."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise CatalogError(f"there is no {url}; correct the URL") from error
-    except PermissionError as error:
-        raise CatalogError(f"{url} may not be read: {error}; see to its driver's credentials") from error
-    except (OSError, TimeoutError) as error:
-        raise CatalogError(
-            f"{url} cannot be read: {str(error) or type(error).__name__}; try again later"
-        ) from error

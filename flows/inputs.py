@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from catalogs.errors import nearest
-from catalogs.remote import is_remote
+from catalogs.urls import is_remote
 from flows.errors import UsageError
 from flows.roots import check_inside
 

@@ -146,8 +146,8 @@ def test_a_file_on_this_machine_is_opened_as_such(release: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "error", "message"),
     [
-        ("memory://nothing/a.parquet", CatalogError, "there is no memory://nothing/a.parquet; correct"),
-        ("memory://nothing", FormatError, "holds no Parquet file; expected names ending in .parquet"),
+        ("memory://nothing/a.parquet", CatalogError, "there is no memory:///nothing/a.parquet; correct"),
+        ("memory://nothing", CatalogError, "there is no memory://nothing; correct"),
         ("nowhere://a", CatalogError, "Protocol not known: nowhere; expected one of .*memory"),
         (
             "http://127.0.0.1:1/a.parquet",

@@ -1,0 +1,120 @@
+"""URLs as texts: what is shown of them, which lie below others, and which word of a server's is taken."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from catalogs.remote_tag import tag_of
+from catalogs.urls import file_name, has_secret, is_below, is_remote, key_below, scrubbed, shown
+
+NOW = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://example.org/a.parquet", None),
+        ("https://example.org:8080/release/*.parquet", None),
+        ("https://user:secret@example.org/a.parquet", "https://example.org/a.parquet"),
+        ("https://token@example.org/a.parquet", "https://example.org/a.parquet"),
+        ("https://example.org/a.parquet?X-Amz-Signature=abc#x", "https://example.org/a.parquet?..."),
+        ("HTTPS://a:b@c@example.org/a?b?c", "HTTPS://example.org/a?..."),
+        ("s3://bucket/a?.parquet", None),
+        ("s3://key:secret@bucket/a.parquet", "s3://key@bucket/a.parquet"),
+        ("abfs://container@account.dfs.core.windows.net/a", None),
+        ("simplecache::https://u:p@example.org/a?s=1", "simplecache::https://example.org/a?..."),
+        ("zip://a.parquet::https://example.org/a.zip?s=1", "zip://a.parquet::https://example.org/a.zip?..."),
+        ("http://[::1]:8080/a.parquet", None),
+        ("/data/a@b:c.parquet", None),
+    ],
+)
+def test_what_is_shown(url: str, expected: str | None) -> None:
+    assert shown(url) == (expected or url)
+    assert has_secret(url) == (expected is not None)
+    assert scrubbed(f"got '{url}', and") == f"got '{expected or url}', and"
+    assert is_remote(url) == ("://" in url)
+
+
+BELOW = [
+    ("https://example.org/data/a.parquet", "https://example.org/data"),
+    ("https://example.org/data/a.parquet", "https://example.org/data/"),
+    ("https://EXAMPLE.org:443/data/b/*.parquet", "https://example.org/data"),
+    ("https://example.org/data", "https://example.org/data"),
+    ("https://user:p@example.org/data/a", "https://example.org/data"),
+    ("https://example.org/data/a%20b", "https://example.org"),
+    ("s3://bucket/data/a..b", "s3://bucket/data"),
+    ("http://[::1]:8080/a", "http://[::1]:8080"),
+]
+OUTSIDE = [
+    ("https://example.org/database/a", "https://example.org/data"),
+    ("https://example.org/dat*/a", "https://example.org/data"),
+    ("http://example.org/data/a", "https://example.org/data"),
+    ("https://example.org:8443/data/a", "https://example.org/data"),
+    ("https://example.org.evil.net/data/a", "https://example.org/data"),
+    ("https://example.org@evil.net/data/a", "https://example.org/data"),
+    ("https://evil.net@example.org@evil.net/data/a", "https://example.org/data"),
+    ("https://evil.net\\@example.org/data/a", "https://example.org/data"),
+    ("https://example.org\\@evil.net/data/a", "https://example.org/data"),
+    ("https://evil.net#@example.org/data/a", "https://example.org/data"),
+    ("https://evil.net?@example.org/data/a", "https://example.org/data"),
+    ("https://example.org/data/../secret", "https://example.org/data"),
+    ("https://example.org/data/%2e%2E/secret", "https://example.org/data"),
+    ("https://example.org/data/%252e%252e/secret", "https://example.org/data"),
+    ("https://example.org/data/..%2fsecret", "https://example.org/data"),
+    ("https://example.org/data/..%5csecret", "https://example.org/data"),
+    ("https://example.org/data/.", "https://example.org/data/."),
+    ("https://example.org", "https://example.org/data"),
+    ("s3://bucket2/data", "s3://bucket"),
+    ("file:///data/a", "https://example.org"),
+    ("/data/a", "/data"),
+    ("simplecache::https://example.org/data/a", "https://example.org/data"),
+]
+
+
+@pytest.mark.parametrize(("url", "root"), BELOW)
+def test_below(url: str, root: str) -> None:
+    assert is_below(url, root)
+
+
+@pytest.mark.parametrize(("url", "root"), OUTSIDE)
+def test_not_below(url: str, root: str) -> None:
+    assert not is_below(url, root)
+
+
+def test_names() -> None:
+    assert file_name("https://u:p@example.org/data/a%20b.parquet?x=/y") == "a b.parquet"
+    assert file_name("https://example.org:80/") == "example.org:80"
+    assert file_name("s3://bucket/data/") == "data"
+    assert file_name("memory://release") == "release"
+    assert key_below("https://h/r/x%3D1/a.parquet?q", "https://h/r") == "x=1/a.parquet"
+    assert key_below("/r/x%3D1/a.parquet", "/r") == "x%3D1/a.parquet"
+
+
+@pytest.mark.parametrize(
+    ("info", "tagged"),
+    [
+        ({"ETag": '"a"'}, True),
+        ({"ETag": 'W/"a"'}, False),
+        ({"etag": "a"}, True),
+        ({"ETag": 'W/"a"', "Last-Modified": "Sun, 22 Nov 2026 09:00:00 GMT"}, True),
+        ({"Last-Modified": "Sun, 22 Nov 2026 09:59:30 GMT"}, False),
+        ({"Last-Modified": "Sun, 22 Nov 2026 11:59:30 GMT"}, False),
+        ({"Last-Modified": "yesterday"}, False),
+        ({"LastModified": NOW - timedelta(hours=1)}, True),
+        ({"LastModified": NOW - timedelta(seconds=1)}, False),
+        ({"created": NOW - timedelta(microseconds=1)}, True),
+        ({"created": datetime(2026, 1, 1)}, True),  # noqa: DTZ001 -- as some drivers give it
+        ({"mtime": (NOW - timedelta(hours=1)).timestamp()}, True),
+        ({"mtime": 1e300}, False),
+        ({"updated": "2026-11-22T09:00:00Z"}, True),
+        ({"url": "https://example.org/a"}, False),
+    ],
+)
+def test_states(info: dict[str, Any], tagged: object) -> None:
+    """Of two files of other sizes the words differ, whatever the server calls them."""
+    word = tag_of(info | {"size": 5}, now=NOW)
+    assert bool(word) == tagged
+    assert not tagged or tag_of(info | {"size": 6}, now=NOW) != word
