@@ -48,7 +48,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's metadata, in the words of the VOTable FIELD."""
+    """A column's metadata, in the words of the VOTable FIELD; `absent` is how many of a catalogue's files lack it."""
 
     name: str
     datatype: pa.DataType
@@ -57,6 +57,7 @@ class Column:
     description: str | None = None
     null: int | None = None
     shape: tuple[int, ...] = ()
+    absent: int = 0
 
 
 class Copyable(Protocol):

@@ -14,7 +14,7 @@ from catalogs.catalog import Catalog, Partition
 from catalogs.errors import FormatError
 from catalogs.folders import expand, files_below, is_pattern
 from catalogs.folders import missing as not_there
-from catalogs.own_columns import levels, own_names
+from catalogs.own_columns import annotated_names
 from catalogs.remote_listing import Listing, remote_listing
 from catalogs.tables import open_table
 from catalogs.urls import is_remote
@@ -193,9 +193,9 @@ def apart(first: Catalog, other: Catalog, what: str) -> FormatError:
     )
 
 
-def annotated_columns(catalog: Catalog) -> set[str]:
+def annotated_columns(catalog: Catalog) -> frozenset[str]:
     """Return the columns that earlier annotations made: a copy of all files replaces the same ones in each."""
-    return {name for level in levels(catalog.metadata) for name in own_names(level)}
+    return annotated_names(catalog.metadata)
 
 
 def placed(partition: Partition, key: str) -> Partition:

@@ -8,8 +8,7 @@ https://www.ivoa.net/documents/Notes/HATS/
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +18,8 @@ from catalogs.errors import DamagedFileError, FormatError
 from catalogs.hats_finish import HatsWhole
 from catalogs.hats_properties import COLLECTION, PROPERTIES, read_properties, words
 from catalogs.hats_table import DATASET, THUMBNAIL, Table, has_properties, table_at
-from catalogs.parquet import decoded, unified, widened
 from catalogs.parquet_file import ParquetPartition, describe
-from catalogs.parquet_metadata import columns_of
+from catalogs.parquet_union import Union, View
 
 __all__ = ["FORMAT", "files_with_rows", "key_of", "open", "open_without", "sniff"]
 
@@ -57,14 +55,16 @@ def open_without(root: Path, left_out: Collection[str]) -> Catalog:
     if is_hipscat(root) and not has_properties(root):
         raise FormatError(f"{root} is HiPSCat, the format before HATS; convert it with hats-import first")
     tables = tables_of(root)
-    pieces = [piece for t in tables for piece in described(t, left_out)]
-    schema, pairs = known_columns(tables, pieces)
-    common = reduce(lambda known, p: unified(root, known, p.path, p.schema), pieces, decoded(schema))
-    partitions = tuple(p.partition(common) for p in pieces)
+    union = Union()
+    pieces = [piece for t in tables for piece in described(t, union, left_out)]
+    if not pieces:
+        path, schema, pairs = described_without_rows(tables[0])
+        union.add(path, schema, pairs)
+    columns, views = union.columns(), union.views()
+    partitions = tuple(piece.partition(views[piece.kind]) for piece in pieces)
     if not left_out:
         check_rows(tables, partitions)
-    columns = tuple(replace(c, datatype=common.field(c.name).type) for c in columns_of(schema, pairs))
-    metadata = {key: value for _, key, value in tables[0].properties.lines if key} | pairs
+    metadata = {key: value for _, key, value in tables[0].properties.lines if key} | dict(union.pairs)
     whole = HatsWhole(tables[0].key.partition("/")[0], root, tables, frozenset(p.key for p in partitions))
     return Catalog(FORMAT, root, columns, partitions, metadata, whole)
 
@@ -89,18 +89,18 @@ def tables_of(root: Path) -> tuple[Table, ...]:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file as its footer describes it."""
+    """A file as its footer describes it; `kind` is its number in the union of all."""
 
     path: Path
     key: str
     n_rows: int
     counted: bool
-    schema: pa.Schema
+    kind: int
 
-    def partition(self, common: pa.Schema) -> ParquetPartition:
-        """Return the file as a partition of a catalogue of that schema."""
+    def partition(self, view: View) -> ParquetPartition:
+        """Return the file as a partition of a catalogue that takes such files so."""
         return ParquetPartition(
-            self.path, self.key, self.n_rows, self.counted, types=widened(self.schema, common)
+            self.path, self.key, self.n_rows, self.counted, types=view.types, absent=view.absent
         )
 
 
@@ -121,28 +121,23 @@ def key_of(root: Path, file: Path) -> str:
     return f"{root.resolve().name}/{file.relative_to(root).as_posix()}"
 
 
-def described(table: Table, left_out: Collection[str] = ()) -> Iterator[Piece]:
+def described(table: Table, union: Union, left_out: Collection[str] = ()) -> Iterator[Piece]:
     """Yield what is known of a table's files; the rows of a margin, and of the quick look, are not counted."""
-    schema: pa.Schema | None = None
     for path in paths_of(table):
         key = f"{table.key}/{path.relative_to(table.root).as_posix()}"
-        if key in left_out:
-            continue
-        metadata, stored, _ = describe(path)
-        found = decoded(stored)
-        # All share one schema in memory, for there may be very many.
-        schema = found if schema is None or not schema.equals(found) else schema
-        yield Piece(path, key, metadata.num_rows, not (table.is_margin or path.name == THUMBNAIL), schema)
+        if key not in left_out:
+            metadata, schema, pairs = describe(path)
+            counted = not (table.is_margin or path.name == THUMBNAIL)
+            yield Piece(path, key, metadata.num_rows, counted, union.add(path, schema, pairs))
 
 
-def known_columns(tables: Sequence[Table], pieces: Sequence[Piece]) -> tuple[pa.Schema, dict[str, str]]:
-    """Return schema and key-value pairs of the first file, or of what describes a table without rows."""
-    candidates = [piece.path for piece in pieces[:1]] or [tables[0].dataset / name for name in METADATA]
-    for path in candidates:
+def described_without_rows(table: Table) -> tuple[Path, pa.Schema, dict[str, str]]:
+    """Return a file without rows that describes a table without any, its schema and key-value pairs."""
+    for path in (table.dataset / name for name in METADATA):
         if path.is_file():
             _, schema, pairs = describe(path)
-            return schema, pairs
-    raise FormatError(f"{tables[0].root} holds no Parquet file; expected some in {tables[0].dataset}")
+            return path, schema, pairs
+    raise FormatError(f"{table.root} holds no Parquet file; expected some in {table.dataset}")
 
 
 def check_rows(tables: Sequence[Table], partitions: Sequence[ParquetPartition]) -> None:

@@ -23,6 +23,7 @@ from catalogs.errors import CatalogError
 
 __all__ = [
     "USER_BITS",
+    "annotated_names",
     "check_columns",
     "levels",
     "own_names",
@@ -70,6 +71,11 @@ def levels(metadata: Mapping[str, str]) -> list[Level]:
 def own_names(level: Level) -> set[str]:
     """Return the names, in small letters, of the columns that an annotation made."""
     return {name.strip().casefold() for name in level.get("columns", "").split(",") if name.strip()}
+
+
+def annotated_names(metadata: Mapping[str, str]) -> frozenset[str]:
+    """Return the names, in small letters, of the columns that earlier annotations made."""
+    return frozenset(name for level in levels(metadata) for name in own_names(level))
 
 
 def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-import pyarrow.types as pt
 
-from catalogs.agreement import require_same_units
 from catalogs.catalog import Catalog, Column
 from catalogs.errors import FormatError
 from catalogs.folders import HiveValue, expand, files_below, hive_constants
 from catalogs.parquet_file import FORMAT, ParquetPartition, describe, open_file
 from catalogs.parquet_footer import ENCRYPTED, MAGIC
-from catalogs.parquet_metadata import columns_of
+from catalogs.parquet_union import Union, View
 from catalogs.remote import RemoteFile
 
 __all__ = [
@@ -68,73 +65,48 @@ def open_remote(root: str, files: Sequence[RemoteFile], table: str | int | None 
 
 
 def open_files(root: Path, files: Sequence[Path]) -> Catalog:
-    """Open files of the same columns as one catalogue; what is known of columns is the first file's."""
+    """Open files as one catalogue, which has the columns of all."""
     return opened_together(root, [path.relative_to(root).as_posix() for path in files], files)
 
 
 def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | RemoteFile]) -> Catalog:
     """Open files, which have those keys, as one catalogue."""
-    described = [describe(place) for place in files]
-    schemas = [decoded(schema) for _, schema, _ in described]
-    common = schemas[0]
-    for place, schema in zip(files, schemas, strict=True):
-        common = unified(files[0], common, place, schema)
+    union = Union()
+    found = [told(union, place) for place in files]
+    columns, views = union.columns(), union.views()
     constants = hive_constants(keys)
-    hive = hive_types(constants, set(common.names))
+    hive = hive_types(constants, {c.name for c in columns})
+    for place, (_, kind), given in zip(files, found, constants, strict=True):
+        check_folders(place, given, views[kind])
     partitions = tuple(
         ParquetPartition(
             root / key,
             key,
-            metadata.num_rows,
+            n_rows,
             constants={name: given.get(name) for name in hive},
-            types=widened(schema, common) | hive,
+            types={**views[kind].types, **hive} if hive else views[kind].types,
+            absent=views[kind].absent,
             remote=place if isinstance(place, RemoteFile) else None,
         )
-        for place, key, (metadata, _, _), schema, given in zip(
-            files, keys, described, schemas, constants, strict=True
-        )
+        for place, key, (n_rows, kind), given in zip(files, keys, found, constants, strict=True)
     )
-    _, schema, pairs = described[0]
-    for place, (_, other, given) in zip(files[1:], described[1:], strict=True):
-        if given == pairs and other.equals(schema, check_metadata=True):
-            continue
-        require_same_units(files[0], columns_of(schema, pairs), place, columns_of(other, given))
-    stored = (replace(c, datatype=common.field(c.name).type) for c in columns_of(schema, pairs))
-    return Catalog(FORMAT, root, (*stored, *(Column(n, t) for n, t in hive.items())), partitions, pairs)
+    columns += tuple(Column(name, datatype) for name, datatype in hive.items())
+    return Catalog(FORMAT, root, columns, partitions, union.pairs)
 
 
-def decoded(schema: pa.Schema) -> pa.Schema:
-    """Return the schema as batches have it: without dictionaries and metadata."""
-    fields = []
-    for field in schema:
-        datatype = field.type
-        while pt.is_dictionary(datatype):
-            datatype = datatype.value_type
-        fields.append(pa.field(field.name, datatype))
-    return pa.schema(fields)
+def told(union: Union, place: Path | RemoteFile) -> tuple[int, int]:
+    """Tell a union of a file; return the number of its rows, and of its kind."""
+    metadata, schema, pairs = describe(place)
+    return metadata.num_rows, union.add(place, schema, pairs)
 
 
-def unified(
-    first: Path | RemoteFile, common: pa.Schema, path: Path | RemoteFile, schema: pa.Schema
-) -> pa.Schema:
-    """Return the types that hold both files' values; FormatError where columns are missing or too unlike."""
-    if schema.equals(common):
-        return common
-    odd = sorted(set(schema.names) ^ set(common.names))
-    remedy = "open them one by one, or narrow the pattern"
-    if odd:
+def check_folders(place: Path | RemoteFile, given: Mapping[str, HiveValue], view: View) -> None:
+    """Raise FormatError where a file's folders name a column that it lacks and others have."""
+    for name in view.absent.intersection(given):
         raise FormatError(
-            f"{first} and {path} are not of the same columns: only one of them has {odd}; {remedy}"
+            f"{place} has no column '{name}', which other files of the catalogue have, and lies in a folder "
+            f"'{name}={given[name]}'; write the column into all files, or leave it out of all"
         )
-    try:
-        return pa.unify_schemas([common, schema], promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise FormatError(f"{first} and {path} have columns of different types: {error}; {remedy}") from None
-
-
-def widened(schema: pa.Schema, common: pa.Schema) -> dict[str, pa.DataType]:
-    """Return the columns that are of another type in the whole catalogue than in a file."""
-    return {f.name: f.type for f in common if f.type != schema.field(f.name).type}
 
 
 def hive_types(constants: Sequence[Mapping[str, HiveValue]], stored: set[str]) -> dict[str, pa.DataType]:

@@ -35,9 +35,9 @@ READ_BUFFER = 1 << 18
 class ParquetPartition:
     """One Parquet file.
 
-    `constants` are the columns that its folders' names give it; `types` those that the catalogue has
-    with another type than this file (int64 for its int32, text for its nulls).  Of a `remote` file, `path` is
-    the name that its copy takes.
+    `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
+    have, which are null here; `types` those of another type there (int64 for its int32, text for its nulls).  Of a
+    `remote` file, `path` is the name that its copy takes.
     """
 
     path: Path
@@ -46,6 +46,7 @@ class ParquetPartition:
     counted: bool = True
     constants: Mapping[str, HiveValue] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
     kept: Kept | None = None
     remote: RemoteFile | None = None
 
@@ -60,7 +61,7 @@ class ParquetPartition:
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
-        stored = [c for c in dict.fromkeys(columns) if c not in self.constants]
+        stored = [c for c in dict.fromkeys(columns) if c not in self.constants and c not in self.absent]
         with opened(self.remote or self.path) as file:
             known = file.schema_arrow.names
             for name in stored:
@@ -83,10 +84,23 @@ class ParquetPartition:
         """Return one column of a batch, decoded, of the catalogue's type."""
         if name in self.constants:
             return pa.repeat(pa.scalar(self.constants[name], self.types.get(name)), batch.num_rows)
+        if name in self.absent:
+            return pa.nulls(batch.num_rows, self.types.get(name, pa.null()))
         array = batch.column(name)
         while pt.is_dictionary(array.type):
             array = array.dictionary_decode()
-        return array.cast(self.types[name]) if name in self.types else array
+        return self.cast(array, name) if name in self.types else array
+
+    def cast(self, array: pa.Array, name: str) -> pa.Array:
+        """Return values of a column as those of the catalogue's type, which hold them exactly."""
+        try:
+            return array.cast(self.types[name])
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                f"{self.remote or self.path}: '{name}' is {array.type} here and, with other files' values, "
+                f"{self.types[name]} in the whole catalogue, which not all values fit ({error}); write it with one "
+                "type in all files, or open them one by one"
+            ) from None
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> ParquetPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no words of others."""

@@ -42,7 +42,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Quality:
-    """What a report says of the catalogue; shares are of all rows."""
+    """What a report says of the catalogue; shares are of all rows, `absent` how many files lack a column."""
 
     n_rows: int
     missing: dict[str, float]
@@ -53,6 +53,8 @@ class Quality:
     positions_without: int | None
     positions_out_of_range: int | None
     outliers: dict[str, float]
+    n_files: int
+    absent: dict[str, int]
     leaks: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,6 +109,8 @@ def quality(
         positions_without=None if sky is None else sky.without,
         positions_out_of_range=None if sky is None else sky.out_of_range,
         outliers=dict(sorted(((n, s) for n, s in outliers.items() if s > 0), key=lambda e: -e[1])[:MOST]),
+        n_files=len(catalog.partitions),
+        absent={c.name: c.absent for c in catalog.columns if c.absent},
     )
     return found, seen
 

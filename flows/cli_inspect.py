@@ -71,7 +71,9 @@ def show_inspected(told: Json) -> None:
         say(f"Ranges and shares are those of the first {told['n_seen']:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
     shown = [c for column in told["columns"] for c in (column, *column.get("elements", ()))]
-    rows = [(*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c)) for c in shown]
+    rows = [
+        (*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c, told["files"])) for c in shown
+    ]
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
     for found in told["identifiers"]:
         say(f"Suspected identifier: {found['column']} ({found['why']})")
@@ -120,8 +122,9 @@ def _kind(leak: Json) -> str:
     return "leak: computed with the class" if leak["derived"] else "colour, or leak: only together"
 
 
-def _remark(column: Json) -> str:
-    marks = [f"{s['value']:g} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
+def _remark(column: Json, files: int) -> str:
+    marks = [f"absent in {n:,} of {files:,} files"] if (n := column.get("absent")) else []
+    marks += [f"{s['value']:g} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
     marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column["texts"].items()]
     return "; ".join((["constant"] if column["constant"] else []) + marks)
 

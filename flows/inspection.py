@@ -103,6 +103,7 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
         "unit": column.unit,
         "ucd": column.ucd,
         "description": column.description,
+        "absent": column.absent,
     }
     elements = [c for n, c in seen.columns.items() if isinstance(n, Element) and n.vector == name]
     if elements:

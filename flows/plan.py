@@ -15,7 +15,7 @@ import pyarrow as pa
 from catalogs.annotations import NewColumn
 from catalogs.atomic import check_free_space
 from catalogs.catalog import Catalog, Partition
-from catalogs.errors import CatalogError, DamagedFileError, OutputExistsError
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from flows.config import Specification, specification_hash
 from flows.errors import UsageError
 from flows.jobs import Job, Looker, Policy
@@ -162,6 +162,12 @@ def _state(path: Path, known: Quarantined | None) -> FileState | None:
 
 def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> None:
     scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
+    for name in scorer.reader.read:
+        if n := catalog.column(name).absent:
+            raise ColumnNotFoundError(
+                f"{n:,} of {len(catalog.partitions):,} files of {catalog.path} have no column '{name}', expected it in "
+                "all, for the model reads it; classify the others by themselves, or write it there, null where unknown"
+            )
     check_copies(catalog, scorer.columns, specification)
 
 

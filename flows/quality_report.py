@@ -76,6 +76,7 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     ):
         if found[key]:
             yield f"{found[key]:,} of {n:,} rows {what}."
+    yield from _absences(found)
     if found["constant"]:
         yield f"The same in every row: {_some(found['constant'])}."
     for group in found["duplicate_columns"][:SHOWN]:
@@ -86,6 +87,13 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     if found["outliers"]:
         furthest = _largest_first(found["outliers"])
         yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
+
+
+def _absences(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which columns some of the files lack."""
+    if found["absent"]:
+        names = [f"{name} in {n:,}" for name, n in _largest_first(found["absent"])]
+        yield f"Of {found['n_files']:,} files some lack a column, which has no values there: {_some(names)}."
 
 
 def _some(names: list[str]) -> str:

@@ -62,10 +62,22 @@ class _Search:
         bad = [file for file in self.left_out if folder in file.parents]
         try:
             self._add(folder, _keys(folder, bad))
-        except self.tolerated:
-            failing = self._failing(folder, bad)
-            self.failed |= failing
-            self._add(folder, _keys(folder, [*bad, *failing]))
+        except self.tolerated as error:
+            self._look_at_each(folder, bad, error)
+
+    def _look_at_each(self, folder: Path, bad: Collection[Path], why: Exception) -> None:
+        """Open a folder without the files that fail by themselves; if it still fails, without those unlike most."""
+        failing, names = self._tried(folder, bad)
+        if not names:
+            raise why
+        if failing:
+            with suppress(*self.tolerated):
+                self._add(folder, _keys(folder, [*bad, *failing]))
+                self.failed |= failing
+                return
+        failing |= _unlike_most(names)
+        self.failed |= failing
+        self._add(folder, _keys(folder, [*bad, *failing]))
 
     def _add(self, path: Path, without: tuple[str, ...]) -> None:
         stamp = _stamp(path)
@@ -75,22 +87,22 @@ class _Search:
             check_inside(partition.path, key=str(path))
             self.found.append(Found(path, without, stamp, partition))
 
-    def _failing(self, path: Path, bad: Collection[Path]) -> dict[Path, Exception]:
-        """Return the files of a folder that do not open, or have other columns than most."""
+    def _tried(
+        self, folder: Path, bad: Collection[Path]
+    ) -> tuple[dict[Path, Exception], dict[Path, frozenset[str]]]:
+        """Return why files of a folder fail by themselves, and the columns of the others."""
         failing: dict[Path, Exception] = {}
-        columns: dict[Path, frozenset[str]] = {}
-        for file in hats.files_with_rows(path) if hats.sniff(path, b"") else files_of(path):
+        names: dict[Path, frozenset[str]] = {}
+        for file in hats.files_with_rows(folder) if hats.sniff(folder, b"") else files_of(folder):
             if file in bad or not file.exists():
                 continue
             try:
                 catalog = self.choice.open(file)
-                columns[file] = frozenset(catalog.names)
+                self.check(catalog)
+                names[file] = frozenset(catalog.names)
             except self.tolerated as error:
                 failing[file] = error
-        if columns:
-            usual, _ = Counter(columns.values()).most_common(1)[0]
-            failing |= {f: _odd(f, names, usual) for f, names in columns.items() if names != usual}
-        return failing
+        return failing, names
 
 
 def find_files(
@@ -162,6 +174,12 @@ def _stamp(path: Path) -> str:
 
 def _keys(path: Path, files: Collection[Path]) -> tuple[str, ...]:
     return tuple(sorted(name_of(file, path) for file in files))
+
+
+def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
+    """Return the files that have other columns than most."""
+    usual, _ = Counter(names.values()).most_common(1)[0]
+    return {file: _odd(file, found, usual) for file, found in names.items() if found != usual}
 
 
 def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogError:

@@ -131,16 +131,6 @@ def test_files_with_wider_types_widen_the_catalogue(tmp_path):
     }
 
 
-def test_files_of_other_columns_are_refused(tmp_path):
-    pq.write_table(pa.table({"n": [1]}), tmp_path / "1.parquet")
-    pq.write_table(pa.table({"n": [1], "extra": [2]}), tmp_path / "2.parquet")
-    with pytest.raises(FormatError, match=r"2\.parquet are not of the same columns.*extra"):
-        parquet.open(tmp_path)
-    pq.write_table(pa.table({"n": ["text"]}), tmp_path / "2.parquet")
-    with pytest.raises(FormatError, match="different types"):
-        parquet.open(tmp_path)
-
-
 def test_columns_called_the_same_are_refused(tmp_path):
     pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), tmp_path / "a.parquet")
     with pytest.raises(FormatError, match=r"several columns called \['a'\]"):

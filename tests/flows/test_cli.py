@@ -316,6 +316,23 @@ def test_inspect_a_catalogue(blr, make):
     assert "bmag" in blr("inspect", "survey.parquet", "--limit", "10")[1]
 
 
+def test_inspect_says_what_files_lack(blr, make, tmp_path):
+    """Of three files one lacks a column: its rows are missing, and the remark says why."""
+    folder = tmp_path / "three"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        columns = make.survey(20)
+        if name == "b":
+            del columns["jmag"]
+        make.parquet(folder / f"{name}.parquet", columns)
+    status, out, _ = blr("inspect", str(folder), "--json")
+    columns = {c["name"]: c for c in json.loads(out)["columns"]}
+    assert (status, columns["jmag"]["absent"], columns["bmag"]["absent"]) == (0, 1, 0)
+    assert columns["jmag"]["missing"] == pytest.approx(1 / 3)
+    shown = " ".join(blr("inspect", str(folder))[1].split())
+    assert "absent in 1 of 3 files" in shown
+
+
 def test_promote(blr):
     another_model()
     status, out, _ = blr("models", "promote", "morphology@0123456789ab", "--dry-run", "--json")

@@ -374,9 +374,10 @@ def test_a_folder_without_its_damaged_and_odd_files(release, make):
     columns = make.survey(20)
     del columns["bmag"]
     make.parquet(release.folder / "release/p3.parquet", columns)
+    make.parquet(release.folder / "release/p2.parquet", make.survey(20) | {"seeing": np.ones(20)})
     told = release.run()
     assert sorted(told["quarantined"]) == ["p1.parquet", "p3.parquet"]
-    assert "lacks ['bmag'], unlike the other files" in told["quarantined"]["p3.parquet"]
+    assert "has no column 'bmag', expected by features" in told["quarantined"]["p3.parquet"]
     assert sorted(told["files"]) == ["p0.parquet", "p2.parquet"]
     assert release.run()["status"] == "nothing to do"
     release.write("p1.parquet", seed=1)
