@@ -93,7 +93,8 @@ def annotate(
                 progress=progress,
             )
         if is_whole(cat):
-            finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
+            left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
+            told |= dict.fromkeys(left_out)
     return Written(finals, told)
 
 
@@ -105,15 +106,16 @@ def finish(
     provenance: Provenance | None = None,
     mode: Mode = "annotated",
     keep: Sequence[str] = (),
-) -> None:
+) -> Sequence[str]:
     """Write what a catalogue has beside its partitions, all of which lie annotated in `folder` at their keys.
 
     For who annotates them one by one (`replace(cat, partitions=...)`), on several machines or to go on later.
-    Nothing has to be done for formats without such; doing it again gives the same.
+    Nothing has to be done for formats without such; doing it again gives the same.  Returns what had to be left out.
     """
-    if cat.whole is not None:
-        told = (provenance or Provenance()).covering(columns)
-        cat.whole.finish(folder, columns, told, old_columns(cat, columns, mode, keep))
+    if cat.whole is None:
+        return ()
+    told = (provenance or Provenance()).covering(columns)
+    return cat.whole.finish(folder, columns, told, old_columns(cat, columns, mode, keep))
 
 
 def _usable_cpus() -> int:

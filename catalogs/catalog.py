@@ -171,8 +171,8 @@ class Whole(Protocol):
 
     def finish(
         self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
-    ) -> None:
-        """Write it to the folder in which the annotated partitions lie at their keys."""
+    ) -> Sequence[str]:
+        """Write it to the folder in which the annotated partitions lie at their keys; say what had to be left out."""
         ...
 
 

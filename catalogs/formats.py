@@ -163,8 +163,8 @@ def all_suffixes() -> tuple[str, ...]:
 
 
 def is_named_as_table(path: Path) -> bool:
-    """Say whether a file's name has a suffix of some format."""
-    return path.name.lower().endswith(all_suffixes())
+    """Say whether a file's name has a suffix of some format, or it is Parquet without one."""
+    return path.name.lower().endswith(all_suffixes()) or parquet.is_parquet(path)
 
 
 def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Catalog:

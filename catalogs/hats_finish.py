@@ -48,8 +48,8 @@ class HatsWhole:
 
     def finish(
         self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
-    ) -> None:
-        """Write to `folder`, in which the annotated partitions lie at their keys, all else of the catalogue."""
+    ) -> Sequence[str]:
+        """Write to `folder`, in which the annotated partitions lie at their keys, all else; say what is left out."""
         target = folder / self.name
         for source in self._others():
             copied = target / source.relative_to(self.root)
@@ -57,10 +57,10 @@ class HatsWhole:
             with atomic_path(copied) as temporary:
                 shutil.copyfile(source, temporary)
         change = Change(columns, provenance, old)
-        for table in self.tables:
-            change.table(table, folder)
+        left_out = [sentence for table in self.tables for sentence in change.table(table, folder)]
         if (self.root / COLLECTION).is_file():
             change.properties(self.root, target, (COLLECTION,))
+        return left_out
 
     def _others(self) -> Iterator[Path]:
         """Yield the files that are copied as they are."""
@@ -82,28 +82,36 @@ class Change:
     provenance: Provenance
     old: OldColumns
 
-    def table(self, table: Table, folder: Path) -> None:
-        """Write what describes a table."""
+    def table(self, table: Table, folder: Path) -> Sequence[str]:
+        """Write what describes a table; say what is left out."""
         target = folder / table.key
         (target / table.dataset.name).mkdir(parents=True, exist_ok=True)
         annotated = [target / path.relative_to(table.root) for path in table.files]
-        self.metadata(table.dataset, target / table.dataset.name, annotated)
+        left_out = self.metadata(table.dataset, target / table.dataset.name, annotated)
         if (table.root / STATISTICS).is_file():
             self.statistics(table.root / STATISTICS, target / STATISTICS)
         self.properties(table.root, target, PROPERTIES)
+        return left_out
 
-    def metadata(self, source: Path, target: Path, files: Sequence[Path]) -> None:
-        """Write the schema, and the footers of all files as one where the old table had such."""
+    def metadata(self, source: Path, target: Path, files: Sequence[Path]) -> Sequence[str]:
+        """Write the schema, and the footers of all files as one where the old table had such and they allow it."""
         described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
         if found := next((path for path in described if path.is_file()), None):
             self.annotated(found, target / COMMON)
         else:
             with atomic_path(target / COMMON) as temporary:
                 pq.write_metadata(pq.read_schema(files[0]), temporary)
-        if (source / MERGED).is_file():
+        if not (source / MERGED).is_file():
+            return ()
+        try:
             merged = merged_footers(target / COMMON, files)
-            with atomic_path(target / MERGED) as temporary:
-                merged.write_metadata_file(str(temporary))
+        except RuntimeError:
+            return (
+                f"{source / MERGED} is left out: the files' columns differ, so one footer cannot describe all",
+            )
+        with atomic_path(target / MERGED) as temporary:
+            merged.write_metadata_file(str(temporary))
+        return ()
 
     def annotated(self, source: Path, out: Path) -> None:
         """Write a file without rows with the new columns."""
@@ -149,7 +157,10 @@ class Change:
 
 
 def merged_footers(common: Path, files: Sequence[Path]) -> pq.FileMetaData:
-    """Return the footers of all files as one, each row group with its file's place beside `common`."""
+    """Return the footers of all files as one, each row group with its file's place beside `common`.
+
+    RuntimeError where the files have not the same columns.
+    """
     footers = []
     for path in files:
         footers.append(pq.read_metadata(path))

@@ -11,6 +11,7 @@ from catalogs.catalog import Catalog, Column
 from catalogs.errors import FormatError
 from catalogs.folders import HiveValue, expand, files_below, hive_constants
 from catalogs.parquet_file import FORMAT, ParquetPartition, describe, open_file
+from catalogs.parquet_folders import SUFFIXES, check_no_log, check_none_wrapped, is_parquet
 from catalogs.parquet_footer import ENCRYPTED, MAGIC
 from catalogs.parquet_union import Union, View
 from catalogs.remote import RemoteFile
@@ -26,8 +27,6 @@ __all__ = [
     "sniff",
 ]
 
-SUFFIXES = (".parquet", ".parq", ".pq")
-
 
 def sniff(path: Path, head: bytes) -> bool:
     """Say whether a file is Parquet, or a folder holds such files."""
@@ -36,16 +35,13 @@ def sniff(path: Path, head: bytes) -> bool:
     return head.startswith((MAGIC, ENCRYPTED))
 
 
-def is_parquet(path: Path) -> bool:
-    """Say whether a file is named as Parquet files are."""
-    return path.suffix in SUFFIXES
-
-
 def open(path: Path, table: str | int | None = None) -> Catalog:  # noqa: A001 -- every format's verb
     """Open a file, a folder or a pattern; Parquet files hold one table each, so `table` is left out."""
     check_no_table(path, table)
     if path.is_file():
         return open_file(path)
+    if path.is_dir():
+        check_none_wrapped(path)
     root, files = expand(path, is_parquet)
     if not files:
         raise FormatError(f"{path} holds no Parquet file; expected names ending in {', '.join(SUFFIXES)}")
@@ -66,6 +62,7 @@ def open_remote(root: str, files: Sequence[RemoteFile], table: str | int | None 
 
 def open_files(root: Path, files: Sequence[Path]) -> Catalog:
     """Open files as one catalogue, which has the columns of all."""
+    check_no_log(root)
     return opened_together(root, [path.relative_to(root).as_posix() for path in files], files)
 
 

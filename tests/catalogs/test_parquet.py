@@ -1,5 +1,6 @@
 """Reading Parquet: batches of exact size, folders, patterns, metadata of every convention, damage."""
 
+import gzip
 import warnings
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
+import catalogs
 from catalogs import parquet
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.votable_fields import Field, new_votable
@@ -103,6 +105,65 @@ def test_folder_and_pattern(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FormatError, match="no Parquet file"):
         parquet.open(tmp_path / "empty")
+
+
+OTHERS = {
+    "part-00000.snappy.PARQUET": None,
+    "000000_0": None,
+    "frame.parquet.gzip": None,
+    "_SUCCESS": b"",
+    "_metadata": None,
+    "_common_metadata": None,
+    "_temporary/0/part-00001.parquet": None,
+    ".part-00000.parquet.crc": b"crc\0",
+    "part-00000.parquet.crc": b"crc\0",
+    "part-00000.parquet.part": None,
+    "README": b"PARADE",
+    "empty": b"",
+}
+"""Names and what else may lie in a folder that Hadoop or pandas wrote; None is a whole file of Parquet."""
+DATA_FILES = ["000000_0", "frame.parquet.gzip", "part-00000.snappy.PARQUET"]
+
+
+@pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
+def test_what_of_a_folder_is_data(tmp_path, opened):
+    """Suffixes in any case, Hive's files without one; no flags, checksums, summaries or half-done copies."""
+    for name, content in OTHERS.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            write_rich(path, 5)
+        else:
+            path.write_bytes(content)
+    assert [p.key for p in opened(tmp_path).partitions] == DATA_FILES
+    assert [p.key for p in opened(tmp_path / "0*").partitions] == ["000000_0"]
+    (tmp_path / "empty.parquet").touch()
+    with pytest.raises(DamagedFileError, match=r"empty\.parquet \(0 bytes\) is damaged"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "log", ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/x", "_spark_metadata/0"]
+)
+@pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
+def test_tables_whose_log_says_which_files_count_are_refused(tmp_path, log, opened):
+    """Some of their files are rows that were deleted or replaced."""
+    (tmp_path / "data").mkdir()
+    write_rich(tmp_path / "data" / "a.parquet", 5)
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).write_text("{}")
+    for path in (tmp_path, tmp_path / "*" / "*.parquet"):
+        with pytest.raises(
+            FormatError, match=r"is a table of .* says which files are its rows as they are now"
+        ):
+            opened(path)
+
+
+def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path):
+    write_rich(tmp_path / "a.parquet", 5)
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress it"):
+        parquet.open(tmp_path)
 
 
 def test_hive_folders_are_columns(tmp_path):

@@ -214,12 +214,12 @@ def test_a_margin_with_other_columns(tmp_path):
         )
         mag = table["mag"].cast(pa.float64())
         pq.write_table(table.set_column(table.column_names.index("mag"), "mag", mag), path)
-    (collection / "stars_7200arcs/dataset/_metadata").unlink()
     catalog = hats.open(collection)
     assert catalog.column("margin_Npix").absent == 3
     assert catalog.column("mag").datatype == pa.float64()
     for step in ("one", "two"):
-        catalogs.annotate(catalog, tmp_path / step, NEW, half, read=["mag"])
+        written = catalogs.annotate(catalog, tmp_path / step, NEW, half, read=["mag"])
+        assert not written.warnings
         catalog = hats.open(tmp_path / step / "collection")
         for path in margins:
             copy = pq.read_table(
@@ -229,3 +229,20 @@ def test_a_margin_with_other_columns(tmp_path):
             assert copy.column_names == [*old.column_names, "blr_p"]
             assert copy.drop_columns(["mag", "blr_p"]).equals(old.drop_columns(["mag"]))
             np.testing.assert_array_equal(copy["mag"], old["mag"])
+
+
+def test_a_catalogue_of_the_sky_whose_files_drift(tmp_path):
+    """One pixel lacks a column: what describes all files at once is left out, which is said; the rest is as ever."""
+    collection = write_collection(tmp_path / "in" / "collection")
+    path = collection / "stars/dataset/Norder=1/Dir=0/Npix=45.parquet"
+    pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["mag"]), path)
+    catalog = hats.open(collection)
+    assert catalog.column("mag").absent == 1
+    written = catalogs.annotate(catalog, tmp_path / "out", NEW, half, read=["mag"])
+    (said,) = written.warnings
+    assert said.startswith(f"{collection / 'stars/dataset/_metadata'} is left out")
+    assert not (tmp_path / "out/collection/stars/dataset/_metadata").exists()
+    assert (tmp_path / "out/collection/stars_7200arcs/dataset/_metadata").exists()
+    again = hats.open(tmp_path / "out" / "collection")
+    assert again.names == (*catalog.names, "blr_p")
+    assert again.n_rows == catalog.n_rows
