@@ -123,9 +123,9 @@ def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
 
 
 def _details(model: Model, specification: Specification) -> Json:
-    """Return what a reader of the manifest needs to understand the new columns, and to find objects on the sky."""
+    """Return what a reader of the manifest needs to understand the new columns, and to find the objects."""
     catalog, theirs = specification.catalog, specification.target.columns
-    place = {"ra": catalog.ra, "dec": catalog.dec}
+    place = {"id": catalog.id, "ra": catalog.ra, "dec": catalog.dec}
     columns = Scorer.of(model, specification).columns
     return {
         "classes": shift_record(model, specification)["class_priors"],

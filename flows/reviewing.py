@@ -7,7 +7,7 @@ probability is written down as a weight, stands for the whole catalogue.  Shapes
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -110,32 +110,34 @@ def review(
     columns = [_columns(c, manifest.prefix, identifier, known) for c in opened]
     pairs = list(zip(opened, columns, strict=True))
     best, largest, n, total = _survey(pairs, top, draw)
-    chosen = {c.name: c for c in best}
     scale = _scale(largest, total, draw)
-    for c in _drawn(pairs, scale, seed) if draw else ():
-        chosen[c.name] = c  # with its weight, top or not: without it the drawn ones stand for nothing
+    drawn = [*_drawn(pairs, scale, seed)] if draw else []
+    # With their weight, top or not: without it the drawn ones stand for nothing.
+    weighted = {c.name for c in drawn}
+    chosen = [*(c for c in best if c.name not in weighted), *drawn]
     told: Json = {
         "status": "planned" if dry_run else "done",
         "model": manifest.model,
         "out": str(folder),
         "id": columns[0].identifier if columns else None,
         "n_classified": n,
-        "top": sum(c.how == "top" for c in chosen.values()),
-        "drawn": sum(c.how == "drawn" for c in chosen.values()),
+        "top": sum(c.how == "top" for c in chosen),
+        "drawn": sum(c.how == "drawn" for c in chosen),
         "remarks": [c.remark for c in columns if c.remark],
         "files": [],
     }
     if not dry_run:
         label = f"Review of {manifest.model}"
-        told["files"] = [str(p) for p in write_lists([*chosen.values()], folder, told["id"] or "id", label)]
+        told["files"] = [str(p) for p in write_lists(chosen, folder, told["id"] or "id", label)]
     return told
 
 
 def _columns(catalog: Catalog, prefix: str, identifier: str | None, known: Mapping[str, str]) -> _Columns:
-    """Return the columns of a catalogue; `known` is what the specification says of the position."""
+    """Return the columns of a catalogue; `known` is what the specification says of identifier and position."""
+    stated_id = [name for name in [known.get("id")] if name in catalog.names]
     by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
     by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]
-    found = identifier or next(iter((*by_ucd, *by_name)), None)
+    found = identifier or next(iter((*stated_id, *by_ucd, *by_name)), None)
     if found is None or found not in catalog.names:
         raise UsageError(
             f"{catalog.path}: got {'no column that names an object' if found is None else repr(found)}, expected "
@@ -201,11 +203,25 @@ def _survey(
             total += float(rows.information.sum())
             largest = heapq.nlargest(draw, [*largest, *rows.information.tolist()])
             flagged = np.flatnonzero(rows.flags & WORTH_A_LOOK)
-            order = flagged[np.argsort(rows.p_max[flagged], kind="stable")][:top]
-            found = [(float(rows.p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in order]
-            heap = heapq.nsmallest(top, [*heap, *found], key=lambda entry: entry[:2])
+            order = flagged[np.argsort(rows.p_max[flagged], kind="stable")]
+            first = _first_of_each(rows.names[order], top)
+            found = [
+                (float(rows.p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in order[first]
+            ]
+            heap = sorted([*heap, *found], key=lambda entry: entry[:2])
+            heap = [heap[i] for i in _first_of_each([entry[2].name for entry in heap], top)]
             n += len(rows.p_max)
     return [c for _, _, c in heap], largest, n, total
+
+
+def _first_of_each(names: Iterable[str], most: int) -> list[int]:
+    """Return where the first `most` different names are: what was observed twice is looked at once."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if len(first) == most:
+            break
+        first.setdefault(name, i)
+    return [*first.values()]
 
 
 def _scale(largest: Sequence[float], total: float, draw: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,10 @@ settings.load_profile("blr")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give this process and its children a Prefect home of their own, before any test imports Prefect."""
+    if (
+        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    ):  # started in the background, as would be all that tests start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
     home = Path(tempfile.mkdtemp(prefix="blr-test-prefect-"))

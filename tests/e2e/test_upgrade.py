@@ -17,7 +17,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.conftest import one_after_another, schedule_soon
-from tests.e2e.postgres import postgresql, programs
+from tests.e2e.deploying import database, deploy
+from tests.e2e.postgres import programs
 from tests.e2e.running import PROGRAMS, Prefect, clean_environment, end, running, wait_for
 
 NEWER = os.environ.get("BLR_NEWER_PREFECT")
@@ -51,13 +51,8 @@ def newer() -> Path:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old(request: pytest.FixtureRequest, survey: Path, tmp_path: Path) -> Iterator[Prefect]:
     """Yield the Prefect of before the upgrade; a copy of the survey is beside its home."""
-    if request.param == "postgresql" and programs() is None:
-        pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
     shutil.copytree(survey, tmp_path / "survey")
-    with ExitStack() as stack:
-        settings = {}
-        if request.param == "postgresql":
-            settings["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = stack.enter_context(postgresql())
+    with database(request.param) as settings:
         yield Prefect(tmp_path, settings)
 
 
@@ -140,16 +135,8 @@ def test_a_laptops_runs_and_models_survive_an_upgrade(survey: Path, newer: Path,
 def a_first_day(prefect: Prefect, folder: Path) -> dict[str, Any]:
     """Deploy, run by schedule and by event, and stop all; return what Prefect keeps of it."""
     with prefect.server():
-        prefect.cli("deployments", "--out", "prefect.yaml", cwd=folder, program="blr")
-        schedule_soon(folder / "prefect.yaml")
-        one_after_another(
-            prefect,
-            folder,
-            ("work-pool", "create", "blr", "--type", "process"),
-            ("work-queue", "create", "nightly", "--pool", "blr", "--limit", "1"),
-            ("--no-prompt", "deploy", "--all"),
-            ("automation", "create", "--from-file", str(EXAMPLES / "zombie-runs.yaml")),
-        )
+        zombies = ("automation", "create", "--from-file", str(EXAMPLES / "zombie-runs.yaml"))
+        deploy(prefect, folder, zombies)
         with team_worker(prefect, folder):
             assert_work_goes_on(prefect, folder, "at first")
         return kept(prefect)

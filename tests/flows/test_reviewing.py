@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -46,6 +47,29 @@ def test_a_draw_stands_for_the_catalogue(annotated: Path) -> None:
     told = review(annotated, top=0, draw=40, dry_run=True)
     assert told["files"] == []
     assert np.mean(n) == pytest.approx(told["n_classified"], rel=0.4)
+
+
+def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    """DESI's TARGETID looks like no identifier to us; half of these objects were observed twice."""
+    columns = {name: np.concatenate([a, a[:200]]) for name, a in make.survey().items()}
+    columns["TARGETID"] = columns.pop("name")
+    make.fits(tmp_path / "zall.fits", columns)
+    spec = tmp_path / "spec.toml"
+    spec.write_text(make.specification + '\n[target]\ncolumns = { name = "TARGETID" }\n')
+    out = tmp_path / "out"
+    classify(
+        [tmp_path / "zall.fits"], model="morphology", store=trained / "models", out=out, specification=spec
+    )
+    told = review(out, top=60, draw=30)
+    with (out / "review.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert told["id"] == "TARGETID"
+    assert told["drawn"] == sum(r["how"] == "drawn" for r in rows) == 30
+    top = [r["TARGETID"] for r in rows if r["how"] == "top"]
+    assert len(set(top)) == len(top) == told["top"] >= 30
+    assert review(out, top=60)["top"] == 60
 
 
 def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:
