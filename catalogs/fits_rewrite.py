@@ -187,7 +187,8 @@ def _check_limits(table: Table, n_fields: int, width: int) -> None:
     if n_fields > MAX_FIELDS or width > MAX_ROW:
         raise CatalogError(
             f"{table.hdu.header.where} would have {n_fields} columns and {width:,} bytes a row; FITS allows "
-            f"{MAX_FIELDS} and {MAX_ROW:,}: add fewer columns, or convert the catalogue to Parquet"
+            f'{MAX_FIELDS} and {MAX_ROW:,}: ask for a slim copy (mode = "slim" under [output]), or convert the '
+            "catalogue to Parquet"
         )
 
 

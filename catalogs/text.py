@@ -6,6 +6,7 @@ for provenance; ECSV has it in its header.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -47,6 +48,9 @@ ECSV_NULL = "null"
 """What Gaia's archive writes for no number, where ECSV has the empty field."""
 
 SNIFFED_ROWS = 5
+
+WIDE_MARKS, WIDE_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), 64
+"""How UTF-16 and UTF-32 begin, or else every other of so many bytes is 0."""
 
 
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
@@ -180,7 +184,9 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     if table is not None:
         raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
     with reading(path) as stream:
-        head = head_lines(stream.read(HEAD_BYTES))
+        first = stream.read(HEAD_BYTES)
+    require_narrow_letters(path, first)
+    head = head_lines(first)
     opened = open_ecsv if head and head[0].startswith(ECSV_MARK) else open_csv
     with explained(path):
         partition = opened(path, head, tuple(missing))
@@ -191,6 +197,16 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     else:
         metadata |= recognised_provenance(partition.columns)
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
+
+
+def require_narrow_letters(path: Path, head: bytes) -> None:
+    """Raise a `FormatError` where letters take two bytes or four, as spreadsheets write them."""
+    bare = len(head) > 1 and not (any(head[:WIDE_BYTES:2]) and any(head[1:WIDE_BYTES:2]))
+    if bare or head.startswith(WIDE_MARKS):
+        raise FormatError(
+            f"{path}: got text in UTF-16 or UTF-32, expected UTF-8 or Latin-1; convert it: "
+            f"iconv -f UTF-16 -t UTF-8 '{path.name}' > converted.csv"
+        )
 
 
 def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:

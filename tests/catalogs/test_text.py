@@ -20,6 +20,7 @@ from catalogs import text, text_records
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from catalogs.formats import open_catalog
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -240,6 +241,14 @@ def test_faults(tmp_path, content):
     path = written(tmp_path / "a.csv", content)
     with pytest.raises(kind, match=message):
         table_of(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path, encoding):
+    path = tmp_path / "excel.csv"
+    path.write_bytes("id,g,r\n1,17.5,17.1\n2,18.5,18.0\n".encode(encoding))
+    with pytest.raises(FormatError, match=r"got text in UTF-16 .* iconv -f UTF-16 -t UTF-8 'excel\.csv'"):
+        open_catalog(path)
 
 
 def test_a_table_number_and_unknown_columns_are_refused(tmp_path):
