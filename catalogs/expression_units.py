@@ -49,7 +49,7 @@ def call(node: Call, known: Mapping[str, str | None]) -> Any:
     if node.function == "where":
         return shared_unit([*node.arguments[1:]], known)
     if node.function == "sqrt":
-        inner = unit(node.arguments[0], known)
+        inner = factor(node.arguments[0], known)
         return None if inner is None else inner**0.5
     return NONE
 
@@ -58,7 +58,7 @@ def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
     """Return the unit of an operation with two sides."""
     if node.operator in "+-":
         return shared_unit([node.left, node.right], known)
-    left, right = unit(node.left, known), unit(node.right, known)
+    left, right = factor(node.left, known), factor(node.right, known)
     if node.operator == "**":
         sign = -1 if isinstance(node.right, Unary) and node.right.operator == "-" else 1
         power = node.right.operand if isinstance(node.right, Unary) else node.right
@@ -68,6 +68,12 @@ def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
     if left is None or right is None:
         return None
     return left * right if node.operator == "*" else left / right
+
+
+def factor(node: Node, known: Mapping[str, str | None]) -> Any:
+    """Return the unit of what is multiplied; None of one that astropy cannot read, with which it refuses to compute."""
+    found = unit(node, known)
+    return None if isinstance(found, units.UnrecognizedUnit) else found
 
 
 def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:

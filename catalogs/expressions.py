@@ -76,6 +76,11 @@ class Expression:
         """The columns that it needs."""
         return frozenset(n.name for n in walk(self.tree) if isinstance(n, Name | Element))
 
+    @property
+    def is_column(self) -> bool:
+        """Whether it is a column as it is, or an element of one."""
+        return isinstance(self.tree, Name | Element)
+
     def unit(self, units: Mapping[str, str | None]) -> str | None:
         """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
         return unit_of(self.tree, units)

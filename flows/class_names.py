@@ -20,6 +20,7 @@ from flows.features import FeatureReader, label_columns_reader
 from flows.holdout import position_unit
 from flows.label_source import LabelSource
 from flows.labels import LabelReader
+from flows.units import in_units_of_the_first
 
 __all__ = ["first_batches", "label_reader"]
 
@@ -43,7 +44,8 @@ def label_reader(
         general.check(catalog)
     seen: Counter[str] = Counter()
     for catalog, batch in first_batches(catalogs, general, limit):
-        reader, unit = general.of(catalog), position_unit(specification, catalog)
+        reader = in_units_of_the_first(general, catalog, catalogs[0])
+        unit = position_unit(specification, catalog)
         selected = reader.select(batch)
         n_labels = len(seen)
         seen.update(own.texts(reader.values(batch), unit)[selected].tolist())

@@ -66,7 +66,7 @@ class Band(SpecificationTable):
     flux: Expression | None = Field(default=None, description="Column of the flux")
     magnitude: Expression | None = Field(default=None, description="Column of the magnitude")
     unit: Literal["nanomaggy", "nJy", "uJy", "mJy", "Jy"] | None = Field(
-        default=None, description="Of the flux; default: what the column says"
+        default=None, description="Of the flux, where the column says none that can be read"
     )
     scale: Literal["asinh", "pogson"] = Field(
         default="asinh", description="asinh stays finite where noise made the flux zero or negative"

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.catalog import Catalog
-from catalogs.errors import CatalogError
 from catalogs.expressions import Expression, parse
 from catalogs.photometry import (
     ZERO_POINT,
@@ -30,14 +29,15 @@ from catalogs.photometry import (
     floats,
     magnitude,
     magnitude_error,
-    softening_of,
     states,
+    unit_factor,
 )
 from catalogs.text_numbers import numbers_or_texts, words_of
 from flows.config_photometry import Band
 from flows.errors import SpecificationError
+from flows.flux_units import error_scale, unit_of_band
 
-__all__ = ["ERROR", "DerivedColumns", "flux_unit"]
+__all__ = ["ERROR", "DerivedColumns"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -51,40 +51,20 @@ BLANK: Final = "blank"
 Marks = Mapping[str, tuple[float | str, ...]]
 """The values of each column that mean one state."""
 
-FLUX_UNITS = {
-    "nanomaggy": "nanomaggy",
-    "nanomaggies": "nanomaggy",
-    "nmgy": "nanomaggy",
-    "nmaggy": "nanomaggy",
-    "njy": "nJy",
-    "nanojy": "nJy",
-    "ujy": "uJy",
-    "\u00b5jy": "uJy",  # the micro sign
-    "\u03bcjy": "uJy",  # the Greek letter
-    "microjy": "uJy",
-    "mjy": "mJy",
-    "millijy": "mJy",
-    "jy": "Jy",
-    "janskys": "Jy",
-}
-
-
-def flux_unit(written: str | None) -> str | None:
-    """Return the unit of flux that a catalogue writes, None where it is none of ours."""
-    text = (written or "").strip()
-    # A capital M is mega: MJy is a unit of surface brightness maps, a thousand million mJy.
-    return None if text.startswith("MJ") else FLUX_UNITS.get(text.lower())
-
 
 @dataclass(frozen=True)
 class DerivedColumns:
-    """How columns are made of others; `units` are the fluxes' units by the name of the band."""
+    """How columns are made of others.
+
+    `units` are the fluxes' units by the name of the band, `error_scales` what brings their errors to these.
+    """
 
     bands: Mapping[str, Band] = field(default_factory=dict)
     not_detected: Marks = field(default_factory=dict)
     masked: Marks = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    error_scales: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def _parsed(self) -> dict[str, Expression]:
@@ -217,8 +197,10 @@ class DerivedColumns:
         """Return the stated one-sigma errors (n,) of a band, in its flux's unit or in magnitudes."""
         band = self.bands[name]
         if band.inverse_variance is not None:
-            return error_from_inverse_variance(self._evaluate(band.inverse_variance, values))
-        return self._evaluate(str(band.error), values)
+            sigma = error_from_inverse_variance(self._evaluate(band.inverse_variance, values))
+        else:
+            sigma = self._evaluate(str(band.error), values)
+        return sigma * self.error_scales.get(name, 1.0)
 
     def _errors(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
         stem = name.removesuffix(ERROR)
@@ -240,34 +222,28 @@ class DerivedColumns:
             )
         return band.softening
 
-    def learned(self, name: str, sigma: Floats) -> float:
-        """Return the softening of a band from the training rows' errors."""
-        return softening_of(sigma, ZERO_POINT[self.units[name]])
+    def in_units_of(
+        self, catalog: Catalog, columns: Mapping[str, str], stated: Mapping[str, str] | None = None
+    ) -> DerivedColumns:
+        """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says.
 
-    def stated(self, units: Mapping[str, str]) -> DerivedColumns:
-        """Return these with the units of the fluxes."""
-        return replace(self, units=units)
-
-    def in_units_of(self, catalog: Catalog, columns: Mapping[str, str]) -> DerivedColumns:
-        """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says."""
-        found = {}
+        `stated` are the units that a specification gives of a target's columns, by our names; None of the labelled
+        catalogue.
+        """
+        known = {c.name: c.unit for c in catalog.columns}
+        units, scales, limits = {}, {}, dict(self.limits)
         for name, band in self.bands.items():
             if band.flux is None:
                 continue
-            known = {c.name: c.unit for c in catalog.columns}
-            ours = {n: known.get(columns.get(n, n)) for n in self._parsed[band.flux].names}
-            written = self._parsed[band.flux].unit(ours) if len(ours) != 1 else next(iter(ours.values()))
-            said = flux_unit(written)
-            if said is None and written and band.unit is not None:
-                raise CatalogError(
-                    f"photometry.{name}: got a flux in '{written}' in {catalog.path}, expected {band.unit}; "
-                    "convert the column, or correct the unit"
-                )
-            if said is None and band.unit is None:
-                raise CatalogError(
-                    f"photometry.{name}: got a flux in '{written or 'no unit'}' in {catalog.path}, expected "
-                    f'one of {", ".join(ZERO_POINT)}; state it: unit = "nanomaggy" under [photometry.{name}]'
-                )
-            # What the catalogue says of itself comes first: a target in nJy is read as nJy.
-            found[name] = said or str(band.unit)
-        return self.stated(found)
+            ours = {n: known.get(columns.get(n, n)) for text in band.texts for n in self._parsed[text].names}
+            ours |= {n: unit for n, unit in (stated or {}).items() if n in ours}
+            flux = self._parsed[band.flux]
+            units[name] = unit_of_band(name, band, flux, ours, catalog, training=stated is None)
+            for n in flux.names.intersection(limits if band.unit else ()):
+                limits[n] *= unit_factor(str(band.unit), units[name])
+            for key in ("error", "inverse_variance"):
+                text = getattr(band, key)
+                if text is not None:
+                    own = {n: ours[n] for n in flux.names}
+                    scales[name] = error_scale(name, key, self._parsed[text], ours, units[name], own)
+        return replace(self, units=units, error_scales=scales, limits=limits)

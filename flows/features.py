@@ -64,6 +64,7 @@ class FeatureReader:
     also: Mapping[str, str] = field(default_factory=dict)  # further columns = the key that wants each
     derived: DerivedColumns = field(default_factory=DerivedColumns)
     scales: Mapping[str, float] = field(default_factory=dict)  # what brings a column to the training's unit
+    stated: Mapping[str, str] | None = None  # units of a target's columns, where it does not say, or wrongly
 
     @cached_property
     def _spoken(self) -> frozenset[str]:
@@ -90,12 +91,12 @@ class FeatureReader:
                 )
         for name, key in self.also.items():
             self._check_columns(catalog, self.derived.needs(name), wanted_by=key)
-        self.derived.in_units_of(catalog, self.columns)
+        self.derived.in_units_of(catalog, self.columns, self.stated)
 
     def of(self, catalog: Catalog) -> FeatureReader:
         """Return the reader for one catalogue, whose units of flux are known."""
         return (
-            replace(self, derived=self.derived.in_units_of(catalog, self.columns))
+            replace(self, derived=self.derived.in_units_of(catalog, self.columns, self.stated))
             if self.derived.bands
             else self
         )

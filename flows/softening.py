@@ -5,16 +5,18 @@ Both become part of the specification that the model keeps, so that its magnitud
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from catalogs.catalog import Catalog
-from catalogs.photometry import unit_factor
+from catalogs.photometry import ZERO_POINT, softening_of, unit_factor
 from flows.config import Specification
+from flows.errors import SpecificationError
 from flows.features import training_reader
 from flows.trial import first_rows
+from flows.units import in_units_of_the_first
 
 __all__ = ["with_learned_photometry"]
 
@@ -31,12 +33,13 @@ def with_learned_photometry(
         return specification
     general = training_reader(specification)
     errors: dict[str, list[np.ndarray]] = {}
-    units: dict[str, str] = {}
+    readers = []
     for catalog in catalogs:
         general.check(catalog)
-        reader = general.of(catalog)
-        for name, unit in reader.derived.units.items():
-            units.setdefault(name, unit)
+        readers.append(in_units_of_the_first(general, catalog, catalogs[0]))
+    units = readers[0].derived.units
+    _check_stated(specification, [reader.derived.units for reader in readers])
+    for catalog, reader in zip(catalogs, readers, strict=True):
         wanted = {
             name
             for name, band in specification.photometry.items()
@@ -55,7 +58,7 @@ def with_learned_photometry(
         name: band.model_copy(
             update={"unit": units.get(name, band.unit)}
             | (
-                {"softening": general.derived.stated(units).learned(name, np.concatenate(errors[name]))}
+                {"softening": softening_of(np.concatenate(errors[name]), ZERO_POINT[units[name]])}
                 if name in errors
                 else {}
             )
@@ -63,3 +66,16 @@ def with_learned_photometry(
         for name, band in specification.photometry.items()
     }
     return specification.model_copy(update={"photometry": bands})
+
+
+def _check_stated(specification: Specification, found: Sequence[Mapping[str, str]]) -> None:
+    """Raise SpecificationError where a unit is stated, and every catalogue says another of the flux."""
+    for name, band in specification.photometry.items():
+        said = [units[name] for units in found if name in units]
+        if band.unit is not None and said and band.unit not in said:
+            factor = unit_factor(band.unit, said[0])
+            raise SpecificationError(
+                f"photometry.{name}.unit: got '{band.unit}', but the catalogue says that the flux is in '{said[0]}'; "
+                f'drop unit, or, where the catalogue is wrong, scale the flux: flux = "{factor:g} * ({band.flux})", '
+                "and its error likewise"
+            )

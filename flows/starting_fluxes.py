@@ -13,7 +13,7 @@ from catalogs.catalog import Column
 from catalogs.photometry import ZERO_POINT, magnitude
 from catalogs.profile import Profile
 from catalogs.suspicions import about_a_flux, about_dust
-from flows.derived import flux_unit
+from flows.flux_units import flux_unit
 from flows.starting_bands import band_and_kind, kinds
 from flows.starting_reasons import Floats, is_error
 

@@ -31,6 +31,7 @@ from flows.holdout import held_out, position_unit, split_columns
 from flows.label_source import LabelSource
 from flows.labels import LabelReader, check_classes
 from flows.progress import tell
+from flows.units import in_units_of_the_first
 from flows.vote_columns import VoteReader
 
 __all__ = ["Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
@@ -112,7 +113,8 @@ def gather(
         general.check(catalog)
     labels = label_reader(specification, catalogs, source, limit=limit)
     for catalog, batch in first_batches(catalogs, general, limit):
-        reader, unit = general.of(catalog), position_unit(specification, catalog)
+        reader = in_units_of_the_first(general, catalog, catalogs[0])
+        unit = position_unit(specification, catalog)
         tell().advance(batch.num_rows)
         n_read += batch.num_rows
         selected = reader.select(batch)

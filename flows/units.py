@@ -1,4 +1,4 @@
-"""Units of a target catalogue against those that a model was trained in: converted where unambiguous, else refused.
+"""Units of a catalogue against those of the first one of a training: converted where unambiguous, else refused.
 
 A column of which either side states no unit is taken as it is.  Fluxes of [photometry] are converted there, by their
 zero points.
@@ -15,10 +15,10 @@ from astropy import units
 from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.photometry import unit_factor
-from flows.derived import flux_unit
 from flows.features import FeatureReader
+from flows.flux_units import flux_unit
 
-__all__ = ["conversions", "converted"]
+__all__ = ["conversions", "converted", "in_units_of_the_first"]
 
 PLAIN = {
     "degrees": "deg",
@@ -36,17 +36,29 @@ def converted(
     catalog: Catalog,
     *,
     trained: Mapping[str, Mapping[str, Any]],
-    stated: Mapping[str, str],
+    stated: Mapping[str, str] | None,
 ) -> FeatureReader:
     """Return the reader for one catalogue, columns in units other than the training's converted as they are read.
 
     `trained` and `stated` as of `conversions`.
     """
+    reader = replace(reader, stated=stated)
     reader.check(catalog)
     scales = conversions(
         trained, catalog, columns=reader.columns, stated=stated, fluxes=reader.derived.fluxes
     )
-    return replace(reader.of(catalog), scales=scales)
+    derived = reader.of(catalog).derived
+    # A limit is stated in the training's unit, and is converted with the column that it stands in.
+    limits = {name: limit / scales.get(name, 1.0) for name, limit in derived.limits.items()}
+    return replace(reader, scales=scales, derived=replace(derived, limits=limits))
+
+
+def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalog) -> FeatureReader:
+    """Return the reader for one of several labelled catalogues; positions and votes stay as they are."""
+    if catalog is first:
+        return reader.of(catalog)
+    trained = {name: {"unit": first.column(name).unit} for name in reader.names if name not in reader.also}
+    return converted(reader, catalog, trained=trained, stated=None)
 
 
 def conversions(
@@ -54,13 +66,14 @@ def conversions(
     catalog: Catalog,
     *,
     columns: Mapping[str, str],
-    stated: Mapping[str, str],
+    stated: Mapping[str, str] | None,
     fluxes: frozenset[str] = frozenset(),
 ) -> dict[str, float]:
     """Return the factor of each column that has to be converted, by our names.
 
     `trained` says of each column what the training's catalogue did, `columns` what they are called here, `stated`
-    the units that the specification gives where this catalogue says none, or the wrong one.
+    the units that the specification gives where this catalogue says none, or the wrong one; None of a labelled
+    catalogue, of which it gives none.
     """
     here = {c.name: c.unit for c in catalog.columns}
     found = {}
@@ -68,16 +81,23 @@ def conversions(
         theirs = columns.get(name, name)
         if theirs not in here or name in fluxes:
             continue
-        factor = _factor(said.get("unit"), stated.get(name) or here[theirs])
+        factor = _factor(said.get("unit"), (stated or {}).get(name) or here[theirs])
         if factor is None:
-            raise CatalogError(
-                f"{catalog.path}: got column '{theirs}' in '{here[theirs]}', expected '{said['unit']}', in which the "
-                f"model was trained; convert it, or, if they are the same, state it: units = {{ {name} = "
-                f'"{said["unit"]}" }} under [target]'
-            )
+            raise CatalogError(_unlike(catalog, theirs, name, str(said["unit"]), training=stated is None))
         if factor != 1:
             found[name] = factor
     return found
+
+
+def _unlike(catalog: Catalog, theirs: str, name: str, trained: str, *, training: bool) -> str:
+    """Return what is wrong with a column whose unit cannot be converted."""
+    got = f"{catalog.path}: got column '{theirs}' in '{catalog.column(theirs).unit}', expected '{trained}', in which "
+    if training:
+        return f"{got}the first labelled catalogue has it; convert it, or correct its unit"
+    return (
+        f"{got}the model was trained; convert it, or, if they are the same, state it: units = {{ {name} = "
+        f'"{trained}" }} under [target]'
+    )
 
 
 def _factor(trained: str | None, here: str | None) -> float | None:

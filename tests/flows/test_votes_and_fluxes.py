@@ -16,9 +16,9 @@ from catalogs.errors import CatalogError
 from catalogs.photometry import ZERO_POINT, unit_factor
 from flows.classification import classify
 from flows.config_file import parse_specification
-from flows.derived import flux_unit
 from flows.evaluation import evaluate
 from flows.features import training_reader
+from flows.flux_units import flux_unit
 from flows.softening import with_learned_photometry
 from flows.training import train
 from flows.training_rows import gather
