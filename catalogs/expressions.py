@@ -76,6 +76,12 @@ class Expression:
         """The columns that it needs."""
         return frozenset(n.name for n in walk(self.tree) if isinstance(n, Name | Element))
 
+    @cached_property
+    def cells(self) -> frozenset[tuple[str, tuple[int, ...]]]:
+        """The columns that it needs, each with the index of the element, () of a whole column."""
+        nodes = (n for n in walk(self.tree) if isinstance(n, Name | Element))
+        return frozenset((n.name, n.index if isinstance(n, Element) else ()) for n in nodes)
+
     @property
     def is_column(self) -> bool:
         """Whether it is a column as it is, or an element of one."""

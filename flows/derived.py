@@ -87,11 +87,15 @@ class DerivedColumns:
 
     def needs(self, name: str) -> frozenset[str]:
         """Return the catalogue's columns, under our names, that a column is made of: itself, if it is one."""
+        return frozenset(column for column, _ in self.cells(name))
+
+    def cells(self, name: str, index: tuple[int, ...] = ()) -> frozenset[tuple[str, tuple[int, ...]]]:
+        """Return the columns as of `needs`, each with the index of the element; () of a whole column."""
         band = self.band_of(name)
         if band is not None:
-            return frozenset().union(*(self._parsed[text].names for text in self.bands[band].texts))
+            return frozenset().union(*(self._parsed[text].cells for text in self.bands[band].texts))
         asked = self.indicated(name)
-        return frozenset({name if asked is None else asked[0]})
+        return frozenset({(name if asked is None else asked[0], index)})
 
     def indicated(self, name: str) -> tuple[str, State] | None:
         """Return the column and the state that an indicator of that name is of."""
@@ -170,17 +174,25 @@ class DerivedColumns:
             extinct = self._evaluate(taken.magnitudes, values)
         through = None if taken is None else taken.transmission
         if band.magnitude is not None:
-            known = self._evaluate(band.magnitude, values)
+            known = self._known(name, values, self._evaluate(band.magnitude, values))
             if through is not None:
                 return known - magnitude(self._evaluate(through, values), 0.0)
             return known - extinct
-        flux = self._freed(band, values, self._evaluate(str(band.flux), values))
+        flux = self._known(name, values, self._evaluate(str(band.flux), values))
+        flux = self._freed(band, values, flux)
         zero = ZERO_POINT[self.units[name]]
         return (
             asinh_magnitude(flux, self._softening(band, name), zero)
             if band.scale == "asinh"
             else magnitude(flux, zero)
         )
+
+    def _known(self, name: str, values: Mapping[str, Array], measured: Floats) -> Floats:
+        """Return a flux or magnitude, NaN where its error is infinite: an inverse variance of 0 says not measured."""
+        band = self.bands[name]
+        if band.error is None and band.inverse_variance is None:
+            return measured
+        return np.where(np.isposinf(self.sigma(name, values)), np.nan, measured)
 
     def _freed(self, band: Band, values: Mapping[str, Array], flux: Floats) -> Floats:
         """Return a flux, or its error, without extinction: taken off before the logarithm, as asinh is none."""

@@ -132,17 +132,17 @@ class FeatureReader:
 
     def _undetected(self, batch: pa.RecordBatch) -> NDArray[np.bool_] | None:
         """Return which rows (n,) have a column of a feature that was looked at and not seen."""
-        used = {n for e in self.features.values() for name in e.names for n in self.derived.needs(name)}
-        asked = sorted(used.intersection(self.derived.not_detected))
+        used = {cell for e in self.features.values() for one in e.cells for cell in self.derived.cells(*one)}
+        asked = sorted(cell for cell in used if cell[0] in self.derived.not_detected)
         if not asked:
             return None
-        theirs = batch_values(batch, {self.columns.get(name, name) for name in asked})
-        return np.logical_or.reduce(
-            [
-                self.derived.indicator(name, theirs[self.columns.get(name, name)], State.NOT_DETECTED)
-                for name in asked
-            ]
-        )
+        theirs = batch_values(batch, {self.columns.get(name, name) for name, _ in asked})
+        found = np.zeros(batch.num_rows, dtype=bool)
+        for name, index in asked:
+            cell: Any = (slice(None), *index)
+            values = theirs[self.columns.get(name, name)][cell]
+            found |= self.derived.indicator(name, values, State.NOT_DETECTED)
+        return found
 
     def count_states(self, batch: pa.RecordBatch) -> Counter[tuple[str, State]]:
         """Return how many rows are in each state, of the columns of which any value has one."""
@@ -168,9 +168,12 @@ class FeatureReader:
         """Return the features of a batch."""
         values = self.values(batch)
         X = self._matrix(self.features, values, batch.num_rows)
+        errors = self._error_matrix(values, X.shape)
         missing = ~np.isfinite(X)
+        if errors is not None:
+            missing |= np.isposinf(errors)  # of an infinite error, or no weight at all, nothing is known
+            errors = np.where(np.isfinite(errors) & (errors > 0) & ~missing, errors, 0.0)
         X[missing] = 0.0
-        errors = self._error_matrix(values, missing)
         return FeatureBatch(X, missing, errors, self.select(batch), self._undetected(batch))
 
     def _matrix(
@@ -189,16 +192,15 @@ class FeatureReader:
         return X
 
     def _error_matrix(
-        self, values: Mapping[str, Array], missing: NDArray[np.bool_]
+        self, values: Mapping[str, Array], shape: tuple[int, ...]
     ) -> NDArray[np.float64] | None:
-        """Return one-sigma errors (n, F): 0 where a feature states none, or is missing."""
+        """Return one-sigma errors (n, F), as they are: 0 where a feature states none."""
         if not self.errors:
             return None
-        sigma = np.zeros(missing.shape)
+        sigma = np.zeros(shape)
         for j, name in enumerate(self.features):
             if name in self.errors:
-                column = self._matrix({name: self.errors[name]}, values, len(missing))[:, 0]
-                sigma[:, j] = np.where(np.isfinite(column) & (column > 0) & ~missing[:, j], column, 0.0)
+                sigma[:, j] = self._matrix({name: self.errors[name]}, values, len(sigma))[:, 0]
         return sigma
 
     def _keyed(self) -> list[tuple[str, Expression]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from catalogs.catalog import Catalog, Column
 from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions import parse
 from flows.config import Label
+from flows.derived import DerivedColumns
 from flows.errors import TrainingError
 from flows.features import FeatureReader, apply_sentinels
 from flows.labels import LabelReader, check_classes, label_texts
@@ -58,6 +60,16 @@ def test_sentinels_hold_in_the_columns_own_precision():
     )
     found = FeatureReader({n: parse(n) for n in "abc"}, sentinels=sentinels).evaluate(table)
     assert found.missing.tolist() == [[True, True, False], [False, False, False]]
+
+
+def test_an_element_that_was_not_detected_is_said_of_features_that_use_it():
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([99.0, 1.0, 2.0, 99.0, 3.0, 4.0]), 2)
+    for text, unseen in (("v[0]", [0]), ("v[1]", [1]), ("v[0] - v[1]", [0, 1]), ("v_not_detected[1]", [1])):
+        marked = replace(reader(x=text), derived=DerivedColumns(not_detected={"v": (99.0,)}))
+        found = marked.evaluate(batch(v=vectors))
+        assert found.not_detected is not None
+        assert np.flatnonzero(found.not_detected).tolist() == unseen
+    assert found.X[:, 0].tolist() == [0.0, 1.0, 0.0]
 
 
 def test_identifiers_do_not_pass_through_float():

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import catalogs
 from flows.classification import classify
+from flows.config_file import parse_specification
+from flows.features import training_reader
 from flows.noise import excess, training_noise
 from flows.store import Store
 from flows.training import train
@@ -104,3 +107,42 @@ def test_noise_is_of_the_rows_that_have_the_feature():
 def test_excess_is_of_variances_and_never_negative():
     found = excess(np.array([[5.0, 1.0], [3.0, 0.0]]), {"a": 4.0}, ("a", "b"))
     np.testing.assert_allclose(found, [[3, 1], [0, 0]])
+
+
+STATED = {
+    "flux": '[photometry.q]\nflux = "flux"\ninverse_variance = "ivar"\nsoftening = 1e-10\n',
+    "magnitude": '[photometry.q]\nmagnitude = "mag"\ninverse_variance = "ivar"\n',
+    "error": '[photometry.q]\nmagnitude = "mag"\nerror = "sigma"\n',
+    "plain": "",
+}
+
+
+@pytest.mark.parametrize("errors", ["[errors]\nq = {}\n", ""])
+@pytest.mark.parametrize("kind", STATED)
+def test_a_value_without_any_weight_is_missing(tmp_path, kind, errors):
+    """Surveys write an inverse variance of 0, or an infinite error, beside values that they did not measure."""
+    error = '"q_err"' if STATED[kind] else '"sigma"'
+    head, feature = SPECIFICATION.partition("[features]")[0], "q" if STATED[kind] else "mag"
+    text = f'{head}{STATED[kind]}[features]\nq = "{feature}"\n{errors.format(error)}'
+    ivar, sigma = np.array([0.0, 4.0, np.nan]), np.array([np.inf, 0.5, np.nan])
+    columns = {
+        "name": list("abc"),
+        "type": ["late"] * 3,
+        "flux": np.full(3, 20.0),
+        "mag": np.full(3, 19.0),
+        "ivar": ivar,
+        "sigma": sigma,
+    }
+    table = pa.table(columns)
+    fields = [f.with_metadata({"unit": "nanomaggy"}) if f.name == "flux" else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "train.parquet")
+    catalog = catalogs.open(tmp_path / "train.parquet")
+    reader = training_reader(parse_specification(text, source="x")).of(catalog)
+    found = reader.evaluate(next(catalog.batches(reader.read)))
+    told = bool(STATED[kind] or errors)
+    assert found.missing[:, 0].tolist() == [told, False, False], (
+        "of an error that is not there nothing is said"
+    )
+    if errors:
+        assert found.errors is not None
+        assert (found.errors[:, 0] > 0).tolist() == [False, True, False]
