@@ -2,7 +2,8 @@
 
 Counts are exact.  What needs sorting (quantiles, distinct values, what a class depends on) comes from a sample of
 the rows, each as likely as the other: the rows whose seeded random keys are the smallest, so that the order and
-the size of batches matter only through the draw.
+the size of batches matter only through the draw.  Few rows of many, as those with a class often are, are sampled
+by themselves too.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from catalogs.distinct import DistinctCounter
 from catalogs.elements import element_columns, element_values
 from catalogs.values import batch_values, is_text
 
-__all__ = ["SAMPLE_ROWS", "ColumnProfile", "Profile", "profile", "readable"]
+__all__ = ["SAMPLE_ROWS", "Choice", "ColumnProfile", "Profile", "as_numbers", "profile", "readable"]
 
 Array = np.ndarray[Any, Any]
+Choice = Callable[[Mapping[str, Array]], NDArray[np.bool_]]
+"""Which rows (n,) of a batch are meant, from the values (n,) of its columns."""
 
 SAMPLE_ROWS = 20_000
 """Rows in the sample: a share is known to 0.4 %, and a hundred columns take 16 MB."""
@@ -111,17 +114,18 @@ class ColumnProfile:
 class Profile:
     """All columns that have one value a row, and the sample: `sample[name]` (n,), the same rows of each.
 
-    The elements of short vectors are columns too, `flux[3]`.
+    `chosen` is a sample of the rows that were chosen, in the same way.  The elements of short vectors are columns
+    too, `flux[3]`.
     """
 
     n_rows: int
     columns: Mapping[str, ColumnProfile]
     sample: Mapping[str, Array]
+    chosen: Mapping[str, Array]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of the sample as float64, NaN where missing or not finite."""
-        values = np.ma.filled(np.ma.asanyarray(self.sample[name]).astype(np.float64), np.nan)
-        return np.where(np.isfinite(values), values, np.nan)
+        return as_numbers(self.sample[name])
 
     def duplicate_columns(self) -> list[tuple[str, ...]]:
         """Return the groups of columns that hold the same in every row."""
@@ -130,6 +134,12 @@ class Profile:
             if c.n > c.missing:
                 groups.setdefault(c.content.digest(), []).append(name)
         return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def as_numbers(values: Array) -> NDArray[np.float64]:
+    """Return values (n,) as float64, NaN where missing or not finite."""
+    numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def readable(column: Column) -> bool:
@@ -144,18 +154,22 @@ def profile(
     limit: int | None = None,
     sample_rows: int = SAMPLE_ROWS,
     seed: int = 0,
+    choice: Choice | None = None,
     also: Callable[[pa.RecordBatch], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Profile:
-    """Return what the rows show, all or the first `limit`; `also` is called with each batch of all columns."""
+    """Return what the rows show, all or the first `limit`; `also` is called with each batch of all columns.
+
+    `choice` says of which rows there is to be a sample by themselves; without it that is the sample of all.
+    """
     single = [c for c in catalog.columns if readable(c)]
     vectors = {c.name: element_columns(c, catalog.names) for c in catalog.columns}
     parts = [part for name in vectors for part in vectors[name]]
     columns = {c.name: ColumnProfile(c) for c in (*single, *parts)}
     rng, left = np.random.default_rng(seed), catalog.n_rows if limit is None else limit
-    reservoir, n = _Reservoir(sample_rows), 0
+    reservoir, chosen, n = _Reservoir(sample_rows), _Reservoir(sample_rows), 0
     if not columns:
-        return Profile(catalog.n_rows, columns, {})
+        return Profile(catalog.n_rows, columns, {}, {})
     wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
     for whole in catalog.batches(wanted, max(1, min(_batch_rows(len(columns)), left))):
         batch = whole.slice(0, left)
@@ -164,7 +178,11 @@ def profile(
             values |= element_values(values.pop(name), vectors[name])
         for name, counts in columns.items():
             counts.add(values[name])
-        reservoir.add(values, rng.random(batch.num_rows))
+        keys = rng.random(batch.num_rows)
+        reservoir.add(values, keys)
+        if choice is not None:
+            these = choice(values)
+            chosen.add({name: column[these] for name, column in values.items()}, keys[these])
         if also is not None:
             also(batch)
         if progress is not None:
@@ -172,7 +190,8 @@ def profile(
         n, left = n + batch.num_rows, left - batch.num_rows
         if left <= 0:
             break
-    return Profile(n, columns, reservoir.rows(tuple(columns)))
+    sample = reservoir.rows(tuple(columns))
+    return Profile(n, columns, sample, sample if choice is None else chosen.rows(tuple(columns)))
 
 
 def _batch_rows(columns: int) -> int:

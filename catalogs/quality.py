@@ -17,7 +17,7 @@ from catalogs.catalog import Catalog
 from catalogs.leaks import Leak
 from catalogs.neighbours import NeighbourCounter
 from catalogs.positions import PositionUnit, positions
-from catalogs.profile import Profile, profile
+from catalogs.profile import Choice, Profile, profile
 from catalogs.values import batch_values
 
 __all__ = ["Places", "Quality", "outlier_share", "quality"]
@@ -92,11 +92,13 @@ def quality(
     identifier: str | None = None,
     places: Places | None = None,
     limit: int | None = None,
+    choice: Choice | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Quality, Profile]:
-    """Return the quality of the rows, all or the first `limit`, and the profile that it is from."""
+    """Return the quality of the rows, all or the first `limit`, and the profile, as of `profile`, that it is from."""
     sky = None if places is None else _Sky(places)
-    seen = profile(catalog, limit=limit, also=None if sky is None else sky.add, progress=progress)
+    also = None if sky is None else sky.add
+    seen = profile(catalog, limit=limit, choice=choice, also=also, progress=progress)
     named = seen.columns.get(identifier or "")
     outliers = {name: outlier_share(seen, name) for name in seen.columns}
     found = Quality(

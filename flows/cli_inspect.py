@@ -97,7 +97,7 @@ def _show_position(place: Json | None) -> None:
 def _show_label(label: Json) -> None:
     """Show the labels and the columns that give them away."""
     rows = [(text, f"{n:,}") for text, n in label["counts"].items()]
-    print_tables(plain_table(f"Labels in {label['column']}", ("label", "rows of the sample"), rows))
+    print_tables(plain_table(f"Labels in {label['column']}", ("label", "rows"), rows))
     leaks = [
         (
             ", ".join(leak["columns"]),

@@ -6,13 +6,11 @@ One streamed pass of bounded memory (`catalogs.profile`); what needs more than c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import catalogs
 from catalogs.catalog import Catalog
@@ -21,7 +19,7 @@ from catalogs.errors import CatalogError, nearest
 from catalogs.leaks import Leak, find_leaks
 from catalogs.positions import find_position_columns, positions, unit_of_position
 from catalogs.presence import uneven_presence
-from catalogs.profile import ColumnProfile, Profile, profile
+from catalogs.profile import Choice, ColumnProfile, Profile, as_numbers, profile, readable
 from catalogs.suspicions import (
     about_a_flux,
     bookkeeping,
@@ -31,7 +29,7 @@ from catalogs.suspicions import (
 )
 from flows.errors import UsageError
 from flows.features import apply_sentinels
-from flows.labels import label_texts
+from flows.labels import LabelledRows, label_texts
 from flows.model_file import is_model_file, read_model
 from flows.progress import tell
 from flows.store import Store
@@ -41,6 +39,7 @@ __all__ = [
     "found_leaks",
     "inspect_catalog",
     "inspect_file",
+    "labelled_rows",
     "leaking_column",
     "seen_profile",
     "without_sentinels",
@@ -70,7 +69,8 @@ def inspect_catalog(
     catalog: Catalog, *, limit: int | None = None, label: str | None = None
 ) -> dict[str, Any]:
     """Return what a catalogue holds, as JSON can hold it."""
-    seen = seen_profile(catalog, limit=limit)
+    labelled = None if label is None else labelled_rows(catalog, label)
+    seen = seen_profile(catalog, limit=limit, choice=labelled)
     told = {
         "kind": "catalogue",
         "path": str(catalog.path),
@@ -83,16 +83,28 @@ def inspect_catalog(
         "position": described_positions(catalog, seen),
         "duplicate_columns": [list(group) for group in seen.duplicate_columns()],
     }
-    return told if label is None else told | {"label": _label(catalog, seen, label)}
+    return told if labelled is None else told | {"label": _label(catalog, seen, labelled)}
 
 
-def seen_profile(
-    catalog: Catalog, *, limit: int | None = None, also: Callable[[pa.RecordBatch], None] | None = None
-) -> Profile:
-    """Return the profile of a catalogue's rows, telling how far it is; `also` is called with each batch."""
+def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
+    """Return the choice of the rows that have a class; UsageError where the column cannot hold one."""
+    if label not in catalog.names:
+        raise UsageError(
+            f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}"
+        )
+    if not readable(catalog.column(label)):
+        raise UsageError(
+            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
+            "whole numbers, one a row; choose the column of the class"
+        )
+    return LabelledRows(label)
+
+
+def seen_profile(catalog: Catalog, *, limit: int | None = None, choice: Choice | None = None) -> Profile:
+    """Return the profile of a catalogue's rows, telling how far it is; `choice` as of `profile`."""
     n = catalog.n_rows if limit is None else min(limit, catalog.n_rows)
     tell().start("looking at rows", n, "rows")
-    return profile(catalog, limit=limit, also=also, progress=tell().advance)
+    return profile(catalog, limit=limit, choice=choice, progress=tell().advance)
 
 
 def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
@@ -160,19 +172,11 @@ def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | Non
     return told
 
 
-def _label(catalog: Catalog, seen: Profile, label: str) -> dict[str, Any]:
-    """Return the labels with their counts, and the leaks."""
-    if label in catalog.names and label not in seen.sample:
-        raise UsageError(
-            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
-            "whole numbers, one a row; choose the column of the class"
-        )
-    if label not in seen.sample:
-        known = nearest(label, catalog.names)
-        raise UsageError(f"--label: got '{label}', expected a column of {catalog.path}; {known}")
-    texts = label_texts(seen.sample[label])
-    leaks, gains = found_leaks(catalog, seen, label)
-    counts = Counter(texts.tolist())
+def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> dict[str, Any]:
+    """Return the labels with their counts in all rows, and the leaks."""
+    label, counts = labelled.column, labelled.counts.copy()
+    texts = label_texts(seen.chosen[label])
+    leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
     return {
         "column": label,
@@ -184,7 +188,7 @@ def _label(catalog: Catalog, seen: Profile, label: str) -> dict[str, Any]:
         "presence": {
             name: asdict(found) | {"shown": found.shown}
             for name, found in uneven_presence(
-                {n: without_sentinels(seen, n) for n in seen.sample if n != label}, texts
+                {n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts
             ).items()
         },
         "bookkeeping": [
@@ -196,18 +200,16 @@ def _label(catalog: Catalog, seen: Profile, label: str) -> dict[str, Any]:
 
 
 def found_leaks(
-    catalog: Catalog, seen: Profile, label: str, texts: Any = None
+    catalog: Catalog, seen: Profile, label: str, labels: Any
 ) -> tuple[list[Leak], dict[str, float]]:
-    """Return the leaks of a class and every column's gain by itself.
+    """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
 
-    Names and places of objects are in no set: what they tell is where the survey looked.  `texts` are the labels
-    of the sample where the column does not hold them as they are.
+    Names and places of objects are in no set: what they tell is where the survey looked.
     """
     place = find_position_columns(catalog) or ()
     names = [name for name, _ in suspected_identifiers(seen)]
-    columns = {n: without_sentinels(seen, n) for n in seen.sample if n != label}
+    columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
     measured = [n for n in columns if n not in place and n not in names and not bookkeeping(seen, n)]
-    labels = label_texts(seen.sample[label]) if texts is None else texts
     fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
     leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
     alone = [leak for leak in leaks if len(leak.columns) == 1]
@@ -217,14 +219,14 @@ def found_leaks(
 
 
 def without_sentinels(seen: Profile, name: str) -> Any:
-    """Return a column of the sample with its suspected sentinels missing."""
-    values = seen.sample[name]
+    """Return a column of the chosen rows with its suspected sentinels missing."""
+    values = seen.chosen[name]
     if texts := suspected_texts(seen, name):
         return apply_sentinels(values, tuple(texts))
     marks = [s.value for s in suspected_sentinels(seen, name)]
     if not marks:
         return values
-    numbers = seen.numbers(name)
+    numbers = as_numbers(values)
     with np.errstate(over="ignore"):
         single = numbers.astype(np.float32)
     return np.where(np.isin(single, np.array(marks, dtype=np.float32)), np.nan, numbers)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,15 @@ from catalogs.values import NO_VALUES
 from flows.config import Label
 from flows.errors import TrainingError
 
-__all__ = ["LabelReader", "check_classes", "label_texts"]
+__all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label_texts"]
 
 Array = np.ndarray[Any, Any]
 
+DOUBTFUL = re.compile(
+    r".*\?.*|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
+    r"|-9+(\.\d*)?|9{2,}(\.\d*)?",
+    re.IGNORECASE,
+)
 MOST_CLASSES = 100
 """A column of more different values than this, taken as it is, holds names and no classes."""
 
@@ -68,6 +74,27 @@ class LabelReader:
         keys = found.tolist() if self.case_sensitive else [text.casefold() for text in found.tolist()]
         index = np.array([self.spellings.get(key, -1) for key in keys], dtype=np.intp)
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
+
+
+@dataclass
+class LabelledRows:
+    """Chooses, of the rows that go by, those whose label names a class; `counts` are of all labels, '' being none."""
+
+    column: str
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, values: Mapping[str, Array]) -> NDArray[np.bool_]:
+        """Return which rows (n,) of a batch have one."""
+        texts = label_texts(values[self.column])
+        found = Counter(texts.tolist())
+        self.counts += found
+        named = [text for text in found if text and not is_doubtful(text)]
+        return np.isin(texts.astype(str), np.array(named, dtype=str))
+
+
+def is_doubtful(text: str) -> bool:
+    """Say whether a label is what catalogues write where they do not know the class."""
+    return DOUBTFUL.fullmatch(text) is not None
 
 
 def label_texts(values: Array) -> Array:

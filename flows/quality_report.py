@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions import parse
 from catalogs.positions import unit_of_position
+from catalogs.profile import readable
 from catalogs.quality import Places, Quality, quality
-from flows.config import Specification
+from flows.config import Label, Specification
 from flows.inspection import found_leaks
 from flows.labels import LabelReader, label_texts
 
@@ -26,20 +28,36 @@ def catalog_quality(
     specification: Specification, catalog: Catalog, *, limit: int | None = None
 ) -> dict[str, Any]:
     """Return the quality of a labelled catalogue, as JSON can hold it."""
-    label = specification.label
+    name = _label_column(specification.label, catalog)
+    read = partial(_classes_read, specification.label)
     found, seen = quality(
-        catalog, identifier=specification.catalog.id, places=_places(specification, catalog), limit=limit
+        catalog,
+        identifier=specification.catalog.id,
+        places=_places(specification, catalog),
+        limit=limit,
+        choice=None if name is None else lambda values: read(values[name]) != "",
     )
     told = found.to_dict() | {"catalogue": catalog.path.name}
-    if label.column is None or label.table is not None or label.column not in seen.sample:
+    if name is None:
         return told
-    texts = label_texts(seen.sample[label.column])
-    if label.classes is not None:
-        reader = LabelReader.of(label, Counter())
-        texts = np.array(["", *reader.classes], dtype=object)[reader.read(texts) + 1]
     used = {name for text in specification.features.values() for name in parse(text).names}
-    leaks = found_leaks(catalog, seen, label.column, texts)[0]
+    leaks = found_leaks(catalog, seen, name, read(seen.chosen[name]))[0]
     return told | {"leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]}
+
+
+def _label_column(label: Label, catalog: Catalog) -> str | None:
+    """Return the column of the class, one value a row; None where the class stands elsewhere, or in several."""
+    known = label.table is None and label.column in catalog.names
+    return label.column if known and readable(catalog.column(str(label.column))) else None
+
+
+def _classes_read(label: Label, values: Any) -> Any:
+    """Return the class (n,) of each label, '' where it has none."""
+    texts = label_texts(values)
+    if label.classes is None:
+        return texts
+    reader = LabelReader.of(label, Counter())
+    return np.array(["", *reader.classes], dtype=object)[reader.read(texts) + 1]
 
 
 def _places(specification: Specification, catalog: Catalog) -> Places | None:

@@ -5,13 +5,13 @@ A label of a few rows makes a class that nothing can be said of, and a fit that 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError
+from flows.labels import is_doubtful
 
 __all__ = ["StartingClass", "StartingClasses", "starting_classes"]
 
@@ -21,11 +21,6 @@ FEWEST, FEWEST_SHARE, ENOUGH = 30, 0.005, 100
 """A class has at least 30 rows, and half a percent of all, but 100 are always enough."""
 FEWEST_AT_ALL = 5
 """Where no two classes have those."""
-DOUBTFUL = re.compile(
-    r".*\?.*|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
-    r"|-9+(\.\d*)?|9{2,}(\.\d*)?",
-    re.IGNORECASE,
-)
 LONGEST_CODE = 3
 """Characters up to which case is meant: 'Sa' and 'SA' are two types."""
 FEWEST_LABELS, MOST_GROUPS = 10, 6
@@ -75,7 +70,7 @@ class StartingClasses:
 def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     """Return the classes that labels with these counts make, '' being none."""
     known = [(text, n) for text, n in Counter(counts).most_common() if text]
-    doubtful = {text: n for text, n in known if DOUBTFUL.fullmatch(text)}
+    doubtful = {text: n for text, n in known if is_doubtful(text)}
     total = sum(n for text, n in known if text not in doubtful)
     fewest = max(FEWEST, min(ENOUGH, FEWEST_SHARE * total))
     together: dict[str, list[tuple[str, int]]] = {}

@@ -12,24 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.types as pt
 
 from catalogs import split
 from catalogs.catalog import Catalog, Column
 from catalogs.elements import Element
-from catalogs.errors import nearest
 from catalogs.formats import annotated_columns
 from catalogs.positions import positions
 from catalogs.presence import uneven_presence
-from catalogs.profile import Profile, readable
+from catalogs.profile import Profile, as_numbers
 from catalogs.suspicions import naming_column, suspected_identifiers, suspected_texts
-from catalogs.values import batch_values
 from flows.config_file import parse_specification
-from flows.errors import TrainingError, UsageError
+from flows.errors import TrainingError
 from flows.inspection import (
     described_positions,
     found_leaks,
+    labelled_rows,
     leaking_column,
     seen_profile,
     without_sentinels,
@@ -67,24 +65,11 @@ def starting_specification(
 
     `table` was asked for, of several in the file.
     """
-    if label not in catalog.names:
-        raise UsageError(
-            f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}"
-        )
+    labelled = labelled_rows(catalog, label)
     if catalog.n_rows == 0:
         raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
-    counts: Counter[str] = Counter()
-
-    def count(batch: pa.RecordBatch) -> None:
-        counts.update(label_texts(batch_values(batch, [label])[label]).tolist())
-
-    if not readable(catalog.column(label)):
-        raise UsageError(
-            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
-            "whole numbers, one a row; choose the column of the class"
-        )
-    seen = seen_profile(catalog, limit=limit, also=count)
-    texts = label_texts(seen.sample[label])
+    seen, counts = seen_profile(catalog, limit=limit, choice=labelled), labelled.counts
+    texts = label_texts(seen.chosen[label])
     place = described_positions(catalog, seen)
     classes = _enough(starting_classes(counts), counts, label)
     labels = _labels(texts, classes)
@@ -182,8 +167,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
 
 
 def _numbers(seen: Profile, name: str) -> Any:
-    values = np.ma.filled(np.ma.asanyarray(without_sentinels(seen, name)).astype(np.float64), np.nan)
-    return np.where(np.isfinite(values), values, np.nan)
+    return as_numbers(without_sentinels(seen, name))
 
 
 def _split(
@@ -208,13 +192,13 @@ def _split(
 
 
 def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list[tuple[Split, list[Any]]]:
-    """Return the ways to split, the best first, each with the columns (n,) of the sample that it goes by."""
+    """Return the ways to split, the best first, each with the columns (n,) of the chosen rows that it goes by."""
     found: list[tuple[Split, list[Any]]] = []
     named = naming_column(seen)
     if named is not None:
-        found.append((Split("id", "", named), [seen.sample[named]]))
+        found.append((Split("id", "", named), [seen.chosen[named]]))
     if place is not None and place["unit"]:
-        sky = positions(seen.sample[place["ra"]], seen.sample[place["dec"]], place["unit"])
+        sky = positions(seen.chosen[place["ra"]], seen.chosen[place["dec"]], place["unit"])
         remark = "no column names the objects: neighbours on the sky stay together"
         found.append((Split("healpix", remark), [split.healpix_pixels(sky.ra, sky.dec)]))
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
@@ -223,5 +207,5 @@ def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list
         remark = (
             "no column names the objects, and none says where they are" if not found else "of many values"
         )
-        found.append((Split(best.name, remark), [seen.sample[best.name]]))
+        found.append((Split(best.name, remark), [seen.chosen[best.name]]))
     return found

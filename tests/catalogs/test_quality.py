@@ -9,6 +9,7 @@ import pytest
 
 import catalogs
 from catalogs.distinct import DistinctCounter
+from catalogs.profile import profile
 from catalogs.quality import Places, quality
 
 
@@ -47,3 +48,21 @@ def test_distinct_values_in_bounded_memory():
     assert counter.estimate == pytest.approx(100_000, rel=0.1)
     counter.add(np.arange(50_000))  # as far apart as can be
     assert counter.repeated == pytest.approx(50_000, rel=0.15)
+
+
+def test_a_sample_of_chosen_rows(defective):
+    """Those of the chosen rows whose keys are the smallest: all, where they are few."""
+    x = np.concatenate([b.column("x").to_numpy() for b in defective.batches(["x"])])
+    few = profile(defective, sample_rows=100, choice=lambda values: values["x"] > 1.5)
+    assert len(few.sample["x"]) == 100
+    assert np.array_equal(few.chosen["x"], x[x > 1.5])
+    assert np.array_equal(few.sample["id"], profile(defective, sample_rows=100).sample["id"])
+    every = profile(defective, sample_rows=100, choice=lambda values: np.ones(len(values["x"]), dtype=bool))
+    assert np.array_equal(every.chosen["id"], every.sample["id"])
+    none = profile(defective, sample_rows=100, choice=lambda values: np.zeros(len(values["x"]), dtype=bool))
+    assert len(none.chosen["x"]) == 0
+    keys = np.random.default_rng(0).random(1000)
+    half = profile(defective, sample_rows=100, choice=lambda values: values["x"] > 0)
+    (chosen,) = np.nonzero(x > 0)
+    nearest = np.sort(chosen[np.argsort(keys[chosen])[:100]])
+    assert np.array_equal(half.chosen["x"], x[nearest])

@@ -131,6 +131,30 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert "which exists, expected a new file; add --overwrite" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("unknown", ["", "unknown"])
+def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
+    """Of 200,000 rows 600 have a class: some sixty in a sample of all, too few for anything that is asked of them."""
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    n = 200_000
+    labelled = np.random.default_rng(4).random(n) < 600 / n
+    rows = survey(n)
+    kind = pa.array(np.where(labelled, rows["kind"].to_numpy(zero_copy_only=False), unknown))
+    pq.write_table(
+        rows.set_column(rows.schema.get_field_index("kind"), "kind", kind), tmp_path / "sparse.parquet"
+    )
+    label = inspect_file(tmp_path / "sparse.parquet", label="kind")["label"]
+    early, late = label["counts"]["early"], label["counts"]["late"]
+    assert (label["sampled"], early + late) == (np.sum(labelled), np.sum(labelled))
+    assert label["unlabelled"] + label["counts"].get("unknown", 0) == np.sum(~labelled)
+    assert label["leaks"][0]["columns"] == ["answer"]
+    assert any({"mu", "axis"} <= set(leak["columns"]) for leak in label["leaks"] if leak["derived"])
+    out = tmp_path / "spec.toml"
+    assert run(["init", str(tmp_path / "sparse.parquet"), "--label", "kind", "--out", str(out)]) == 0
+    assert not {"answer", "mu"} & set(read_specification(out).features.values())
+    told = train(out, tmp_path / "models")
+    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+
+
 def test_few_labels_are_stacked(tmp_path, monkeypatch):
     """Fewer than 5,000 rows are left to the fits of 6,249 with a fifth held out, 5,000 of 6,250."""
     texts = {}
