@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError, nearest
+from catalogs.expressions import parse
 from flows.config_bases import Basis, LinearBasis, Paths, SpecificationTable, listed
 from flows.config_label import Label
 from flows.config_photometry import Band, Expression
@@ -245,6 +246,27 @@ class Specification(SpecificationTable):
                 "add them under [catalog], or split by 'id'"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Specification:
+        known = self._columns_named()
+        for key, given in (("columns", self.target.columns), ("units", self.target.units)):
+            for name in given:
+                if name not in known:
+                    raise ValueError(
+                        f"target.{key}: got '{name}', expected our name of a column that a feature, an error, "
+                        f"target.where or [catalog] names; {nearest(name, known)}"
+                    )
+        return self
+
+    def _columns_named(self) -> set[str]:
+        """Return the columns that are asked of a target, or whose values have a meaning."""
+        given, bands = self.catalog, self.photometry
+        texts = [*self.features.values(), *self.errors.values(), self.target.where]
+        spoken = {name for text in texts if text for name in parse(text).names}.difference(bands)
+        made = {name for band in bands.values() for text in band.texts for name in parse(text).names}
+        named = {name for name in (given.id, given.ra, given.dec) if name}
+        return spoken.union(made, named, given.sentinels, given.not_detected, given.masked)
 
     @model_validator(mode="after")
     def _check_limits(self) -> Specification:

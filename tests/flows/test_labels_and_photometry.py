@@ -402,6 +402,17 @@ def test_three_reasons_for_no_value_are_kept_apart(made):
     assert list(_noted(planned["training"])) == [told]
 
 
+@pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
+def test_marks_of_a_column_that_is_not_there_are_refused(made, key):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(600)), 2)
+    pq.write_table(pa.table(survey()).append_column("v", vectors), made / "survey.parquet")
+    label = '[label]\ncolumn = "kind"\n'
+    for name, hint in (("flxu", "did you mean 'flux'"), ("v[0]", r"did you mean 'v', all elements of it\?")):
+        with pytest.raises(SpecificationError, match=rf"catalog\.{key}: got '.*', .* has not.*{hint}"):
+            gathered(made, f'{key} = {{ "{name}" = -99 }}\n{label}')
+    assert len(gathered(made, f"{key} = {{ flux = -99, v = -99 }}\n{label}").rows.X) == 300
+
+
 @pytest.mark.parametrize(
     ("states", "told"),
     [

@@ -206,6 +206,16 @@ def test_a_limit_is_in_the_trainings_unit(tmp_path, column, unit, other, factor)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
+@pytest.mark.parametrize("key", ["units", "columns"])
+def test_a_name_that_nothing_asks_for_is_refused(key):
+    text = HEAD + LABEL + BAND.format("") + "[target]\nwhere = 'mag < 20'\n"
+    for name in ("flux", "sigma", "mag", "id"):
+        parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
+    for name in ("fluxx", "m", "ivar"):  # m is a magnitude made here, ivar in the file alone
+        with pytest.raises(SpecificationError, match=rf"target\.{key}: got '{name}', expected our name"):
+            parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
+
+
 def test_nothing_is_computed_with_a_unit_that_nobody_reads():
     assert parse("a * b").unit({"a": "furlongs of ours", "b": "Jy"}) is None
     assert parse("1 / sqrt(a)").unit({"a": "furlongs of ours"}) is None
