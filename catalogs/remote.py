@@ -38,13 +38,15 @@ Progress = Callable[[int], None]
 class RemoteFile:
     """One file of a file system that fsspec knows: its path there, its size in bytes.
 
-    `tag` is the server's word for this state of the file, empty where it has none that can be trusted.
+    `tag` is the server's word for this state of the file, empty where it has none that can be trusted; `state` is all
+    that it tells.
     """
 
     filesystem: Any
     path: str
     n_bytes: int
     tag: str = ""
+    state: str = ""
 
     @property
     def url(self) -> str:

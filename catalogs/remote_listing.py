@@ -23,10 +23,10 @@ from catalogs.errors import CatalogError, FormatError
 from catalogs.remote import RemoteFile
 from catalogs.remote_errors import speaking_of
 from catalogs.remote_http import web_client
-from catalogs.remote_tag import tag_of
-from catalogs.urls import file_name, is_below, is_web, key_below, scrubbed, shown
+from catalogs.remote_tag import state_of, tag_of
+from catalogs.urls import file_name, is_below, is_web, key_below, scheme_of, scrubbed, shown
 
-__all__ = ["Listing", "Place", "remote_listing"]
+__all__ = ["Listing", "Place", "local_path", "remote_listing"]
 
 WHOLE = ("hats.properties", "properties", "collection.properties")
 """Files that tell a HATS catalogue."""
@@ -58,7 +58,7 @@ class Place:
                 f"{shown(self.url)} is of unknown size, so nobody can tell whether all of it came; "
                 "fetch it, and open the copy"
             )
-        return RemoteFile(self.filesystem, self.path, int(info["size"]), tag_of(info))
+        return RemoteFile(self.filesystem, self.path, int(info["size"]), tag_of(info), state_of(info))
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,20 @@ def remote_listing(url: str, suffixes: tuple[str, ...], *, within: Sequence[str]
     Of a folder those files count that are named with one of the suffixes; a pattern (`s3://bucket/release/*.parquet`)
     names its own.  Servers of the web may lead on to other places only below one of `within`, if that names some.
     """
+    here = local_path(url)
+    if here is not None:
+        return here
     filesystem, path = reached(url, tuple(within))
-    if isinstance(filesystem, LocalFileSystem):
-        return Path(path)
     with speaking_of(url):
         filesystem.invalidate_cache()
         return listed(filesystem, path, suffixes)
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path that a URL such as `file:///data/a.parquet` means, None for those of elsewhere."""
+    if scheme_of(url) not in LocalFileSystem.protocol:
+        return None
+    return Path(str(LocalFileSystem._strip_protocol(url)))  # noqa: SLF001 -- fsspec's drivers have no other name for it
 
 
 def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
@@ -123,7 +131,10 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
     wild = wild_at(plain, url)
     if wild is None and plain.lower().endswith(suffixes):
         root = plain.rpartition("/")[0]
-        return Listing(root, (Place(filesystem, path, key_below(plain, root)),), "file")
+        only = Place(filesystem, path, key_below(plain, root))
+        if not stays_inside(only.key):
+            raise FormatError(f"{shown(url)} names no file that can be had here as well; correct the URL")
+        return Listing(root, (only,), "file")
     if query:
         raise FormatError(
             f"{shown(url)} has a query, expected one of a single file; name its files one by one"

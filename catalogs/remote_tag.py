@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-__all__ = ["tag_of"]
+__all__ = ["state_of", "tag_of"]
 
 CONTENT = (
     "ETag",
@@ -49,6 +49,11 @@ def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
             else ""
         )
     return ""
+
+
+def state_of(info: Mapping[str, Any]) -> str:
+    """Return all that a file system tells of a file's state: while it is read, none of that should change."""
+    return repr([(key, info[key]) for key in (*CONTENT, *TIMES, "size") if key in info])
 
 
 def time_of(value: Any) -> datetime | None:

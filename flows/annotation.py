@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -131,7 +130,7 @@ def _output(job: Job, annotated: Path, scorer: Scorer, *, counted: bool) -> Outp
         sha256=file_sha256(annotated),
         size=seen.st_size,
         n_rows=scorer.tally().n_rows,
-        input_path=os.path.relpath(job["path"], job["out"]),
+        input_path=job["input_path"],
         input=FileState(**job["input"]),
         mtime_ns=seen.st_mtime_ns,
         inode=seen.st_ino,

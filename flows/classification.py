@@ -16,10 +16,11 @@ from flows.config import Output as OutputTable
 from flows.config import Shift, Specification
 from flows.config_file import read_specification
 from flows.execution import DIRECT, Steps, execute
-from flows.inputs import resolve_paths
+from flows.fetching import fetching
+from flows.inputs import resolve_sources
 from flows.jobs import Policy
 from flows.model import Model
-from flows.plan import Plan, make_plan
+from flows.plan import Plan, known_outputs, make_plan
 from flows.roots import check_inside
 from flows.scoring import Scorer
 from flows.store import Store
@@ -55,25 +56,27 @@ def classify(
     stored = place.find(model)
     loaded = place.load(stored.label)
     given = loaded.specification if specification is None else read_specification(specification)
-    paths = resolve_paths([str(c) for c in catalogues], Path(), key="CATALOG")
+    sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
     plain = annotation_settings(loaded, given)
-
-    def estimate() -> Shift:
-        unmoved = replace(loaded, classifier=replace(loaded.classifier, log_prior_shift=None))
-        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
-        return estimated_shares(loaded, paths, scorer)
-
-    shift = chosen_shift(loaded, given.shift, asked=class_prior, estimate=estimate)
-    settings = plain.model_copy(update={"shift": shift})
-    if limit is not None:
-        return {"status": "trial", "model": loaded.label, **trial(paths, loaded, settings, limit)}
-
     policy: Policy = "overwrite" if overwrite else "add"
+    resumable = not dry_run and limit is None
+    with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=resumable) as mirror:
 
-    def planned() -> Plan:
-        return make_plan(paths, loaded, settings, folder, policy=policy, verify=verify)
+        def estimate() -> Shift:
+            unmoved = replace(loaded, classifier=replace(loaded.classifier, log_prior_shift=None))
+            scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
+            return estimated_shares(loaded, mirror.bring(sources).paths, scorer)
 
-    return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+        shift = chosen_shift(loaded, given.shift, asked=class_prior, estimate=estimate)
+        settings = plain.model_copy(update={"shift": shift})
+        if limit is not None:
+            return {"status": "trial", "model": loaded.label, **trial(sources, loaded, settings, limit)}
+
+        def planned() -> Plan:
+            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
+            return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
+
+        return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
 
 
 def request_of(model: Path, settings: Specification, threads: int | None) -> Json:

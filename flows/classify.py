@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
-from pydantic import PositiveInt
+from pydantic import BeforeValidator, PositiveInt
 
 from flows import classification
 from flows.annotation import annotate_each
 from flows.config import Specification
 from flows.execution import finish_outputs
+from flows.inputs import check_parameters
 from flows.run_page import bury, keep_run, progress_kept, run_id
 
 __all__ = ["classify"]
@@ -38,7 +39,7 @@ results kept: a run that is tried again would read them, and whatever somebody h
 
 @flow(name="classify", persist_result=True, result_serializer="json")
 def classify(
-    catalogues: list[Path],
+    catalogues: list[Annotated[str, BeforeValidator(str)]],
     model: str,
     store: Path = Path("models"),
     out: Path = Path("annotated"),
@@ -52,7 +53,7 @@ def classify(
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row.
 
     Args:
-        catalogues: Files, folders or patterns.
+        catalogues: Files, folders, patterns or URLs.
         model: NAME, for its champion, or NAME@VERSION.
         store: Folder of the model store.
         out: Folder of the annotated copies.
@@ -76,6 +77,7 @@ def classify(
     }
     if FlowRunContext.get() is None:
         return classification.classify(catalogues, steps=classification.DIRECT, **options)
+    check_parameters(catalogues)
     with progress_kept("classify"):
         told = classification.classify(catalogues, steps=STEPS, **options)
     keep_run(told)

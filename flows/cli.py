@@ -95,7 +95,9 @@ def train(
 
 @app.command()
 def classify(
-    catalogs: Annotated[list[Path], typer.Argument(metavar="CATALOG", help="Files, folders or patterns.")],
+    catalogs: Annotated[
+        list[str], typer.Argument(metavar="CATALOG", help="Files, folders, patterns or URLs.")
+    ],
     model: Annotated[
         str, typer.Option("--model", metavar="NAME[@VERSION]", help="Default version: the champion.")
     ],
@@ -199,7 +201,7 @@ def review(
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue or a model file.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A catalogue, also at a URL, or a model file.")],
     label: Annotated[
         str | None,
         typer.Option("--label", metavar="COLUMN", help="Of the class: look for columns that give it away."),
@@ -218,7 +220,7 @@ def inspect(
 
 @app.command()
 def init(
-    file: Annotated[Path, typer.Argument(metavar="CATALOG", help="A labelled catalogue.")],
+    file: Annotated[str, typer.Argument(metavar="CATALOG", help="A labelled catalogue, also at a URL.")],
     label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="Column of the class.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of printing it.")

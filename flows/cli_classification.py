@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from flows import classification
@@ -14,6 +13,7 @@ from flows.cli_progress import shown_progress
 from flows.cli_reprocessing import leave_partly
 from flows.cli_show import show, show_classified
 from flows.errors import UsageError
+from flows.inputs import check_parameters
 
 __all__ = ["read_shares", "run_classify"]
 
@@ -38,7 +38,7 @@ def read_shares(text: str | None) -> str | dict[str, float] | None:
 
 
 def run_classify(
-    catalogues: Sequence[Path],
+    catalogues: Sequence[str],
     options: Mapping[str, Any],
     *,
     dry_run: bool,
@@ -51,6 +51,7 @@ def run_classify(
         if direct or dry_run:
             told = classification.classify(catalogues, dry_run=dry_run, **options)
         else:
+            check_parameters(catalogues)
             server = start_prefect()
             from flows.classify import classify
 

@@ -5,28 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import catalogs
 from catalogs.atomic import atomic_path
+from catalogs.urls import is_remote
 from flows.cli_progress import shown_progress
 from flows.cli_show import plain_table, print_tables, say, show, show_trained
 from flows.errors import OutputFolderError
+from flows.inputs import Source, check_no_secret, resolve_sources
 from flows.inspection import inspect_file
+from flows.reading import opened
 from flows.starting_specification import starting_specification
+from flows.table_choice import TableChoice
 
 __all__ = ["run_init", "run_inspect"]
 
 Json = dict[str, Any]
 
 
-def run_inspect(file: Path, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
+def run_inspect(file: str, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        told = inspect_file(file, limit=limit, label=label, table=table)
+        told = inspect_file(named(file), limit=limit, label=label, table=table)
     show(told, show_inspected, json=json)
 
 
 def run_init(
-    file: Path,
+    file: str,
     label: str,
     *,
     out: Path | None,
@@ -39,15 +42,26 @@ def run_init(
     if out is not None and out.exists() and not overwrite:
         raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
     folder = Path() if out is None else out.parent
-    with shown_progress(quiet=True):
-        start = starting_specification(
-            catalogs.open(file, table, columns=[label]), label, folder=folder, limit=limit, table=table
-        )
+    source = named(file)
+    url = source if isinstance(source, str) else None
+    check_no_secret(
+        [file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
+    )
+    with shown_progress(quiet=True), opened([source], TableChoice(table, (label,))) as (catalog,):
+        start = starting_specification(catalog, label, folder=folder, limit=limit, table=table, url=url)
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")
     told = {"status": "written" if out else "printed", "path": str(out) if out else None, **vars(start)}
     show(told, _show_started, json=json)
+
+
+def named(file: str) -> Source:
+    """Return the path or the URL that a text means; of a pattern nothing is looked up."""
+    if not is_remote(file):
+        return Path(file)
+    (source,) = resolve_sources([file], Path(), key="FILE")
+    return source
 
 
 def _show_started(told: Json) -> None:

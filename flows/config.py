@@ -49,7 +49,7 @@ TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 class CatalogTable(SpecificationTable):
     """The labelled catalogue."""
 
-    paths: Paths = Field(description="Files or globs, relative to the specification")
+    paths: Paths = Field(description="Files, folders or globs, relative to the specification; or URLs")
     table: TableName | None = Field(
         default=None,
         description="Of files with several tables: name or number; default: which has the columns",
@@ -100,7 +100,9 @@ class CatalogTable(SpecificationTable):
 class Target(SpecificationTable):
     """The catalogue to classify, where it differs from the labelled one."""
 
-    paths: Paths | None = Field(default=None, description="Files or globs, relative to the specification")
+    paths: Paths | None = Field(
+        default=None, description="Files, folders or globs, relative to the specification; or URLs"
+    )
     table: TableName | None = Field(
         default=None,
         description="Of files with several tables: name or number; default: which has the columns",

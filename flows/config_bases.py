@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from catalogs.urls import has_secret, is_remote, shown
 
 __all__ = [
     "BASIS_KINDS",
@@ -16,6 +18,7 @@ __all__ = [
     "PolynomialBasis",
     "RbfBasis",
     "SigmoidBasis",
+    "SourceText",
     "SpecificationTable",
     "basis_options",
     "basis_words",
@@ -34,7 +37,18 @@ def listed(value: Any) -> Any:
     return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
 
 
-Paths = Annotated[tuple[str, ...], BeforeValidator(listed), Field(min_length=1)]
+def without_secret(path: str) -> str:
+    """Return a path or URL; ValueError where a URL may hold a secret: specifications are kept where others read."""
+    if is_remote(path) and has_secret(path):
+        raise ValueError(
+            f"got '{shown(path)}' with a user, a password or a query, expected a URL without: a specification is kept "
+            "in models and on Prefect's pages; put passwords into ~/.netrc or the driver's settings, or fetch the file"
+        )
+    return path
+
+
+SourceText = Annotated[str, AfterValidator(without_secret)]
+Paths = Annotated[tuple[SourceText, ...], BeforeValidator(listed), Field(min_length=1)]
 
 
 class LinearBasis(SpecificationTable):

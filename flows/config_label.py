@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flows.config_bases import SpecificationTable
+from flows.config_bases import SourceText, SpecificationTable
 
 __all__ = ["Label", "LabelTable"]
 
@@ -24,7 +24,7 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 class LabelTable(SpecificationTable):
     """A separate file of labels, joined to the catalogue by identifier or by position."""
 
-    path: str = Field(description="The file, relative to the specification")
+    path: SourceText = Field(description="The file, relative to the specification, or a URL")
     id: str | None = Field(default=None, description="Its column that holds catalog.id")
     ra: str | None = Field(default=None, description="Its column of right ascension, to join by position")
     dec: str | None = Field(default=None, description="Its column of declination")
@@ -60,7 +60,7 @@ class Label(SpecificationTable):
     overdispersion: bool = Field(
         default=True, description="Divide out that votes scatter more than independent ones would"
     )
-    extra: tuple[str, ...] = Field(default=(), description="Label tables that came back from review")
+    extra: tuple[SourceText, ...] = Field(default=(), description="Label tables that came back from review")
 
     @model_validator(mode="after")
     def _check(self) -> Label:

@@ -143,16 +143,22 @@ def _annotated(plan: Plan, request: Json, steps: Steps) -> tuple[list[Output], l
             if len(results) < len(to_do):
                 stop()
     done = {r["name"]: Output.of(r["output"]) for r in results if "output" in r}
-    outputs = [o for job in plan.jobs if (o := job.finished or job.staged or done.get(job.name))]
+    staged = {job.name: job.named(job.staged) for job in plan.jobs if job.staged}
+    outputs = [o for job in plan.jobs if (o := job.finished or staged.get(job.name) or done.get(job.name))]
     return outputs, results
 
 
 def _quarantined(plan: Plan, failed: Mapping[str, str]) -> list[Quarantined]:
     jobs = {job.name: job for job in plan.jobs}
     return [
-        Quarantined(name, os.path.relpath(jobs[name].path, plan.out), why, jobs[name].state)
+        Quarantined(name, _input_path(jobs[name], plan), plan.brought.spoken(why), jobs[name].state)
         for name, why in failed.items()
     ]
+
+
+def _input_path(job: Job, plan: Plan) -> str:
+    """Return where a file is, from the output folder on, or its URL."""
+    return job.input_path or os.path.relpath(job.path, plan.out)
 
 
 def _places(plan: Plan) -> Json:
@@ -171,6 +177,7 @@ def _job_dict(job: Job, plan: Plan, request: Json) -> Json:
         "without": [*job.found.without],
         "stamp": job.found.stamp,
         "path": str(job.path),
+        "input_path": _input_path(job, plan),
         "name": job.name,
         "input": asdict(job.state),
         "previous": _previous(job, plan, request["specification"]),
@@ -210,7 +217,16 @@ def told_of(model: Model, plan: Plan, status: str, outputs: Sequence[Output] = (
         "manifest": str(plan.out / MANIFEST),
         "release": plan.found.release if plan.found else None,
         "files": {
-            job.name: {"input": str(job.path), "n_rows": job.n_rows, "to_do": job.to_do, "why": job.why}
+            o.name: {"input": o.input_path, "n_rows": o.n_rows, "to_do": False, "why": ""}
+            for o in plan.brought.unchanged
+        }
+        | {
+            job.name: {
+                "input": job.input_path or str(job.path),
+                "n_rows": job.n_rows,
+                "to_do": job.to_do,
+                "why": job.why,
+            }
             for job in plan.jobs
         },
         "retired": [*plan.retired],

@@ -1,4 +1,4 @@
-"""Files named by the user: globs and relative paths resolved, and a clear word where there is nothing."""
+"""Files and URLs named by the user: globs and relative paths resolved, and a clear word where there is nothing."""
 
 from __future__ import annotations
 
@@ -6,30 +6,55 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from catalogs.errors import nearest
-from catalogs.urls import is_remote
+from catalogs.remote_listing import local_path
+from catalogs.urls import has_secret, is_chained, is_remote, shown
 from flows.errors import UsageError
-from flows.roots import check_inside
+from flows.roots import check_inside, check_url
 
-__all__ = ["resolve_paths"]
+__all__ = ["Source", "check_no_secret", "check_parameters", "local_sources", "resolve_sources"]
 
 WILD = frozenset("*?[")
 
+Source = Path | str
+"""A file or folder of this machine; or the text of a URL, of which only `catalogs.urls.shown` may be told."""
 
-def resolve_paths(patterns: Sequence[str], folder: Path, *, key: str) -> tuple[Path, ...]:
-    """Return the files that patterns, relative to a folder, mean: each once, those of a glob sorted.
 
-    `key` says in the errors who named them.
+def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple[Source, ...]:
+    """Return the files and URLs that patterns, relative to a folder, mean: each once, those of a glob sorted.
+
+    What a URL's pattern matches is its server's to say, later.  `key` says in the errors who named them.
     """
-    found = [path for pattern in patterns for path in _matches(pattern, folder, key)]
-    return tuple(check_inside(path, key=key) for path in dict.fromkeys(found))
+    found = [source for pattern in patterns for source in _matches(pattern, folder, key)]
+    distinct = tuple(dict.fromkeys(found))
+    _check_told_apart([source for source in distinct if isinstance(source, str)], key)
+    return tuple(check_inside(s, key=key) if isinstance(s, Path) else s for s in distinct)
 
 
-def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path]:
+def local_sources(sources: Iterable[Source]) -> list[Path]:
+    """Return the sources of this machine."""
+    return [source for source in sources if isinstance(source, Path)]
+
+
+def check_no_secret(patterns: Iterable[str], *, key: str, kept: str, remedy: str) -> None:
+    """Raise UsageError where a URL may hold a secret, and would be kept where others can read it."""
+    for pattern in patterns:
+        if is_remote(pattern) and has_secret(pattern):
+            raise UsageError(
+                f"{key}: got '{shown(pattern)}' with a user, a password or a query, expected a URL without: {kept}; "
+                f"{remedy}"
+            )
+
+
+def check_parameters(catalogues: Iterable[object]) -> None:
+    """Raise UsageError where a catalogue's URL may hold a secret: Prefect keeps parameters, and shows them."""
+    kept = "Prefect keeps and shows a run's parameters"
+    remedy = "put passwords into ~/.netrc or the driver's settings, or run without Prefect: add --direct"
+    check_no_secret(map(str, catalogues), key="CATALOG", kept=kept, remedy=remedy)
+
+
+def _matches(pattern: str, folder: Path, key: str) -> Iterable[Source]:
     if is_remote(pattern):
-        raise UsageError(
-            f"{key}: got '{pattern}', expected a path: flows read local files only, inside the roots where there are "
-            "such, and know them again by size, time and checksum; fetch it, or use catalogs.annotate in Python"
-        )
+        return _at_url(pattern, folder, key)
     path = check_inside(folder / Path(pattern).expanduser(), key=key)
     if path.exists():
         return [path]
@@ -45,3 +70,24 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path]:
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = nearest(path.name, beside) if beside else f"there is no folder {path.parent}"
     raise UsageError(f"{key}: got '{path}', which does not exist, expected a catalogue; {hint}")
+
+
+def _at_url(url: str, folder: Path, key: str) -> Iterable[Source]:
+    if is_chained(url):
+        raise UsageError(
+            f"{key}: got '{shown(url)}', a file inside another, expected a URL of the file itself; unpack it, or use "
+            "catalogs.annotate in Python"
+        )
+    here = local_path(url)
+    return _matches(str(here), folder, key) if here is not None else [check_url(url, key=key)]
+
+
+def _check_told_apart(urls: Sequence[str], key: str) -> None:
+    """Raise UsageError where URLs differ only in what is not written down."""
+    first: dict[str, str] = {}
+    for url in urls:
+        if first.setdefault(shown(url), url) != url:
+            raise UsageError(
+                f"{key}: got '{shown(url)}' twice, with other queries or users, expected URLs that can be told apart "
+                "without, since neither is kept; classify them one by one, or fetch them"
+            )

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-import catalogs
 from catalogs.catalog import Catalog
 from catalogs.elements import Element
 from catalogs.errors import CatalogError, nearest
@@ -27,12 +26,16 @@ from catalogs.suspicions import (
     suspected_sentinels,
     suspected_texts,
 )
+from catalogs.urls import shown
 from flows.errors import UsageError
 from flows.features import apply_sentinels
+from flows.inputs import Source
 from flows.labels import LabelledRows, label_texts
 from flows.model_file import is_model_file, read_model
 from flows.progress import tell
+from flows.reading import opened
 from flows.store import Store
+from flows.table_choice import TableChoice
 
 __all__ = [
     "described_positions",
@@ -51,18 +54,18 @@ RADIANS = 2 * np.pi
 
 
 def inspect_file(
-    path: Path, *, limit: int | None = None, label: str | None = None, table: str | None = None
+    source: Source, *, limit: int | None = None, label: str | None = None, table: str | None = None
 ) -> dict[str, Any]:
-    """Return what a file holds; of a catalogue, what the first `limit` rows show, or all.
+    """Return what a file holds, here or at a URL; of a catalogue, what the first `limit` rows show, or all.
 
     `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.
     """
-    if path.exists() and is_model_file(path):
-        model = read_model(path)
-        return {"kind": "model", **Store(path.parent.parent.parent).described(model, "stored")}
-    return inspect_catalog(
-        catalogs.open(path, table, columns=[label] if label else ()), limit=limit, label=label
-    )
+    if isinstance(source, Path) and source.exists() and is_model_file(source):
+        model = read_model(source)
+        return {"kind": "model", **Store(source.parent.parent.parent).described(model, "stored")}
+    with opened([source], TableChoice(table, (label,) if label else ())) as (catalog,):
+        told = inspect_catalog(catalog, limit=limit, label=label)
+    return told if isinstance(source, Path) else told | {"path": shown(source)}
 
 
 def inspect_catalog(

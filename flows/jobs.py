@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from catalogs.errors import OutputExistsError
+from flows.elsewhere import Origin
 from flows.errors import UsageError
 from flows.manifest import FileState, Manifest, Output, file_state
 from flows.sources import Found
@@ -41,11 +42,30 @@ class Job:
     staged: Output | None = None  # whole, but not listed yet
     previous: Output | None = None  # the output that it replaces
     in_the_way: bool = False  # a changed file has its place, which is moved away first
+    origin: Origin | None = None  # of a file that was fetched
+    learned: bool = False  # finished, but fetched again to know that; the next run need not
 
     @property
     def to_do(self) -> bool:
         """Whether it has to be annotated."""
         return self.finished is None and self.staged is None
+
+    @property
+    def input_path(self) -> str | None:
+        """The URL of a file that was fetched."""
+        return self.origin.url if self.origin else None
+
+    def finished_as(self, listed: Output) -> Job:
+        """Return the job of a file whose output is there; of one that was fetched, its server's word is learned."""
+        learned = self.origin is not None and (listed.input_path, listed.input.tag) != (
+            self.origin.url,
+            self.origin.tag,
+        )
+        return replace(self, why="", finished=self.named(listed) if learned else listed, learned=learned)
+
+    def named(self, output: Output) -> Output:
+        """Return an output as one of the file that was fetched."""
+        return replace(output, input=self.state, input_path=self.input_path or output.input_path)
 
 
 @dataclass(frozen=True)
@@ -58,8 +78,11 @@ class Looker:
     policy: Policy
     verify: bool
 
-    def job(self, found: Found) -> Job:
-        """Return what is to be done to one file; OutputExistsError where something else has its place."""
+    def job(self, found: Found, origin: Origin | None = None) -> Job:
+        """Return what is to be done to one file; OutputExistsError where something else has its place.
+
+        `origin` is where it was fetched from, if it was.
+        """
         part = found.partition
         final = self.staging.out / part.key
         if final.exists() and final.samefile(part.path):
@@ -69,10 +92,13 @@ class Looker:
             )
         listed = self.before.find(part.key) if self.before else None
         state = file_state(part.path, None if self.verify or listed is None else listed.input)
+        state = replace(state, tag=origin.tag) if origin else state
         intact = listed is not None and listed.is_in(final, verify=self.verify)
-        job = Job(found, part.path, part.key, part.n_rows, state, previous=listed if intact else None)
+        job = Job(
+            found, part.path, part.key, part.n_rows, state, previous=listed if intact else None, origin=origin
+        )
         if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
-            return replace(job, why="", finished=listed)
+            return job.finished_as(listed)
         staged = self.staging.find(part.key, state)
         there = self._occupant(final, part.key, listed, staged)
         if there == "listed" and intact and listed and listed.input.sha256 == state.sha256:

@@ -21,7 +21,8 @@ from catalogs.positions import PositionUnit, match_positions, near_others, posit
 from catalogs.values import batch_values
 from flows.config import Specification
 from flows.errors import SpecificationError, TrainingError
-from flows.inputs import resolve_paths
+from flows.fetching import fetched
+from flows.inputs import resolve_sources
 from flows.labels import label_texts
 
 __all__ = ["LabelSource"]
@@ -55,15 +56,17 @@ class LabelSource:
             label.column or "", given.id, place=(given.ra, given.dec) if given.ra and given.dec else None
         )
         if label.table is not None:
-            (path, *_) = resolve_paths([label.table.path], base, key="label.table.path")
+            places = resolve_sources([label.table.path], base, key="label.table.path")
             named = (label.table.id, label.table.ra, label.table.dec, label.column)
-            table = catalogs.open(path, columns=[name for name in named if name])
-            if label.table.id is not None:
-                source.by_id = source._joined_by_id(table, label.table.id, source.column, "label.table")
-            else:
-                source._join_by_place(specification, table)
+            with fetched(places[:1]) as (path, *_):
+                table = catalogs.open(path, columns=[name for name in named if name])
+                if label.table.id is not None:
+                    source.by_id = source._joined_by_id(table, label.table.id, source.column, "label.table")
+                else:
+                    source._join_by_place(specification, table)
         if label.extra:
-            source.reviewed = source._answers(resolve_paths(label.extra, base, key="label.extra"))
+            with fetched(resolve_sources(label.extra, base, key="label.extra")) as paths:
+                source.reviewed = source._answers(paths)
         return source
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:

@@ -1,6 +1,7 @@
 """What lies in an output folder and where it came from: `manifest.json`, the truth about what is done.
 
-An input is known by the SHA-256 of its bytes, remembered by size, modification time and inode.
+An input is known by the SHA-256 of its bytes, remembered by size, modification time and inode, or, of one that was
+fetched from a URL, by its server's word for the state it was in.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class FileState:
     size: int
     mtime_ns: int
     inode: int
+    tag: str = ""  # of a fetched file, if its server has a word for its state
 
     def looks_like(self, path: Path) -> bool:
         """Say whether the file's size, time and inode are still those that were hashed."""
@@ -50,6 +52,10 @@ class FileState:
         except FileNotFoundError:
             return False
         return (self.size, self.mtime_ns, self.inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it; most have no tag."""
+        return {key: value for key, value in asdict(self).items() if key != "tag" or value}
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,9 @@ class Output:
     sha256: str
     size: int
     n_rows: int
-    input_path: str  # relative to the output folder, so that both can move together
+    input_path: (
+        str  # relative to the output folder, so that both can move together; or a URL, as it may be shown
+    )
     input: FileState
     mtime_ns: int = 0
     inode: int = 0
@@ -80,7 +88,7 @@ class Output:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return asdict(self)
+        return asdict(self) | {"input": self.input.to_dict()}
 
     @property
     def state(self) -> FileState:
@@ -111,7 +119,7 @@ class Quarantined:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return asdict(self)
+        return asdict(self) | {"input": self.input.to_dict() if self.input else None}
 
 
 @dataclass(frozen=True)
@@ -173,9 +181,9 @@ class Manifest:
             "totals": self.totals,
             **{key: self.details[key] for key in DETAILS if key in self.details},
             "quarantined": [q.to_dict() for q in self.quarantined],
-            "inputs": [{"path": o.input_path, **asdict(o.input)} for o in self.outputs],
+            "inputs": [{"path": o.input_path, **o.input.to_dict()} for o in self.outputs],
             "outputs": [
-                {"path": o.name, **asdict(o.state), "rows": o.n_rows, "input": o.input.sha256}
+                {"path": o.name, **o.state.to_dict(), "rows": o.n_rows, "input": o.input.sha256}
                 for o in self.outputs
             ],
         }
@@ -219,7 +227,8 @@ DETAILS = ("classes", "columns", "flags", "position")
 
 
 def _output(output: Mapping[str, Any], source: Mapping[str, Any], counted: Mapping[str, Any]) -> Output:
-    state = FileState(*(source[key] for key in ("sha256", "size", "mtime_ns", "inode")))
+    known = {key: source[key] for key in ("sha256", "size", "mtime_ns", "inode")}
+    state = FileState(**known, tag=source.get("tag", ""))
     return Output(
         name=output["path"],
         sha256=output["sha256"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,9 @@ from catalogs.annotations import NewColumn
 from catalogs.atomic import check_free_space
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
+from catalogs.remote_errors import UnreachableError
 from flows.config import Specification, specification_hash
+from flows.elsewhere import Brought, Known
 from flows.errors import UsageError
 from flows.jobs import Job, Looker, Policy
 from flows.manifest import FileState, Manifest, Output, Quarantined, file_state
@@ -27,11 +29,11 @@ from flows.sources import files_of, find_files, name_of
 from flows.staging import Staging
 from flows.table_choice import target_table
 
-__all__ = ["Job", "Plan", "make_plan"]
+__all__ = ["Job", "Plan", "known_outputs", "make_plan"]
 
 TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
-    "add": (DamagedFileError, OSError),
-    "overwrite": (DamagedFileError, OSError),
+    "add": (DamagedFileError, UnreachableError, OSError),
+    "overwrite": (DamagedFileError, UnreachableError, OSError),
     "release": (CatalogError, OSError),
 }
 """What may be wrong with a file without holding up the others: who names files by hand is told of the rest at once."""
@@ -52,22 +54,25 @@ class Plan:
         default_factory=dict
     )  # files that are being written, and why we think so
     adopted: tuple[Output, ...] = ()  # published by a killed run, and not listed yet
+    brought: Brought = field(default_factory=Brought)  # what is known of inputs at URLs
 
     @property
     def nothing_to_do(self) -> bool:
         """Whether every file's output is there and listed, and nothing else is."""
         known = self.found.quarantined if self.found and self.same_maker else ()
-        done = all(job.finished for job in self.jobs) and set(self.quarantined) == set(known)
+        done = all(job.finished and not job.learned for job in self.jobs) and set(self.quarantined) == set(
+            known
+        )
         return done and not self.retired and not self.adopted and self.same_maker
 
     @property
     def kept(self) -> tuple[Output, ...]:
-        """Outputs in the folder that are not of these inputs, and stay."""
+        """Outputs in the folder that are not of these inputs, or of files that were not fetched again, and stay."""
         if self.policy == "release":
-            return ()
+            return tuple(self.brought.unchanged)
         listed = self.found.outputs if self.found and self.same_maker else ()
         others = {o.name: o for o in (*listed, *self.adopted)}
-        return tuple(o for name, o in others.items() if name not in self.names)
+        return (*self.brought.unchanged, *(o for name, o in others.items() if name not in self.names))
 
     @property
     def retired(self) -> tuple[str, ...]:
@@ -80,7 +85,8 @@ class Plan:
     @property
     def names(self) -> set[str]:
         """The outputs' names of all inputs, readable or not."""
-        return {*(j.name for j in self.jobs), *(q.name for q in self.quarantined), *self.deferred}
+        known = {*(q.name for q in self.quarantined), *(o.name for o in self.brought.unchanged)}
+        return {*(j.name for j in self.jobs), *known, *self.deferred}
 
     def still_good(self, name: str) -> Output | None:
         """Return the output, of an earlier state of its input, that may stay where a new one did not come to be."""
@@ -89,7 +95,7 @@ class Plan:
 
 
 def make_plan(
-    paths: Sequence[Path],
+    brought: Brought,
     model: Model,
     specification: Specification,
     out: Path,
@@ -98,11 +104,14 @@ def make_plan(
     verify: bool = False,
     deferred: Mapping[Path, str] | None = None,
 ) -> Plan:
-    """Return what is to be done to classify the catalogues at `paths` into the folder `out`.
+    """Return what is to be done to classify the catalogues that were brought into the folder `out`.
 
     `verify` hashes files again that look as they did; files that are `deferred` are left alone.
     """
-    scorer = Scorer.of(model, specification)
+    paths, scorer = brought.paths, Scorer.of(model, specification)
+    for _, error in brought.failed:
+        if not isinstance(error, TOLERATED[policy]):
+            raise error
     spec_hash = specification_hash(specification)
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
@@ -115,17 +124,24 @@ def make_plan(
         left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )
-    if failed and not found and not (known or deferred):
-        raise next(iter(failed.values()))
-    _check_names_distinct([f.partition for f in found])
+    errors = [*failed.values(), *(error for _, error in brought.failed)]
+    if errors and not (
+        found or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
+    ):
+        raise errors[0]
+    _check_names_distinct([f.partition for f in found], brought)
     names = {f.partition.key for f in found}
     if before is not None and not same and policy != "release":
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     staging = Staging.of(out, model.label, spec_hash)
     looker = Looker(staging, before, same, policy, verify)
-    jobs = tuple(looker.job(f) for f in found if f.partition.path.exists())  # some may have gone meanwhile
+    there = [f for f in found if f.partition.path.exists()]  # some may have gone meanwhile
+    jobs = tuple(looker.job(f, brought.origins.get(f.partition.path)) for f in there)
     check_free_space(out, sum(_bytes(job, scorer.columns) for job in jobs if job.to_do))
-    fresh = [quarantined(path, _name(path, paths), out, error, before) for path, error in failed.items()]
+    fresh = [
+        _quarantined(path, _name(path, paths), out, error, before, brought) for path, error in failed.items()
+    ]
+    fresh += [Quarantined(origin.name, origin.url, reason(error)) for origin, error in brought.failed]
     plan = Plan(
         out,
         staging,
@@ -133,18 +149,30 @@ def make_plan(
         before,
         same,
         policy,
-        quarantined=tuple(sorted([*known.values(), *fresh], key=lambda q: q.name)),
-        deferred={_name(path, paths): why for path, why in deferred.items()},
+        quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
+        deferred={_name(path, paths): why for path, why in deferred.items()} | brought.deferred,
+        brought=brought,
     )
     return _with_adopted(plan)
 
 
-def quarantined(
-    path: Path, name: str, out: Path, error: Exception, before: Manifest | None = None
+def known_outputs(out: Path, model: Model, specification: Specification, *, verify: bool = False) -> Known:
+    """Return what is known of files at URLs from the last run; nothing after another maker's, or to `verify`."""
+    before = Manifest.read(out)
+    same = before is not None and before.same_maker(model.label, specification_hash(specification))
+    return Known(out, before if same and not verify else None)
+
+
+def _quarantined(
+    path: Path, name: str, out: Path, error: Exception, before: Manifest | None, brought: Brought
 ) -> Quarantined:
     """Return what is written down of a file that could not be annotated."""
-    known = before.find_quarantined(name) if before else None
-    return Quarantined(name, os.path.relpath(path, out), reason(error), _state(path, known))
+    known, origin = before.find_quarantined(name) if before else None, brought.origins.get(path)
+    state = _state(path, known)
+    if origin is None:
+        return Quarantined(name, os.path.relpath(path, out), reason(error), state)
+    tagged = state and replace(state, tag=origin.tag)
+    return Quarantined(name, origin.url, brought.spoken(reason(error)), tagged)
 
 
 def reason(error: Exception) -> str:
@@ -201,8 +229,8 @@ def _bytes(job: Job, columns: Sequence[NewColumn]) -> int:
     return job.state.size + job.n_rows * sum(widths)
 
 
-def _check_names_distinct(partitions: Sequence[Partition]) -> None:
-    first: dict[str, Path] = {}
+def _check_names_distinct(partitions: Sequence[Partition], brought: Brought) -> None:
+    first = {name: Path("a file at a URL") for name in brought.left_out()}
     for part in partitions:
         other = first.setdefault(part.key, part.path)
         if other != part.path:

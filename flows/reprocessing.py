@@ -18,9 +18,10 @@ from flows.config import Specification
 from flows.config_file import read_specification
 from flows.errors import UsageError
 from flows.execution import DIRECT, Steps, execute
-from flows.inputs import resolve_paths
+from flows.fetching import fetching
+from flows.inputs import Source, local_sources, resolve_sources
 from flows.manifest import Manifest
-from flows.plan import Plan, make_plan
+from flows.plan import Plan, known_outputs, make_plan
 from flows.roots import check_inside
 from flows.settled import PATIENCE, QUIET, still_written
 from flows.sources import files_of
@@ -59,30 +60,35 @@ def reprocess(
     )
     folder = check_inside(base / given.output.folder if out is None else Path(out), key="out")
 
-    def planned() -> Plan:
-        paths = _inputs(given, base, folder)
-        before = Manifest.read(folder)
-        _check_same_name(before, stored.name, folder)
-        unknown = [] if dry_run else _unknown_files(paths, before, folder)
-        writing = still_written(unknown, quiet=quiet_seconds, patience=patience)
-        return make_plan(paths, loaded, settings, folder, policy="release", verify=verify, deferred=writing)
+    with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=not dry_run) as mirror:
 
-    return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+        def planned() -> Plan:
+            sources = _inputs(given, base, folder)
+            before = Manifest.read(folder)
+            _check_same_name(before, stored.name, folder)
+            unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
+            writing = still_written(unknown, quiet=quiet_seconds, patience=patience)
+            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
+            return make_plan(
+                brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
+            )
+
+        return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
 
 
-def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Path, ...]:
+def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:
     """Return what there is to classify; UsageError where outputs would be inputs of the next run."""
     target = specification.target.paths
     key = "target.paths" if target else "catalog.paths"
-    paths = resolve_paths(target or specification.catalog.paths, base, key=key)
+    sources = resolve_sources(target or specification.catalog.paths, base, key=key)
     inside = out.resolve()
-    for path in paths:
+    for path in local_sources(sources):
         if path.resolve().is_relative_to(inside) or (path.is_dir() and inside.is_relative_to(path.resolve())):
             raise UsageError(
                 f"{key}: got '{path}', which the output folder {out} is in or holds, expected inputs outside of it; "
                 "choose another output.folder"
             )
-    return paths
+    return sources
 
 
 def _unknown_files(paths: Sequence[Path], before: Manifest | None, out: Path) -> list[Path]:

@@ -60,6 +60,7 @@ class Page:
     place: Mapping[str, Any] | None
     other: Mapping[str, str]
     table: str | None = None
+    url: str | None = None
 
     def lines(self) -> Iterator[str]:
         """Yield them."""
@@ -91,7 +92,8 @@ class Page:
         return (stem or "survey")[:60]
 
     def _catalog(self) -> Iterator[str]:
-        path = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
+        here = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
+        path = self.url or here
         yield "[catalog]"
         yield f"paths = [{_text(path)}]"
         if self.table is not None:

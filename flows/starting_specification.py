@@ -59,11 +59,17 @@ class Start:
 
 
 def starting_specification(
-    catalog: Catalog, label: str, *, folder: Path, limit: int | None = None, table: str | None = None
+    catalog: Catalog,
+    label: str,
+    *,
+    folder: Path,
+    limit: int | None = None,
+    table: str | None = None,
+    url: str | None = None,
 ) -> Start:
     """Return a specification that lies in `folder`, for the classes in the column `label`.
 
-    `table` was asked for, of several in the file.
+    `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here.
     """
     labelled = labelled_rows(catalog, label)
     if catalog.n_rows == 0:
@@ -91,7 +97,7 @@ def starting_specification(
         for c in catalog.columns
         if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
     }
-    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told, table)
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told, table, url)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from flows.config import Specification
 from flows.content import ContentHash
 from flows.errors import SpecificationError, UsageError
 from flows.features import target_reader
-from flows.inputs import resolve_paths
+from flows.inputs import resolve_sources
 from flows.manifest import write_json
 from flows.progress import tell
+from flows.reading import opened
 from flows.table_choice import target_table
 from flows.training_rows import write_array
 from flows.units import converted
@@ -118,8 +119,9 @@ def read_target(
     try:
         choice = target_table(specification, specification.features)
         key = "shift.target" if shift.target else "target.paths"
-        paths = resolve_paths(named, Path(specification.base_folder), key=key)
-        return _read(specification, [choice.open(path) for path in paths], trained, limit)
+        sources = resolve_sources(named, Path(specification.base_folder), key=key)
+        with opened(sources, choice) as catalogs:
+            return _read(specification, catalogs, trained, limit)
     except (CatalogError, UsageError, OSError) as error:
         if is_asked(specification):
             raise
@@ -139,13 +141,13 @@ def pass_over(error: Exception) -> None:
 
 def _read(
     specification: Specification,
-    opened: list[Catalog],
+    catalogs: Sequence[Catalog],
     trained: Mapping[str, Mapping[str, Any]],
     limit: int | None,
 ) -> TargetRows:
     general = target_reader(specification, specification.features)
     content = ContentHash(general.read)
-    parts = [(c, part) for c in opened for part in c.partitions if part.counted]
+    parts = [(c, part) for c in catalogs for part in c.partitions if part.counted]
     n_rows = sum(part.n_rows for _, part in parts)
     parts = parts[:: max(1, math.ceil(n_rows / MOST_READ))]
     wanted = TARGET_ROWS if limit is None else min(limit, TARGET_ROWS)
@@ -162,11 +164,15 @@ def _read(
             kept = found.inside & ~found.missing.all(axis=1)
             X.append(found.X[kept])
             missing.append(found.missing[kept])
-    name = opened[0].path.name if len(opened) == 1 else f"{opened[0].path.name} and {len(opened) - 1} more"
+    name = (
+        catalogs[0].path.name
+        if len(catalogs) == 1
+        else f"{catalogs[0].path.name} and {len(catalogs) - 1} more"
+    )
     rows = TargetRows(np.concatenate(X), np.concatenate(missing), name, n_rows, content.hexdigest())
     if not len(rows.X):
         raise CatalogError(
-            f"{opened[0].path}: got no row with any feature, inside target.where, expected some; correct the "
+            f"{catalogs[0].path}: got no row with any feature, inside target.where, expected some; correct the "
             "condition, the columns or the target"
         )
     return rows

@@ -26,9 +26,10 @@ from flows.config import Specification
 from flows.config_file import read_specification
 from flows.errors import TrainingError
 from flows.features import training_reader
+from flows.fetching import fetched
 from flows.holdout import split_columns
 from flows.ingest import column_metadata, describe_rows
-from flows.inputs import resolve_paths
+from flows.inputs import resolve_sources
 from flows.interrupt import stop_points
 from flows.lock import exclusive
 from flows.manifest import write_json
@@ -57,7 +58,19 @@ Floats = NDArray[np.float64]
 
 def ingest(request: Row) -> Json:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
-    specification, opened, gathered = _gathered(request)
+    given = Specification.model_validate(request["specification"])
+    key = "catalog.paths"
+    sources = resolve_sources(given.catalog.paths, Path(given.base_folder), key=key)
+    with fetched(sources) as paths:
+        opened = [training_table(given).open(path) for path in paths]
+        for path, catalog in zip(paths, opened, strict=True):
+            for partition in catalog.partitions if path in sources else ():  # others were fetched
+                check_inside(partition.path, key=key)
+        return _ingested(request, opened)
+
+
+def _ingested(request: Row, opened: list[Catalog]) -> Json:
+    specification, gathered = _gathered(request, opened)
     given = Specification.model_validate(request["specification"])
     columns = column_metadata(
         opened[0], training_reader(specification, split_by=split_columns(specification)).names
@@ -119,16 +132,11 @@ MOST_QUALITY = 4
 """Catalogues whose quality is looked at, the first of many: each is read once more."""
 
 
-def _gathered(request: Row) -> tuple[Specification, list[Catalog], Gathered]:
+def _gathered(request: Row, opened: list[Catalog]) -> tuple[Specification, Gathered]:
     specification = Specification.model_validate(request["specification"])
-    paths = resolve_paths(specification.catalog.paths, Path(specification.base_folder), key="catalog.paths")
-    choice = training_table(specification)
-    opened = [choice.open(path) for path in paths]
-    for partition in (part for catalog in opened for part in catalog.partitions):
-        check_inside(partition.path, key="catalog.paths")
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
     learned = with_learned_photometry(specification, opened, limit=request["limit"])
-    return learned, opened, gather(learned, opened, limit=request["limit"])
+    return learned, gather(learned, opened, limit=request["limit"])
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import pyarrow as pa
 
 from catalogs.catalog import BATCH_ROWS, Catalog
 from flows.config import Specification
+from flows.inputs import Source
 from flows.model import Model
+from flows.reading import opened
 from flows.scoring import Scorer
 from flows.slim import check_copies
 from flows.table_choice import target_table
@@ -23,18 +24,21 @@ __all__ = ["trial"]
 SHOWN = 10
 
 
-def trial(paths: Sequence[Path], model: Model, specification: Specification, limit: int) -> dict[str, Any]:
+def trial(
+    sources: Sequence[Source], model: Model, specification: Specification, limit: int
+) -> dict[str, Any]:
     """Score the first `limit` rows of each catalogue; return their summary and the first few rows."""
     scorer = Scorer.of(model, specification)
     choice = target_table(specification, model.features)
     shown: list[dict[str, Any]] = []
-    for path in paths:
-        catalog = choice.open(path)
-        check_copies(catalog, scorer.columns, specification)
-        here = scorer.on(catalog)  # its tallies are the scorer's
-        for batch in first_rows(catalog, here.reader.read, limit):
-            new = here(batch)
-            shown += _rows(new, SHOWN - len(shown))
+    for source in sources:
+        with opened([source], choice) as catalogs:
+            for catalog in catalogs:
+                check_copies(catalog, scorer.columns, specification)
+                here = scorer.on(catalog)  # its tallies are the scorer's
+                for batch in first_rows(catalog, here.reader.read, limit):
+                    new = here(batch)
+                    shown += _rows(new, SHOWN - len(shown))
     return {"summary": summarise(scorer.tally(), model.classes, model.features), "rows": shown}
 
 

@@ -36,7 +36,7 @@ class Web:
 
     def bodies(self) -> list[str]:
         """Return the files that were sent, in part or whole."""
-        return [a.partition(" ")[2] for a in self.asked if a.startswith("GET ") and not a.endswith("/")]
+        return [a.partition(" ")[2] for a in self.asked if a.startswith("GET ") and "." in a]
 
 
 class Handler(SimpleHTTPRequestHandler):

@@ -1,12 +1,12 @@
-"""Paths stay inside the configured roots: links and `..` tried."""
+"""Paths and URLs stay inside the configured roots: links, `..`, other hosts tried."""
 
 from __future__ import annotations
 
 import pytest
 
 from flows.errors import UsageError
-from flows.inputs import resolve_paths
-from flows.roots import check_inside
+from flows.inputs import resolve_sources
+from flows.roots import check_inside, url_roots
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def test_outside(root, name):
     with pytest.raises(UsageError, match=r"out: got .*, expected a path inside .*survey.*\(BLR_ROOTS\)"):
         check_inside(root / name, key="out")
     with pytest.raises(UsageError, match="BLR_ROOTS"):
-        resolve_paths([name], root, key="target.paths")
+        resolve_sources([name], root, key="target.paths")
 
 
 def test_what_a_pattern_finds_is_looked_at_too(root):
     with pytest.raises(UsageError, match=r"link.fits', which leads to .*secret.fits"):
-        resolve_paths(["*.fits"], root, key="target.paths")
+        resolve_sources(["*.fits"], root, key="target.paths")
 
 
 def test_a_root_whose_name_only_begins_the_same(root):
@@ -52,12 +52,72 @@ def test_without_roots_everything_goes(root, monkeypatch):
     assert check_inside(root / "../secret.fits", key="x")
 
 
+URLS = "https://survey.org:8443/release:s3://bucket/data/:http://[::1]:80"
+
+
+@pytest.fixture
+def mixed(root, monkeypatch):
+    monkeypatch.setenv("BLR_ROOTS", f"{root}:{URLS}:{root.parent / 'models'}")
+    return root
+
+
+def test_roots_are_told_apart_though_urls_have_colons(mixed):
+    assert url_roots() == ("https://survey.org:8443/release", "s3://bucket/data/", "http://[::1]:80")
+    for inside in (mixed / "own.fits", mixed.parent / "models" / "x"):
+        assert check_inside(inside, key="x") == inside
+
+
 @pytest.mark.parametrize(
-    "url", ["https://example.org/a.parquet", "s3://bucket/release/*.parquet", "file:///etc/passwd"]
+    "url", ["https://survey.org:8443/release/a.parquet", "s3://bucket/data/*.parquet", "http://[::1]/a"]
 )
-def test_no_url_is_a_catalogue_of_a_flow(root, url):
-    """Roots or none: a form of the server would else fetch whatever it is told to."""
+def test_a_url_below_a_root(mixed, url):
+    assert resolve_sources([url], mixed, key="target.paths") == (url,)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://survey.org/release/a.parquet",
+        "https://survey.org:8443/release2/a.parquet",
+        "https://survey.org:8443/release/../secret.parquet",
+        "http://169.254.169.254/latest/meta-data/a.parquet",
+        "http://localhost:4200/api/a.parquet",
+        "memory://a.parquet",
+        "https://survey.org:8443@169.254.169.254/release/a.parquet",
+    ],
+)
+def test_a_url_elsewhere(mixed, url, monkeypatch):
+    """A form of the server would else fetch whatever it is told to, from inside the network."""
     with pytest.raises(
-        UsageError, match=r"target.paths: got '.*', expected a path: .*catalogs.annotate in Python"
+        UsageError, match=r"target.paths: got '.*', expected a path or a URL below .*\(BLR_ROOTS\)"
     ):
-        resolve_paths([url], root, key="target.paths")
+        resolve_sources([url], mixed, key="target.paths")
+    monkeypatch.setenv("BLR_ROOTS", str(mixed))
+    with pytest.raises(UsageError, match="expected a path or a URL below"):
+        resolve_sources([url], mixed, key="target.paths")
+    monkeypatch.delenv("BLR_ROOTS")
+    assert resolve_sources([url], mixed, key="target.paths") == (url,)
+
+
+def test_urls_alone_allow_no_folder(mixed, monkeypatch):
+    monkeypatch.setenv("BLR_ROOTS", URLS)
+    with pytest.raises(UsageError, match="expected a path inside"):
+        check_inside(mixed / "own.fits", key="out")
+
+
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_a_url_of_this_machine_is_a_path(mixed, scheme):
+    assert resolve_sources([f"{scheme}://{mixed}/own.fits"], mixed, key="x") == (mixed / "own.fits",)
+    for name in ("../secret.fits", "link.fits", "folder/*.fits"):
+        with pytest.raises(UsageError, match=r"expected a path inside .*BLR_ROOTS"):
+            resolve_sources([f"{scheme}://{mixed}/{name}"], mixed, key="x")
+
+
+@pytest.mark.parametrize("with_roots", [True, False])
+def test_a_chain_of_urls_is_refused(mixed, monkeypatch, with_roots):
+    """The inner one may be of anywhere, this machine's files included."""
+    if not with_roots:
+        monkeypatch.delenv("BLR_ROOTS")
+    for url in ("simplecache::file:///etc/passwd", "zip://a.parquet::https://survey.org:8443/release/a.zip"):
+        with pytest.raises(UsageError, match="a file inside another"):
+            resolve_sources([url], mixed, key="x")

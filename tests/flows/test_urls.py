@@ -1,0 +1,410 @@
+"""Catalogues at URLs through inspect, init, train, classify and reprocess; servers that are good, and bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import fsspec
+import numpy as np
+import pytest
+
+from catalogs.errors import CatalogError
+from catalogs.remote_errors import UnreachableError
+from flows.classification import classify
+from flows.cli import run
+from flows.config_file import load_specification
+from flows.errors import OutputFolderError, SpecificationError, UsageError
+from flows.fetching import FETCHED, fetching
+from flows.manifest import Manifest, file_sha256
+from flows.reprocessing import reprocess
+from flows.training import train
+from tests.catalogs.web import Web, serving
+
+pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
+
+PARTS = ("a.parquet", "b.parquet", "c.parquet")
+Survey = SimpleNamespace
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Web]:
+    (tmp_path / "www" / "release").mkdir(parents=True)
+    with serving(tmp_path / "www", ("parquet|fits|csv", "tagged")) as web:
+        yield web
+
+
+@pytest.fixture
+def survey(trained: Path, tmp_path: Path, make: SimpleNamespace, web: Web, monkeypatch) -> Survey:
+    """Return a model, a release of three files at a URL, and what to do with them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").symlink_to(trained / "models")
+    (tmp_path / "spec.toml").write_text(make.specification + f'\n[target]\npaths = ["{web.url}/release"]\n')
+
+    def write(name: str, seed: int = 0, n: int = 60) -> Path:
+        columns = make.survey(n, seed=seed)
+        columns["name"] = np.array([f"{name}-{i}" for i in range(n)])
+        path = web.folder / "release" / name
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        return (make.fits if name.endswith(".fits") else make.parquet)(path, columns)
+
+    def direct(*urls: str, **options: object) -> dict:
+        return classify(urls, model="morphology", store="models", **({"out": "out"} | options))
+
+    def again(**options: object) -> dict:
+        web.asked.clear()
+        told = reprocess("spec.toml", store="models", quiet_seconds=0, **({"out": "out"} | options))
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
+        assert not list(Path("out").glob(".blr*"))
+        return told
+
+    for seed, name in enumerate(PARTS):
+        write(name, seed)
+    return Survey(
+        out=tmp_path / "out", write=write, classify=direct, reprocess=again, url=f"{web.url}/release"
+    )
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def why(told: dict) -> dict[str, str]:
+    return {name: file["why"] for name, file in told["files"].items() if file["why"]}
+
+
+@pytest.mark.parametrize("named", ["", "/", "/*.parquet", "/a.parquet", "/[ab].parquet"])
+def test_the_same_as_the_files_here(survey: Survey, web: Web, named: str) -> None:
+    told = survey.classify(survey.url + named)
+    pattern = "release/" + (named.strip("/") or "*")
+    classify([str(web.folder / pattern)], model="morphology", store="models", out="here")
+    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    manifest = Manifest.read(survey.out)
+    assert manifest is not None
+    for output in manifest.outputs:
+        assert output.input_path == told["files"][output.name]["input"] == f"{survey.url}/{output.name}"
+        assert output.input.sha256 == file_sha256(web.folder / "release" / output.name)
+        assert output.input.tag.startswith("ETag: ")
+    assert not list(survey.out.glob(".blr*"))
+
+
+def test_folders_that_are_columns(survey: Survey, web: Web) -> None:
+    for field in ("field=1", "field=2"):
+        survey.write(f"{field}/a b.parquet", int(field[-1]))
+    for name in PARTS:
+        (web.folder / "release" / name).unlink()
+    told = survey.classify(survey.url)
+    classify([str(web.folder / "release")], model="morphology", store="models", out="here")
+    assert set(told["files"]) == {"field=1/a b.parquet", "field=2/a b.parquet"}
+    assert bytes_in(survey.out) == bytes_in(Path("here"))
+    web.asked.clear()
+    assert survey.classify(survey.url)["status"] == "nothing to do"
+    assert web.bodies() == []
+
+
+def test_fits_too(survey: Survey, web: Web) -> None:
+    survey.write("d.fits")
+    survey.classify(f"{survey.url}/d.fits")
+    classify([web.folder / "release" / "d.fits"], model="morphology", store="models", out="here")
+    assert bytes_in(survey.out) == bytes_in(Path("here"))
+
+
+def test_in_memory(survey: Survey, web: Web) -> None:
+    filesystem = fsspec.filesystem("memory")
+    filesystem.put(str(web.folder / "release"), "/flows-release", recursive=True)
+    try:
+        assert survey.classify("memory://flows-release")["status"] == "done"
+        assert survey.classify("memory://flows-release")["status"] == "nothing to do"
+        filesystem.pipe_file("/flows-release/a.parquet", filesystem.cat_file("/flows-release/b.parquet"))
+        assert why(survey.classify("memory://flows-release", overwrite=True)) == {"a.parquet": "changed"}
+    finally:
+        filesystem.rm("/flows-release", recursive=True)
+
+
+def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> None:
+    assert why(survey.reprocess()) == dict.fromkeys(PARTS, "new")
+    before = bytes_in(survey.out)
+    again = survey.reprocess()
+    assert (again["status"], web.bodies(), set(again["files"])) == ("nothing to do", [], set(PARTS))
+    survey.write("b.parquet", 9)
+    survey.write("d.parquet", 4)
+    (web.folder / "release" / "c.parquet").unlink()
+    planned = survey.reprocess(dry_run=True)
+    assert why(planned) == {"b.parquet": "changed", "d.parquet": "new"}
+    assert bytes_in(survey.out) == before
+    told = survey.reprocess()
+    assert (why(told), told["retired"]) == (why(planned), ["_retired/0002/c.parquet"])
+    assert sorted(web.bodies()) == ["/release/b.parquet", "/release/d.parquet"]
+    classify([web.folder / "release"], model="morphology", store="models", out="here")
+    here = bytes_in(Path("here"))
+    assert {name: data for name, data in bytes_in(survey.out).items() if "_retired" not in name} == here
+    assert survey.reprocess()["status"] == "nothing to do"
+    assert survey.reprocess(verify=True)["status"] == "nothing to do"
+    assert len(web.bodies()) == 3, "to verify, all are fetched and hashed"
+
+
+def test_an_output_that_is_lost_is_made_again(survey: Survey, web: Web) -> None:
+    survey.reprocess()
+    (survey.out / "a.parquet").unlink()
+    told = survey.reprocess()
+    assert (why(told), told["release"]) == ({"a.parquet": "output changed or gone"}, 1)
+    assert web.bodies() == ["/release/a.parquet"]
+
+
+@pytest.mark.parametrize("word", ["plain", "weak"])
+def test_without_a_word_that_can_be_trusted_all_is_fetched_and_hashed(
+    survey: Survey, web: Web, word: str
+) -> None:
+    web.odd = [("release", word)]
+    survey.reprocess()
+    assert survey.reprocess()["status"] == "nothing to do"
+    assert len(web.bodies()) == 3
+    seen = survey.write("d.fits").stat()
+    survey.classify(f"{survey.url}/d.fits")
+    path = survey.write("d.fits", 9)
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert path.stat().st_size == seen.st_size
+    assert why(survey.classify(f"{survey.url}/d.fits", overwrite=True)) == {"d.fits": "changed"}
+
+
+def test_a_word_that_is_new_is_learned(survey: Survey, web: Web) -> None:
+    """The same bytes under another tag, or after the minute in which a time is not trusted: fetched once more."""
+    web.odd = []
+    survey.reprocess()
+    web.odd = [("parquet", "ages")]
+    told = survey.reprocess()
+    assert (told["status"], told["release"], why(told), len(web.bodies())) == ("done", 1, {}, 3)
+    assert (survey.reprocess()["status"], web.bodies()) == ("nothing to do", [])
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("500", "b.parquet cannot be read: the server answered 500; try again later"),
+        ("403", "b.parquet may not be read: the server answered 403"),
+        ("cut", "b.parquet cannot be read: .*; try again later"),
+        ("fewer", "b.parquet gave [0-9,]+ bytes, expected [0-9,]+; it changed, or the connection broke"),
+    ],
+)
+def test_one_that_does_not_come_is_set_aside(
+    survey: Survey, web: Web, capsys, word: str, reason: str
+) -> None:
+    tagged = web.odd[0]
+    web.odd = [tagged, ("b.parquet", word)]
+    command = ["reprocess", "spec.toml", "--out", "out", "--direct", "--json", "-q", "--settle", "0"]
+    assert run(command) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert re.search(rf"^{survey.url}/{reason}", told["quarantined"]["b.parquet"])
+    assert set(bytes_in(survey.out)) == {"a.parquet", "c.parquet"}
+    web.odd = [tagged]
+    assert why(survey.reprocess()) == {"b.parquet": "new"}
+    web.odd = [tagged, ("b.parquet", word)]
+    survey.write("b.parquet", 9)
+    before = bytes_in(survey.out)
+    if word in {"cut", "fewer"}:
+        assert survey.reprocess()["quarantined"].keys() == {"b.parquet"}
+        assert bytes_in(survey.out) == before, "the last annotated copy stays"
+
+
+def test_a_damaged_one_is_tried_again_once_it_has_changed(survey: Survey, web: Web) -> None:
+    path = web.folder / "release" / "b.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-200])
+    told = survey.reprocess()
+    assert told["quarantined"]["b.parquet"].startswith(f"{survey.url}/b.parquet")
+    again = survey.reprocess()
+    assert (again["status"], web.bodies(), [*again["quarantined"]]) == ("nothing to do", [], ["b.parquet"])
+    path.write_bytes(whole)
+    assert why(survey.reprocess()) == {"b.parquet": "new"}
+
+
+def test_a_server_that_is_away_retires_nothing(survey: Survey, web: Web) -> None:
+    survey.reprocess()
+    before = bytes_in(survey.out)
+    for word, error in (("500", UnreachableError), ("404", CatalogError), ("403", CatalogError)):
+        web.odd = [("release", word)]
+        with pytest.raises(error, match=re.escape(survey.url)):
+            survey.reprocess()
+    assert bytes_in(survey.out) == before
+
+
+def test_one_that_changes_while_it_is_read_is_left_for_the_next_run(survey: Survey, web: Web) -> None:
+    web.odd = [*web.odd, ("b.parquet", "moving")]
+    told = survey.reprocess()
+    assert told["deferred"] == {"b.parquet": "it changed while it was read"}
+    assert set(bytes_in(survey.out)) == {"a.parquet", "c.parquet"}
+
+
+def test_files_named_by_hand_are_told_of_at_once(survey: Survey, web: Web) -> None:
+    web.odd = [*web.odd, ("b.parquet", "404")]
+    with pytest.raises(CatalogError, match=f"there is no {survey.url}/b.parquet; correct the URL"):
+        survey.classify(f"{survey.url}/a.parquet", f"{survey.url}/b.parquet")
+    with pytest.raises(UsageError, match=r"whose outputs would be called a.parquet"):
+        survey.classify(f"{survey.url}/a.parquet", survey.url)
+    with pytest.raises(UsageError, match=r"whose outputs would have the same name"):
+        survey.classify(f"{survey.url}/a.parquet", str(web.folder / "release" / "a.parquet"))
+    with pytest.raises(UsageError, match=r"twice, with other queries or users"):
+        survey.classify(f"{survey.url}/a.parquet?1", f"{survey.url}/a.parquet?2")
+    assert not survey.out.exists()
+
+
+def test_errors_name_urls(survey: Survey, make: SimpleNamespace, web: Web) -> None:
+    columns = make.survey(10)
+    del columns["jmag"]
+    for name in PARTS:
+        make.parquet(web.folder / "release" / name, columns)
+    for named in (survey.url, f"{survey.url}/a.parquet"):
+        with pytest.raises(CatalogError, match="no column 'jmag'") as caught:
+            survey.classify(named)
+        assert named in str(caught.value)
+        assert FETCHED not in str(caught.value)
+
+
+def test_a_killed_run_goes_on_from_what_it_had_fetched(survey: Survey, web: Web) -> None:
+    web.odd = [*web.odd, ("c.parquet", "silent")]
+    command = [sys.executable, "-m", "flows", "reprocess", "spec.toml", "--out", "out", "--direct", "-q"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+        end = time.monotonic() + 60
+        while "GET /release/c.parquet" not in web.asked and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert process.poll() is None
+        with pytest.raises(OutputFolderError, match="another run is writing to"):
+            survey.classify(survey.url)
+        process.send_signal(signal.SIGKILL)
+    assert web.bodies() == [f"/release/{name}" for name in PARTS]
+    web.odd.pop()
+    assert why(survey.reprocess()) == dict.fromkeys(PARTS, "new")
+    assert web.bodies() == ["/release/c.parquet"]
+    classify([web.folder / "release"], model="morphology", store="models", out="here")
+    assert bytes_in(survey.out) == bytes_in(Path("here"))
+
+
+def test_what_a_killed_run_had_fetched_is_of_its_time(survey: Survey, web: Web) -> None:
+    """Other bytes, and files that are gone, are not taken for what is there now."""
+    with suppress(KeyboardInterrupt), fetching(survey.out) as mirror:
+        mirror.bring([survey.url])
+        raise KeyboardInterrupt
+    assert len(list((survey.out / FETCHED).rglob("*.parquet"))) == 3
+    (web.folder / "release" / "a.parquet").unlink()
+    survey.write("b.parquet", 9)
+    assert set(why(survey.reprocess())) == {"b.parquet", "c.parquet"}
+    assert web.bodies() == ["/release/b.parquet"]
+    classify([web.folder / "release"], model="morphology", store="models", out="here")
+    assert bytes_in(survey.out) == bytes_in(Path("here"))
+
+
+def test_a_dry_run_and_a_trial_leave_nothing(survey: Survey) -> None:
+    assert survey.classify(survey.url, dry_run=True)["status"] == "planned"
+    told = survey.classify(survey.url, limit=5)
+    assert (told["status"], told["summary"]["n_rows"]) == ("trial", 5)
+    assert not survey.out.exists()
+
+
+def test_estimated_shares(survey: Survey, web: Web) -> None:
+    told = survey.classify(survey.url, class_prior="em")
+    classify([web.folder / "release"], model="morphology", store="models", out="here", class_prior="em")
+    assert (
+        told["summary"]["shift"]["class_priors"]
+        == json.loads(Path("here/summary.json").read_text())["shift"]["class_priors"]
+    )
+    web.asked.clear()
+    assert survey.classify(survey.url, class_prior="em")["status"] == "nothing to do"
+
+
+def test_secrets_are_kept_nowhere(survey: Survey, web: Web, capsys, tmp_path: Path) -> None:
+    web.odd = [*web.odd, ("release", "password")]
+    url = survey.url.replace("//", "//user:secret@") + "/a.parquet?X-Amz-Signature=hidden"
+    command = ["classify", url, "--model", "morphology", "--out", "out"]
+    assert run([*command]) == 2, "Prefect keeps parameters"
+    assert "add --direct" in capsys.readouterr().err
+    assert run([*command, "--direct", "--json"]) == 0
+    said = capsys.readouterr()
+    assert f"{survey.url}/a.parquet?..." in said.out
+    kept = [path.read_bytes() for path in survey.out.rglob("*") if path.is_file()]
+    assert not any(word in text for text in (said.out, said.err) for word in ("user:", "secret@", "hidden"))
+    assert not any(word in content for content in kept for word in (b"secret@", b"hidden", b"X-Amz"))
+    assert run([*command, "--direct", "-q"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+    assert run(["inspect", url, "--json"]) == 0
+    assert "hidden" not in capsys.readouterr().out
+    assert run(["init", url, "--label", "hubble"]) == 2
+    assert "kept in models" in capsys.readouterr().err
+    text = (tmp_path / "spec.toml").read_text()
+    for secret in (url, survey.url.replace("//", "//user:secret@"), f"{survey.url}?hidden"):
+        (tmp_path / "secret.toml").write_text(text.replace(survey.url, secret))
+        with pytest.raises(SpecificationError, match=r"target.paths.*expected a URL without") as caught:
+            load_specification(tmp_path / "secret.toml")
+        assert not re.search("secret@|hidden", str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["survey.parquet", "survey.fits"])
+@pytest.mark.usefixtures("survey")
+def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, name: str) -> None:
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    shutil.copy(trained / name, web.folder / name)
+    told = {}
+    for where in (f"{web.url}/{name}", str(trained / name)):
+        assert run(["inspect", where, "--label", "hubble", "--json"]) == 0
+        told[where] = json.loads(capsys.readouterr().out)
+        assert told[where].pop("path") == where
+    assert told[f"{web.url}/{name}"] == told[str(trained / name)]
+    assert run(["init", f"{web.url}/{name}", "--label", "hubble", "--out", "started.toml"]) == 0
+    assert f'paths = ["{web.url}/{name}"]' in Path("started.toml").read_text()
+    text = Path("spec.toml").read_text().replace('"survey.parquet"', f'"{web.url}/{name}"')
+    text += f'[shift]\ntarget = "{web.url}/{name}"\n'
+    Path("there.toml").write_text(text)
+    Path("here.toml").write_text(text.replace(web.url, str(trained)))
+    here, there = (train(f"{where}.toml", f"models-{where}") for where in ("here", "there"))
+    assert there["training"]["content_hash"] == here["training"]["content_hash"]
+    assert there["training"]["inputs"][0]["name"] == name
+    assert there["training"]["inputs"] == here["training"]["inputs"]
+
+
+@pytest.mark.usefixtures("survey")
+def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeypatch) -> None:
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    shutil.copy(trained / "survey.parquet", "survey.parquet")
+    (web.folder / "labels.csv").write_text(
+        "name,hubble\n"
+        + "".join(f"{n},{h}\n" for n, h in zip(*(make.survey()[k] for k in ("name", "hubble")), strict=True))
+    )
+    table = f'column = "hubble"\ntable = {{ path = "{web.url}/labels.csv", id = "name" }}'
+    Path("joined.toml").write_text(make.specification.replace('column = "hubble"', table))
+    told = train("joined.toml", "models-joined")
+    assert (
+        told["training"]["training_counts"] == train("spec.toml", "models-own")["training"]["training_counts"]
+    )
+
+
+def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("BLR_ROOTS", f"{tmp_path}:{Path('models').resolve()}:{web.url}/release")
+    assert survey.reprocess()["status"] == "done"
+    with pytest.raises(UsageError, match="BLR_ROOTS"):
+        survey.classify(f"{web.url}/other.parquet")
+    with serving(tmp_path) as inside:
+        survey.write("secret.parquet")
+        web.odd = [*web.odd, ("b.parquet", f"to {inside.url}/www/release/secret.parquet")]
+        with pytest.raises(CatalogError, match=r"b.parquet leads on to .*, expected it to stay below"):
+            survey.classify(f"{survey.url}/b.parquet")
+        assert run(["inspect", f"{survey.url}/b.parquet"]) == 1
+        assert inside.asked == []
+
+
+def test_no_driver(capsys) -> None:
+    assert run(["inspect", "oss://bucket/a.parquet"]) == 1
+    assert re.search(r"oss://bucket/a.parquet cannot be reached: .*install", capsys.readouterr().err)
+    assert run(["inspect", "nowhere://a.parquet"]) == 1
+    assert "expected one of" in capsys.readouterr().err
