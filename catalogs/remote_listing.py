@@ -26,12 +26,14 @@ from catalogs.remote_http import web_client
 from catalogs.remote_tag import state_of, tag_of
 from catalogs.urls import file_name, is_below, is_web, key_below, scheme_of, scrubbed, shown
 
-__all__ = ["Listing", "Place", "local_path", "remote_listing"]
+__all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing"]
 
 WHOLE = ("hats.properties", "properties", "collection.properties")
 """Files that tell a HATS catalogue."""
 DEEPEST = 32
 """Folders within folders, beyond which a listing goes in circles."""
+LARGEST_PAGE = 1 << 26
+"""Bytes of links."""
 AT_ONCE = 8
 """Files that are asked for their size at the same time."""
 
@@ -91,8 +93,17 @@ class Listing:
 
     def files(self) -> Iterator[RemoteFile | CatalogError]:
         """Yield, in their order, the files with their sizes, or why one cannot be had."""
+        if not getattr(self.places[0].filesystem, "async_impl", False):
+            yield from map(_file_or_error, self.places)  # a driver of one connection, such as ftp's
+            return
         with ThreadPoolExecutor(AT_ONCE) as pool:
             yield from pool.map(_file_or_error, self.places)
+
+
+def as_it_is_now(file: RemoteFile) -> RemoteFile:
+    """Ask for a file's size and state again."""
+    file.filesystem.invalidate_cache()
+    return Place(file.filesystem, file.path, "").file()
 
 
 def _file_or_error(place: Place) -> RemoteFile | CatalogError:
@@ -141,6 +152,7 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
         )
     if wild is None:
         root = path.rstrip("/")
+        refuse_other_than_page(filesystem, url, root, suffixes)
         found = list(below(filesystem, root, DEEPEST))
         refuse_hats(url, found, root)
         found = [p for p in found if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
@@ -187,7 +199,20 @@ def is_data(key: str) -> bool:
 
 def stays_inside(key: str) -> bool:
     """Say whether a file's path below the root is one on this machine too: a listing may name anything."""
-    return not any(part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in PurePosixPath(key).parts)
+    path = PurePosixPath(key)
+    bad = (part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts)
+    return not path.is_absolute() and not any(bad)
+
+
+def refuse_other_than_page(filesystem: Any, url: str, root: str, suffixes: tuple[str, ...]) -> None:
+    """Raise where something else than a page of links is at a folder's URL of the web: all of it would be read."""
+    info = filesystem.info(root) if is_web(url) else {}
+    kind, size = info.get("mimetype", "text/html"), info.get("size") or 0
+    if "html" not in kind or size > LARGEST_PAGE:
+        raise FormatError(
+            f"{shown(url)} is no page that lists files, but {kind}, {size:,} bytes, and its name tells no format; "
+            f"expected names ending in {', '.join(suffixes)}, or a folder; fetch it, and name it so"
+        )
 
 
 def refuse_hats(url: str, found: Iterable[str], root: str) -> None:

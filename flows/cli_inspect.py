@@ -12,7 +12,7 @@ from flows.cli_show import plain_table, print_tables, say, show, show_trained
 from flows.errors import OutputFolderError
 from flows.inputs import Source, check_no_secret, resolve_sources
 from flows.inspection import inspect_file
-from flows.reading import opened
+from flows.reading import opened_together
 from flows.starting_specification import starting_specification
 from flows.table_choice import TableChoice
 
@@ -47,7 +47,7 @@ def run_init(
     check_no_secret(
         [file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
     )
-    with shown_progress(quiet=True), opened([source], TableChoice(table, (label,))) as (catalog,):
+    with shown_progress(quiet=True), opened_together(source, TableChoice(table, (label,))) as catalog:
         start = starting_specification(catalog, label, folder=folder, limit=limit, table=table, url=url)
     if out is not None:
         with atomic_path(out) as temporary:

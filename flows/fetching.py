@@ -20,7 +20,7 @@ from catalogs.atomic import StorageError, atomic_write_text, check_free_space
 from catalogs.errors import CatalogError
 from catalogs.formats import all_suffixes, without_notes
 from catalogs.remote import RemoteFile
-from catalogs.remote_listing import Listing, Place, remote_listing
+from catalogs.remote_listing import Listing, Place, as_it_is_now, remote_listing
 from catalogs.urls import file_name, has_secret, shown
 from flows.elsewhere import Brought, Known, Origin, spoken
 from flows.errors import FlowError, Interrupted, Terminated, UsageError
@@ -137,7 +137,7 @@ class Wanted:
 
     def has_changed(self) -> bool:
         """Say whether the file is another than when its fetching began."""
-        return Place(self.file.filesystem, self.file.path, "").file().state != self.file.state
+        return as_it_is_now(self.file).state != self.file.state
 
 
 def _states(

@@ -33,7 +33,7 @@ from flows.inputs import Source
 from flows.labels import LabelledRows, label_texts
 from flows.model_file import is_model_file, read_model
 from flows.progress import tell
-from flows.reading import opened
+from flows.reading import opened_together
 from flows.store import Store
 from flows.table_choice import TableChoice
 
@@ -63,7 +63,7 @@ def inspect_file(
     if isinstance(source, Path) and source.exists() and is_model_file(source):
         model = read_model(source)
         return {"kind": "model", **Store(source.parent.parent.parent).described(model, "stored")}
-    with opened([source], TableChoice(table, (label,) if label else ())) as (catalog,):
+    with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
         told = inspect_catalog(catalog, limit=limit, label=label)
     return told if isinstance(source, Path) else told | {"path": shown(source)}
 

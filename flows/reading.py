@@ -5,18 +5,20 @@ What is classified or trained on is read whole, and fetched whole (`flows.fetchi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from catalogs import parquet
 from catalogs.catalog import Catalog
-from catalogs.formats import open_listing
+from catalogs.formats import joined, open_listing
 from catalogs.remote_listing import Listing
 from flows.fetching import fetched, listing_of
 from flows.inputs import Source
 from flows.table_choice import TableChoice
 
-__all__ = ["opened"]
+__all__ = ["opened", "opened_together"]
 
 
 @contextmanager
@@ -33,13 +35,28 @@ def opened(sources: Sequence[Source], choice: TableChoice) -> Iterator[list[Cata
         yield found
 
 
+@contextmanager
+def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
+    """Give the one catalogue of all that a source means, a pattern's files too, as long as the block lasts."""
+    if isinstance(source, Path):
+        yield choice.open(source)
+    elif listing := _parquet(source):
+        yield open_listing(listing, choice.table)
+    else:
+        with fetched([source]) as paths:
+            found = [choice.open(path) for path in paths]
+            yield found[0] if len(found) == 1 else joined(Path(os.path.commonpath(paths)), paths, found)
+
+
 def _parquet_at(source: Source) -> list[Listing]:
     """Return the catalogues of Parquet files that a URL means, none where it means others."""
-    if not isinstance(source, str):
-        return []
-    listing = listing_of(source)
-    if not all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places):
-        return []
-    if listing.kind != "pattern":
-        return [listing]
+    listing = None if isinstance(source, Path) else _parquet(source)
+    if listing is None or listing.kind != "pattern":
+        return [listing] if listing else []
     return [Listing(place.path.rpartition("/")[0], (place,), "file") for place in listing.places]
+
+
+def _parquet(url: str) -> Listing | None:
+    """Return the files that a URL means, if all are Parquet."""
+    listing = listing_of(url)
+    return listing if all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places) else None

@@ -28,7 +28,7 @@ def check_inside(path: Path, *, key: str) -> Path:
     if roots and not any(path.resolve().is_relative_to(root) for root in _folders(roots)):
         raise UsageError(
             f"{key}: got '{path}', which leads to {path.resolve()}, expected a path inside "
-            f"{' or '.join(roots)}: this worker may use no other folder ({ROOTS}); move the files there, "
+            f"{' or '.join(map(shown, roots))}: this worker may use no other folder ({ROOTS}); move the files there, "
             "or have the folder added"
         )
     return path

@@ -171,6 +171,25 @@ def test_bytes_are_taken_as_they_are_stored(web: Web, tmp_path: Path) -> None:
     assert (tmp_path / "t.fits.gz").read_bytes() == packed
 
 
+@pytest.mark.parametrize("name", ["%2Fetc%2Fa.parquet", "..%2F..%2Fa.parquet", "..%5Ca.parquet"])
+def test_names_that_lead_elsewhere(web: Web, name: str) -> None:
+    """A copy would be written there."""
+    with pytest.raises(FormatError, match="names no file that can be had here"):
+        catalogs.open(f"{web.url}/release/{name}")
+
+
+def test_what_is_no_page_of_links_is_not_read_as_one(web: Web) -> None:
+    (web.folder / "12345").write_bytes(bytes(100))
+    with pytest.raises(
+        FormatError, match=r"is no page that lists files, but application/octet-stream, 100 bytes"
+    ):
+        catalogs.open(f"{web.url}/12345")
+    web.asked.clear()
+    with pytest.raises(FormatError, match=r"is no page that lists files"):
+        catalogs.open(f"{web.url}/t.fits.gz")
+    assert web.bodies() == []
+
+
 def test_redirections(web: Web, tmp_path: Path) -> None:
     """Anywhere, unless it is said what requests may go to."""
     with serving(tmp_path) as other:

@@ -91,6 +91,7 @@ class Handler(SimpleHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
         for name, value in self.state(whole, words):
             self.send_header(name, value)
+        self.send_header("Content-Type", "application/octet-stream")
         if "packed" in words:
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()

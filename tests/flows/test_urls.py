@@ -373,6 +373,19 @@ def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, na
     assert there["training"]["inputs"] == here["training"]["inputs"]
 
 
+def test_inspect_of_several(survey: Survey, capsys) -> None:
+    told = {}
+    survey.write("d.fits")
+    survey.write("e.fits", 1)
+    for named in ("/*.parquet", "/*.fits"):
+        assert run(["inspect", survey.url + named, "--json"]) == 0
+        told[named] = json.loads(capsys.readouterr().out)
+    assert [found["n_rows"] for found in told.values()] == [180, 120]
+    assert [found["files"] for found in told.values()] == [3, 2]
+    assert run(["inspect", survey.url]) == 1
+    assert "expected files of one format" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("survey")
 def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeypatch) -> None:
     monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
