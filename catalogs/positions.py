@@ -20,6 +20,7 @@ from scipy.spatial import KDTree
 from catalogs.catalog import Catalog, Column
 from catalogs.errors import CatalogError
 from catalogs.name_words import name_words
+from catalogs.text_numbers import holds_text, numbers_of, words_of
 from catalogs.values import is_text
 
 __all__ = [
@@ -59,8 +60,8 @@ UNITS: dict[str, PositionUnit] = {
 """What catalogues write, in small letters."""
 
 SEXAGESIMAL = re.compile(
-    r"^\s*(?P<sign>[-+−]?)\s*(?P<whole>\d{1,3})\s*[:hd°\s]\s*(?P<minutes>\d{1,2})\s*"
-    r"(?:[:m'′\s]\s*(?P<seconds>\d{1,2}(?:\.\d*)?)\s*[s\"″]?)?\s*$"
+    r"^\s*(?P<sign>[-+−]?)\s*(?P<whole>\d{1,3})\s*[:hʰd°\s]\s*(?P<minutes>\d{1,2})\s*"
+    r"(?:[:mᵐ'′\s]\s*(?P<seconds>\d{1,2}(?:\.\d*)?)\s*[sˢ\"″]?)?\s*$"
 )
 
 RA_NAMES: tuple[str, ...] = (
@@ -109,8 +110,13 @@ class Positions:
     out_of_range: int = 0
 
 
-def position_unit(text: str | None, *, is_text: bool, stated: PositionUnit | None = None) -> PositionUnit:
-    """Return the unit of a column of angles from what the catalogue writes; CatalogError where it is unreadable."""
+def position_unit(
+    text: str | None, *, is_text: bool, stated: PositionUnit | None = None, table: str = "[catalog]"
+) -> PositionUnit:
+    """Return the unit of a column of angles from what the catalogue writes; CatalogError where it is unreadable.
+
+    `table` is the specification's, where it may be stated.
+    """
     if stated is not None:
         return stated
     if is_text:
@@ -122,9 +128,14 @@ def position_unit(text: str | None, *, is_text: bool, stated: PositionUnit | Non
     if known is None:
         known = by_astropy(word)
     if known is None or known == "sexagesimal":
+        # To state degrees of what is in hours would move it to another place of the sky.
+        remedy = (
+            "convert both columns to degrees"
+            if str(units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}
+            else f'state it: position_unit = "deg" (or "rad") under {table}'
+        )
         raise CatalogError(
-            f"got a position in the unit '{text}', expected degrees, radians or sexagesimal text; "
-            'state it: position_unit = "deg" (or "rad") under [catalog]'
+            f"got a position in the unit '{text}', expected degrees, radians or sexagesimal text; {remedy}"
         )
     return known
 
@@ -136,20 +147,25 @@ def by_astropy(word: str) -> PositionUnit | None:
 
 
 def unit_of_position(
-    catalog: Catalog, ra: str, dec: str, *, stated: PositionUnit | None = None
+    catalog: Catalog, ra: str, dec: str, *, stated: PositionUnit | None = None, table: str = "[catalog]"
 ) -> PositionUnit:
-    """Return the unit of a catalogue's two columns; CatalogError where it is unreadable, or they differ."""
+    """Return the unit of a catalogue's two columns; CatalogError where it is unreadable, or they differ.
+
+    `stated` is what the specification says under `table`.
+    """
     found = []
     for name in (ra, dec):
         column = catalog.column(name)
         try:
-            found.append(position_unit(column.unit, is_text=is_text(column.datatype), stated=stated))
+            text = is_text(column.datatype)
+            found.append(position_unit(column.unit, is_text=text, stated=stated, table=table))
         except CatalogError as error:
             raise CatalogError(f"{catalog.path}, column '{name}': {error}") from error
     if found[0] != found[1]:
         raise CatalogError(
-            f"{catalog.path}: got '{ra}' in {found[0]} and '{dec}' in {found[1]}, expected the same of both; "
-            'state it: position_unit = "deg" (or "rad", "sexagesimal") under [catalog], or name other columns'
+            f"{catalog.path}: got '{ra}' in {found[0]} and '{dec}' in {found[1]}, expected the same of both; name "
+            "other columns, or convert one, or, if one says it wrongly, state what both are in: "
+            f'position_unit = "deg" (or "rad", "sexagesimal") under {table}'
         )
     return found[0]
 
@@ -159,10 +175,9 @@ def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
     if unit == "sexagesimal":
         lon, bad_lon = sexagesimal(ra, per_unit=15.0)
         lat, bad_lat = sexagesimal(dec, per_unit=1.0)
-        unreadable = int((bad_lon | bad_lat).sum())
     else:
-        lon, lat = (numbers(x, unit) for x in (ra, dec))
-        unreadable = 0
+        (lon, bad_lon), (lat, bad_lat) = (numbers(x, unit) for x in (ra, dec))
+    unreadable = int((bad_lon | bad_lat).sum())
     outside = (np.abs(lat) > 90) | (lon < -180) | (lon > 360)
     gone = outside | ~np.isfinite(lon) | ~np.isfinite(lat)
     return Positions(
@@ -173,10 +188,16 @@ def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
     )
 
 
-def numbers(column: Array, unit: PositionUnit) -> Floats:
-    """Return angles in degrees; text of numbers, as untyped files hold it, is read as such."""
-    values = np.ma.filled(np.ma.asanyarray(column).astype(np.float64), np.nan)
-    return np.asarray(np.degrees(values) if unit == "rad" else values)
+def numbers(column: Array, unit: PositionUnit) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return angles (n,) in degrees, and which were unreadable: texts that are no number."""
+    if holds_text(column):
+        words = words_of(np.ma.filled(column, ""))
+        values = numbers_of(words)
+        bad = np.isnan(values) & (words != "")
+    else:
+        values = np.ma.filled(np.ma.asanyarray(column).astype(np.float64), np.nan)
+        bad = np.zeros(len(values), dtype=bool)
+    return np.asarray(np.degrees(values) if unit == "rad" else values), bad
 
 
 def sexagesimal(column: Array, *, per_unit: float) -> tuple[Floats, NDArray[np.bool_]]:

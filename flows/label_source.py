@@ -46,6 +46,7 @@ class LabelSource:
     conflicts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     n_reviewed: int = 0
     n_joined: int = 0
+    n_unplaced: int = 0
     first_met: str = ""
 
     @classmethod
@@ -150,10 +151,11 @@ class LabelSource:
                 "label.table: got labels to join by position without catalog.ra and catalog.dec, expected the "
                 "columns of the position; add them under [catalog]"
             )
-        unit = unit_of_position(table, given.ra, given.dec)
+        unit = unit_of_position(table, given.ra, given.dec, stated=given.position_unit, table="[label.table]")
         parts = list(_columns(table, [given.ra, given.dec, self.column], "label.table", texts=1))
         ra, dec, texts = (np.concatenate(column) for column in zip(*parts, strict=True))
         place = positions(ra, dec, unit)
+        self.n_unplaced = int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
         self.by_place = self._agreed(place.ra, place.dec, texts, given.radius)
 
     def _agreed(
@@ -197,6 +199,7 @@ class LabelSource:
             "conflicts": len(self.conflicts),
             "conflicting": {name: list(texts) for name, texts in shown.items()},
             "joined": self.n_joined,
+            "unplaced": self.n_unplaced,
             "reviewed": self.n_reviewed,
         }
 

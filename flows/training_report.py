@@ -12,6 +12,7 @@ import numpy as np
 from catalogs.atomic import atomic_path
 from flows.evaluation import Evaluation
 from flows.quality_report import quality_remarks
+from flows.repeated_labels import told_in_words
 from flows.report_data import (
     BoundaryPicture,
     CandidateRow,
@@ -69,6 +70,10 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
     if labels.get("conflicts"):
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels["conflicting"].items())
         yield f"{labels['conflicts']:,} objects have labels in conflict, and were left out: {shown}."
+    if labels.get("repeated"):
+        yield told_in_words(labels["repeated"], labels["repeating"])
+    if labels.get("unplaced"):
+        yield f"{labels['unplaced']:,} labels of the table have no position, or one out of range."
     if labels.get("reviewed"):
         yield f"{labels['reviewed']:,} labels are from review."
     yield from shift_words(training.get("shift", {}))

@@ -22,6 +22,7 @@ from catalogs.errors import nearest
 from catalogs.expressions import parse
 from catalogs.photometry import State
 from catalogs.positions import PositionUnit
+from catalogs.values import batch_values
 from flows.class_names import first_batches, label_reader
 from flows.config import Specification
 from flows.config_label import Label
@@ -32,6 +33,7 @@ from flows.holdout import held_out, position_unit, split_columns
 from flows.label_source import LabelSource
 from flows.labels import LabelReader, check_classes
 from flows.progress import tell
+from flows.repeated_labels import name_hashes, repeated_in_conflict
 from flows.units import in_units_of_the_first
 from flows.vote_columns import VoteReader
 
@@ -109,7 +111,7 @@ def gather(
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(general.names)
-    parts, n_read, n_selected = [], 0, 0
+    parts, hashes, n_read, n_selected = [], [], 0, 0
     for catalog in catalogs:
         general.check(catalog)
     _check_marks(specification, catalogs)
@@ -133,6 +135,8 @@ def gather(
                 specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
             )
         )
+        if counts is None and specification.catalog.id in values:
+            hashes.append(name_hashes(values[specification.catalog.id][chosen]))
         content.feed(rows)
     source.require_match()
     rows = _joined(parts, labels)
@@ -146,7 +150,7 @@ def gather(
         n_read,
         n_selected,
         seen,
-        source.told(),
+        source.told() | _repeated(specification, catalogs, hashes, rows, labels),
         states,
     )
 
@@ -167,6 +171,22 @@ def _check_marks(specification: Specification, catalogs: Sequence[Catalog]) -> N
                     f"catalog.{key}: got '{name}', which {catalogs[0].path} has not, expected one that it "
                     f"has; {hint}"
                 )
+
+
+def _repeated(
+    specification: Specification,
+    catalogs: Sequence[Catalog],
+    hashes: Sequence[NDArray[np.uint64]],
+    rows: TrainingRows,
+    labels: LabelReader,
+) -> dict[str, Any]:
+    """Return which objects have rows of several classes, by the hashes of their names; nothing without names."""
+    name = specification.catalog.id
+    if name is None or not hashes:
+        return {}
+    batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
+    names = (batch_values(batch, [name])[name] for batch in batches)
+    return repeated_in_conflict(np.concatenate(hashes), rows.target, labels.classes, names)
 
 
 def _most(votes: Floats, label: Label) -> NDArray[np.object_]:
@@ -216,6 +236,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
 def _check(specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str]) -> None:
     K = len(labels.classes)
     check_classes(specification.label, labels, seen, np.bincount(rows.target, minlength=K).tolist())
+    _check_places(specification, rows)
     for part, mask in (("training", rows.training), ("held-out", rows.held_out)):
         for name, count in zip(labels.classes, np.bincount(rows.target[mask], minlength=K), strict=True):
             if not count:
@@ -230,6 +251,18 @@ def _check(specification: Specification, rows: TrainingRows, labels: LabelReader
                 f'features.{name}: got no value of "{text}" in any of the {int(rows.training.sum())} training rows, '
                 "expected some; check the expression and the sentinels, or leave the feature out"
             )
+
+
+def _check_places(specification: Specification, rows: TrainingRows) -> None:
+    """Raise `TrainingError` where a split by position has all rows on one side, as without any position."""
+    if specification.split.by != "healpix" or rows.held_out.all() != rows.held_out.any():
+        return
+    ra, dec = specification.catalog.ra, specification.catalog.dec
+    raise TrainingError(
+        f"split.by: got 'healpix', by which all {len(rows.target)} labelled rows are on one side, expected places all "
+        f"over the sky: '{ra}' and '{dec}' hold no position that can be read, or one field; state "
+        'position_unit = "deg" (or "rad", "sexagesimal") under [catalog], or split by \'id\''
+    )
 
 
 def write_rows(rows: TrainingRows, folder: Path) -> None:

@@ -57,6 +57,30 @@ def test_an_unreadable_unit_is_refused_unless_stated():
     assert position_unit("furlong", is_text=False, stated="deg") == "deg"
 
 
+@pytest.mark.parametrize("unit", ["h", "hourangle", "arcsec", "mas"])
+def test_who_has_hours_is_not_told_to_call_them_degrees(unit):
+    with pytest.raises(CatalogError, match=f"in the unit '{unit}', .*convert both columns to degrees$"):
+        position_unit(unit, is_text=False)
+
+
+def test_texts_of_degrees():
+    """As a column is, of a CSV file, in which one place is '-'."""
+    ra, dec = np.array(["150.5", " -10 ", "-", "", "x"]), np.array(["2.5", "1", "3", "4", "5"])
+    place = positions(ra, dec, "deg")
+    np.testing.assert_array_equal(place.ra, [150.5, 350, np.nan, np.nan, np.nan])
+    assert place.unreadable == 2
+    assert positions(np.array(["1.5"]), np.array(["-0.5"]), "rad").dec[0] == pytest.approx(np.degrees(-0.5))
+    assert positions(np.array(["150.5"]), np.array(["2.5"]), "sexagesimal").unreadable == 1
+
+
+def test_raised_letters_as_astropy_prints_them():
+    sky = SkyCoord(112.3, -0.4, unit="deg")
+    texts = (sky.ra.to_string("hour", format="unicode"), sky.dec.to_string(format="unicode"))
+    place = positions(*(np.array([text]) for text in texts), "sexagesimal")
+    assert place.ra[0] == pytest.approx(112.3)
+    assert place.dec[0] == pytest.approx(-0.4)
+
+
 def test_matches_cross_the_meridian():
     index = match_positions(
         np.array([359.9999, 10.0, np.nan]),

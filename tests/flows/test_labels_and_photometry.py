@@ -233,6 +233,53 @@ def test_labels_joined_by_position(made):
     assert names.tolist() == [k.strip() for k in columns["kind"][:100]]
 
 
+def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made):
+    columns = survey()
+    places = {"RA": columns["ra"], "DE": columns["dec"], "kind": columns["kind"]}
+    label = '[label]\ncolumn = "kind"\n[label.table]\npath = "labels.parquet"\nra = "RA"\ndec = "DE"\n'
+    write(made / "labels.parquet", places, RA="furlong", DE="furlong")
+    with pytest.raises(CatalogError, match=r"furlong.* position_unit = \"deg\" .*under \[label\.table\]"):
+        gathered(made, label)
+    assert gathered(made, label + 'position_unit = "deg"\n').labels["joined"] == 300
+    radians = places | {"RA": np.radians(columns["ra"]), "DE": np.radians(columns["dec"])}
+    write(made / "labels.parquet", radians)
+    found = gathered(made, label + 'position_unit = "rad"\n')
+    assert found.labels["joined"] == 300
+    assert found.labels["unplaced"] == 0
+    away = np.where(np.arange(300) < 5, 95.0, columns["dec"])
+    write(made / "labels.parquet", places | {"DE": away})
+    found = gathered(made, label)
+    assert (found.labels["joined"], found.labels["unplaced"]) == (295, 5)
+    assert "5 labels of the table have no position, or one out of range." in _noted({"labels": found.labels})
+
+
+def test_rows_of_one_name_and_several_classes_are_reported(made):
+    columns = survey()
+    kinds = {k: columns["kind"][k].strip() for k in (3, 9)}
+    columns["id"][[4, 5]] = columns["id"][3], columns["id"][3]
+    columns["kind"][[3, 4, 5]] = "early", "Late", "early"
+    columns["id"][10], columns["kind"][10] = columns["id"][9], kinds[9]  # twice the same: no conflict
+    columns["id"][[20, 21]] = ""
+    columns["kind"][[20, 21]] = "early", "Late"  # nameless ones are not one object
+    write(made / "survey.parquet", columns)
+    found = gathered(made, '[label]\ncolumn = "kind"\n')
+    assert found.labels["repeated"] == 1
+    assert found.labels["repeating"] == {"G3": ["Late", "early"]}
+    assert len(found.rows.target) == 300
+    (told,) = _noted({"labels": found.labels})
+    assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
+
+
+def test_more_names_in_conflict_than_are_shown(made):
+    columns = survey()
+    columns["id"] = np.array([f"G{i // 3}" for i in range(300)])
+    columns["kind"] = np.array(["early", "Late", "early"] * 100)
+    write(made / "survey.parquet", columns)
+    labels = gathered(made, '[label]\ncolumn = "kind"\n').labels
+    assert labels["repeated"] == 100
+    assert len(labels["repeating"]) == 20
+
+
 def test_answers_of_a_review_replace_labels(made):
     (made / "review.csv").write_text("id,label\nG0,early\nG1,early\n")
     label = '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'
@@ -447,3 +494,19 @@ def test_split_by_position_reads_radians_and_sexagesimal(made):
     write(made / "survey.parquet", columns, ra="furlong", dec="furlong")
     with pytest.raises(SpecificationError, match=r"unit 'furlong', expected degrees.* position_unit = "):
         gathered(made, label)
+
+
+def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made):
+    """Degrees as texts, as of a CSV file with '-' among them."""
+    columns, label = survey(), '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
+    expected = gathered(made, label).rows.held_out
+    texts = {name: np.array([repr(float(x)) for x in columns[name]], dtype=object) for name in ("ra", "dec")}
+    write(made / "survey.parquet", columns | texts)
+    with pytest.raises(TrainingError, match=r"'ra' and 'dec' hold no position .* position_unit = \"deg\""):
+        gathered(made, label)
+    texts["ra"][0] = "-"
+    write(made / "survey.parquet", columns | texts)
+    stated = HEAD + 'position_unit = "deg"\n' + label + TAIL
+    specification = parse_specification(stated, source="here", base_folder=str(made))
+    found = gather(specification, [catalogs.open(made / "survey.parquet")]).rows.held_out
+    assert np.array_equal(found[1:], expected[1:])
