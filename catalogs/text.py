@@ -16,11 +16,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from catalogs.annotate import computed_batches
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, reading
+from catalogs.computing import in_order
 from catalogs.ecsv import (
     ECSV_MARK,
     annotated_header,
@@ -32,9 +32,9 @@ from catalogs.ecsv import (
 )
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.own_columns import recognised_provenance
-from catalogs.text_records import DELIMITERS, Dialect, common_width, find_dialect, is_data, record_blocks
+from catalogs.text_records import DELIMITERS, Dialect, blocks, common_width, find_dialect, is_data
 from catalogs.text_types import convert, infer_types
-from catalogs.text_writer import append_values, value_lines
+from catalogs.text_writer import append_values, one_by_one, value_lines
 
 __all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "open", "sniff"]
 
@@ -136,9 +136,10 @@ class TextPartition:
         progress: Progress | None = None,
     ) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic; old records keep their bytes."""
-        computed = computed_batches(self, read, compute, rows, threads)
         nan = "nan" if self.format == ECSV else ""
-        values = value_lines(computed, columns, self.dialect.delimiter, nan=nan, progress=progress)
+        write = partial(value_lines, columns=columns, delimiter=self.dialect.delimiter, nan=nan)
+        computed = in_order(self.batches(read, rows), lambda batch: write(compute(batch)), threads)
+        values = one_by_one(computed, progress)
         append = partial(
             append_values, self.path, out, self.dialect, columns, values, kept=self.kept, slim=self.slim
         )
@@ -160,9 +161,13 @@ def data_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
     """Yield the rows of a table, some thousands at a time, without names, comments and empty lines."""
     with reading(path) as stream:
         above = dialect.header + 1
-        for block in record_blocks(stream, dialect, path):
-            data = [record for record in block[above:] if is_data(record)]
-            above = max(above - len(block), 0)
+        for block in blocks(stream, dialect, path):
+            if block.plain and not above:
+                yield block.data
+                continue
+            records = block.records
+            data = [record for record in records[above:] if is_data(record)]
+            above = max(above - len(records), 0)
             if data:
                 yield b"".join(data)
 

@@ -19,12 +19,12 @@ from catalogs.errors import DamagedFileError, FormatError
 __all__ = [
     "COMMENT",
     "DELIMITERS",
+    "Block",
     "Dialect",
+    "blocks",
     "fields",
     "find_dialect",
     "is_data",
-    "record_blocks",
-    "records",
 ]
 
 COMMENT = b"#"
@@ -70,29 +70,61 @@ class Dialect:
 
 
 QUOTED = re.compile(rb'(?:[^"]|"")*+"')
+NOT_PLAIN = (b'"', b"\n#", b"\r#", b"\n\n", b"\n\r", b"\r\r")
+"""In none of these bytes, nor with a comment or an empty line at the beginning, every line is a row."""
 
 
-def lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
-    """Yield the lines of a stream with their ends, some thousands at a time."""
+@dataclass(frozen=True)
+class Block:
+    """Whole records, some thousands, comments and empty lines included: `records` where these are not the lines."""
+
+    data: bytes
+    quoted: list[bytes] | None = None
+
+    @property
+    def records(self) -> list[bytes]:
+        """The records, with their ends."""
+        return self.data.splitlines(keepends=True) if self.quoted is None else self.quoted
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every line is a row, and no field quoted: most blocks of most tables, and quick to go through."""
+        odd = self.data.startswith((COMMENT, b"\n", b"\r")) or any(mark in self.data for mark in NOT_PLAIN)
+        return self.quoted is None and not odd
+
+    @property
+    def end(self) -> bytes | None:
+        """What all lines end with; None where they differ."""
+        feeds, returns = self.data.count(b"\n"), self.data.count(b"\r")
+        if not (feeds and returns):
+            return b"\r" if returns else b"\n"
+        return b"\r\n" if feeds == returns == self.data.count(b"\r\n") else None
+
+
+def whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield a stream, cut behind the ends of lines."""
     rest = b""
     while block := stream.read(BLOCK_BYTES):
+        block = rest + block
         # The last line may go on in the next block, were it only by the LF of a CR LF.
-        *whole, rest = (rest + block).splitlines(keepends=True)
-        if whole:
-            yield whole
+        before = len(block) - (2 if block.endswith(b"\r\n") else 1)
+        cut = 1 + max(block.rfind(b"\n", 0, before), block.rfind(b"\r", 0, before))
+        rest = block[cut:]
+        if cut:
+            yield block[:cut]
     if rest:
-        yield [rest]
+        yield rest
 
 
-def record_blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[list[bytes]]:
-    """Yield the records of a stream, comments and empty lines included, some thousands at a time."""
+def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
+    """Yield the records of a stream."""
     pending = b""
-    for block in lines(stream):
-        if not pending and not any(b'"' in line for line in block):
-            yield block
+    for data in whole_lines(stream):
+        if not pending and b'"' not in data:
+            yield Block(data)
             continue
         found = []
-        for line in block:
+        for line in data.splitlines(keepends=True):
             # Quotation marks in a comment, `# delimiter: ","`, open nothing.
             comment = not pending and line.startswith(COMMENT)
             pending += line
@@ -101,15 +133,9 @@ def record_blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[l
                 pending = b""
             elif len(pending) > LONGEST_RECORD:
                 raise unclosed(path, pending)
-        yield found
+        yield Block(b"".join(found), found)
     if pending:
         raise unclosed(path, pending)
-
-
-def records(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[bytes]:
-    """Yield the records of a stream one by one."""
-    for block in record_blocks(stream, dialect, path):
-        yield from block
 
 
 def is_open(record: bytes, dialect: Dialect) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from catalogs.annotations import NewColumn
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Progress
 from catalogs.compressed import reading, writing_like
-from catalogs.text_records import Dialect, is_data, record_blocks
+from catalogs.errors import DamagedFileError
+from catalogs.text_records import Dialect, blocks, is_data
 
-__all__ = ["Values", "append_values", "value_lines"]
+__all__ = ["Values", "append_values", "one_by_one", "value_lines"]
 
 LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
 """A byte-order mark, and what makes a comment of the line of names."""
@@ -32,7 +34,7 @@ def append_values(
     out: Path,
     dialect: Dialect,
     columns: Sequence[NewColumn],
-    values: Iterator[str],
+    values: Iterator[bytes],
     *,
     header: Callable[[list[bytes]], list[bytes]],
     kept: Collection[str] | None = None,
@@ -43,25 +45,45 @@ def append_values(
     `kept` are the old columns that stay, all where it is None; a `slim` copy has no comments.
     """
     cut = Cut(dialect, None if kept is None else [i for i, n in enumerate(dialect.names) if n in kept])
-    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns)
-    above: list[bytes] = []
-    number = 0
+    names = dialect.delimiter.join(quoted(c.name, dialect.delimiter) for c in columns).encode()
+    above: list[bytes] | None = []
     with atomic_path(out) as temporary, reading(source) as old, writing_like(temporary, source) as new:
-        for block in record_blocks(old, dialect, source):
+        for block in blocks(old, dialect, source):
+            if above is None and cut.stay is None and block.plain and block.end is not None:
+                new.write(beside(block.data, block.end, dialect.delimiter.encode(), values, source))
+                continue
             written = []
-            for record in block:
-                if number < dialect.header:
+            for record in block.records:
+                if above is not None and len(above) < dialect.header:
                     above.append(record)
-                elif number == dialect.header:
+                elif above is not None:
                     written += [*header(above), cut.appended(record, names)]
+                    above = None
                 elif is_data(record):
-                    written.append(cut.appended(record, next(values)))
+                    written.append(cut.appended(record, *taken(values, 1, source)))
                 elif not slim:
                     written.append(record)
-                number += 1
             new.write(b"".join(written))
         if next(values, None) is not None:
             raise ValueError(f"more rows were computed than {source} has")
+
+
+def beside(lines: bytes, end: bytes, mark: bytes, values: Iterator[bytes], source: Path) -> bytes:
+    """Return lines that are rows, each with its values behind it."""
+    rows = lines.splitlines()
+    written = end.join(map(mark.join, zip(rows, taken(values, len(rows), source), strict=True)))
+    return written + end if lines.endswith(end) else written
+
+
+def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:
+    """Return the next n values; DamagedFileError where there are fewer."""
+    found = list(islice(values, n))
+    if len(found) < n:
+        raise DamagedFileError(
+            f"{source} has more rows than when it was opened, expected it to stay as it is; open it again once it is "
+            "finished"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -71,31 +93,30 @@ class Cut:
     dialect: Dialect
     stay: Sequence[int] | None
 
-    def appended(self, record: bytes, text: str) -> bytes:
+    def appended(self, record: bytes, text: bytes) -> bytes:
         """Return a record's fields that stay, with text behind them; what begins and ends the line is kept."""
         end = len(record.rstrip(b"\r\n"))
         mark = self.dialect.delimiter.encode()
         if self.stay is None:
-            return record[:end] + mark + text.encode() + record[end:]
+            return record[:end] + mark + text + record[end:]
         start = next(m.end() for m in LEAD.finditer(record))  # it matches nothing, if nothing is there
         fields = self.dialect.raw_fields(record[start:end])
-        return record[:start] + mark.join([*(fields[i] for i in self.stay), text.encode()]) + record[end:]
+        return record[:start] + mark.join([*(fields[i] for i in self.stay), text]) + record[end:]
 
 
-def value_lines(
-    computed: Iterable[tuple[pa.RecordBatch, Values]],
-    columns: Sequence[NewColumn],
-    delimiter: str,
-    *,
-    nan: str,
-    progress: Progress | None,
-) -> Iterator[str]:
-    """Yield each row's new values, as they stand behind the old ones."""
-    for batch, values in computed:
-        texts = [written(values[c.name], c.datatype, delimiter, nan) for c in columns]
-        yield from pc.binary_join_element_wise(*texts, delimiter).to_pylist()
+def value_lines(values: Values, columns: Sequence[NewColumn], delimiter: str, *, nan: str) -> list[bytes]:
+    """Return each row's new values, as they stand behind the old ones."""
+    texts = [written(values[c.name], c.datatype, delimiter, nan) for c in columns]
+    lines: list[bytes] = pc.cast(pc.binary_join_element_wise(*texts, delimiter), pa.binary()).to_pylist()
+    return lines
+
+
+def one_by_one(batches: Iterable[list[bytes]], progress: Progress | None) -> Iterator[bytes]:
+    """Yield the lines of all batches."""
+    for lines in batches:
+        yield from lines
         if progress is not None:
-            progress(batch.num_rows)
+            progress(len(lines))
 
 
 def written(values: np.ndarray[Any, Any], datatype: pa.DataType, delimiter: str, nan: str) -> pa.Array:

@@ -21,6 +21,7 @@ from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.formats import open_catalog
+from catalogs.text_writer import append_values
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -168,6 +169,51 @@ def test_any_text_that_pandas_writes_is_read(tmp_path_factory, words, block):
         table = table_of(path)
     got = ["" if v is None else str(v) for v in table["s"].to_pylist()]
     assert got == words or table.schema.field("s").type != pa.string()
+
+
+LINES = st.sampled_from(["x", "x", "x", "x", '"a, b"', '"two\nlines"', "", "# a comment", "#"])
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(LINES, st.sampled_from(["\n", "\r\n", "\r"])), max_size=12),
+    st.sampled_from(["\n", "\r\n", "\r", None]),
+    st.booleans(),
+    st.sampled_from([1, 7, 30, 1 << 20]),
+)
+def test_every_record_gets_its_values(tmp_path_factory, lines, all_end, ended, block):
+    """Whole blocks of plain rows are written at once; the copy is as if each record were written by itself."""
+    ten = NewColumn("ten", pa.int64())
+
+    def tens(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {"ten": 10 * batch["row"].cast(pa.int64()).to_numpy()}
+
+    old, new, rows = b"row,s\n", b"row,s,ten\n", 0
+    last = max((i for i, (s, _) in enumerate(lines) if s and not s.startswith("#")), default=-1)
+    for i, (s, end) in enumerate(lines[: last + 1] if not ended else lines):
+        mark = "" if i == last and not ended else all_end or end
+        row = bool(s) and not s.startswith("#")
+        record = f"{rows},{s}" if row else s
+        old += (record + mark).encode()
+        new += (record + (f",{10 * rows}" if row else "") + mark).encode()
+        rows += row
+    path = tmp_path_factory.mktemp("text") / "a.csv"
+    path.write_bytes(old)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_records, "BLOCK_BYTES", block)
+        (out,) = annotate(text.open(path), path.parent / "out", [ten], tens, read=["row"])
+    assert out.read_bytes() == new
+
+
+def test_a_table_that_grew_while_it_was_read(tmp_path):
+    path = written(tmp_path / "a.csv", "row,s\n0,x\n1,y\n2,z\n")
+    (partition,) = text.open(path).partitions
+    new = [NewColumn("v", pa.int64())]
+    with pytest.raises(DamagedFileError, match="more rows than when it was opened"):
+        append_values(path, tmp_path / "b.csv", partition.dialect, new, iter([b"1", b"2"]), header=list)
+    assert not (tmp_path / "b.csv").exists()
+    with pytest.raises(ValueError, match="more rows were computed"):
+        append_values(path, tmp_path / "b.csv", partition.dialect, new, iter([b"1"] * 4), header=list)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2"])
