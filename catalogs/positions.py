@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from astropy import units
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
@@ -21,7 +20,7 @@ from catalogs.catalog import Catalog, Column
 from catalogs.errors import CatalogError
 from catalogs.name_words import name_words
 from catalogs.text_numbers import holds_text, numbers_of, words_of
-from catalogs.values import is_text
+from catalogs.values import is_real, is_text
 
 __all__ = [
     "PositionUnit",
@@ -88,10 +87,12 @@ DEC_NAMES: tuple[str, ...] = (
 )
 DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg", "decl")
 QUALIFIER = re.compile(
-    r"plug|targ(et)?|fib(er|re)|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia"
+    r"plug|targ(et)?|fib(er|re)|coord(inate)?s?|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia"
     r"|[12xy]"
 )
 """Words beside a coordinate's: `PLUG_RA`, `raMean`, `ra_1`; with any other, as `ra_error`, it is none."""
+JOINED = re.compile(r"(plug|targ(et)?|fib(er|re)|obj|cat|ifu)(?=(ra|dec)$)")
+"""The same words written together with it: MaNGA's `objra`."""
 OTHER_PLACE = re.compile(r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid)")
 ORIENTATION = re.compile(r"^(pa|phi|theta|posang|position_?angle)(_.*)?$|_(pa|phi|theta|posang|angle)$")
 
@@ -288,7 +289,7 @@ def coordinate_word(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     if plain in RA_NAMES + DEC_NAMES:
         return plain
-    return "".join(word for word in name_words(name) if QUALIFIER.fullmatch(word) is None)
+    return "".join(JOINED.sub("", word) for word in name_words(name) if QUALIFIER.fullmatch(word) is None)
 
 
 def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
@@ -298,7 +299,7 @@ def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
         word, plain_word = coordinate_word(column.name), re.sub(r"[^a-z0-9]", "", column.name.lower())
         said = (column.ucd or "").lower().split(";")
         by_ucd, by_name = said[0] == ucd, word in names
-        plain = is_text(column.datatype) or pa.types.is_floating(column.datatype)
+        plain = is_text(column.datatype) or is_real(column.datatype)
         if plain and not column.shape and (by_ucd or by_name):
             rank = (is_text(column.datatype), not by_ucd, "meta.main" not in said, word != plain_word)
             found.append((*rank, names.index(word) if by_name else len(names), place, column.name))

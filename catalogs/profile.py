@@ -144,7 +144,8 @@ def as_numbers(values: Array) -> NDArray[np.float64]:
 
 def readable(column: Column) -> bool:
     """Say whether a column holds one number, truth value or text a row."""
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, is_text)
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    kinds = (*numbers, pa.types.is_boolean, is_text)
     return not column.shape and any(is_kind(column.datatype) for is_kind in kinds)
 
 

@@ -7,6 +7,7 @@ specification that a person reads.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from catalogs.elements import Element
 from catalogs.name_words import name_words
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
-from catalogs.values import is_text
+from catalogs.values import is_real, is_text
 
 __all__ = [
     "Suspected",
@@ -28,6 +29,7 @@ __all__ = [
     "about_the_observation",
     "bookkeeping",
     "naming_column",
+    "not_numbers",
     "suspected_identifiers",
     "suspected_sentinels",
     "suspected_texts",
@@ -117,6 +119,26 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     return odd if few and numbers > sum(odd.values()) else {}
 
 
+def not_numbers(profile: Profile, name: str) -> str | None:
+    """Return what keeps a text column from being one of numbers, in words: a row of units, Fortran's exponents.
+
+    None of a column of which most texts are neither numbers nor numbers written otherwise.
+    """
+    column = profile.columns[name]
+    if not is_text(column.column.datatype):
+        return None
+    words = [text for text in np.char.strip(profile.sample[name].astype(str)).tolist() if text]
+    odd = Counter(text for text in words if _number(text) is None)
+    shown = ", ".join(f"'{text}'" for text, _ in odd.most_common(MOST_TEXTS))
+    if odd and sum(odd.values()) < 0.5 * len(words):
+        return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
+    if odd and all(
+        _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None for text in odd
+    ):
+        return f"{shown}: numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them"
+    return None
+
+
 def _number(text: str) -> float | None:
     try:
         return float(text)
@@ -140,7 +162,7 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
         word, ucd = name.lower(), (c.column.ucd or "").lower()
         by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
         unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
-        if pt.is_floating(c.column.datatype):
+        if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
                 found.append((9, place, name, "identifiers in floating point: rounded by their source"))
             continue

@@ -8,6 +8,7 @@ Text loses trailing blanks, which FITS and those who convert from it pad with.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.types as pt
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 
-__all__ = ["batch_values", "column_values", "with_missing"]
+__all__ = ["batch_values", "column_values", "is_real", "with_missing"]
 
 Array = np.ndarray[Any, Any]
 
@@ -59,11 +60,17 @@ def is_text(datatype: pa.DataType) -> bool:
     return any(is_kind(datatype) for is_kind in kinds + raw)
 
 
+def is_real(datatype: pa.DataType) -> bool:
+    """Say whether a type holds numbers with fractions; databases write them as decimals too."""
+    return pt.is_floating(datatype) or (pt.is_decimal(datatype) and datatype.scale > 0)
+
+
 def scalars(column: pa.Array, name: str) -> Array:
     """Return one number, boolean or time a row."""
     datatype = column.type
     if pt.is_decimal(datatype):
-        column, datatype = column.cast(pa.float64()), pa.float64()
+        column = undecimal(column)
+        datatype = column.type
     if pt.is_null(datatype):
         return np.zeros(len(column), NO_VALUES)
     if pt.is_integer(datatype) and column.null_count:
@@ -76,6 +83,14 @@ def scalars(column: pa.Array, name: str) -> Array:
     raise ExpressionError(
         f"the column '{name}' holds {datatype}; expected numbers, text or vectors: name another column"
     )
+
+
+def undecimal(column: pa.Array) -> pa.Array:
+    """Return decimals, as databases write them, as int64 where they are whole numbers in its range, else as float64."""
+    if column.type.scale <= 0:
+        with suppress(pa.ArrowInvalid):
+            return column.cast(pa.int64())
+    return column.cast(pa.float64())
 
 
 def nullable_integers(column: pa.Array) -> Array:

@@ -22,6 +22,7 @@ from catalogs.profile import Choice, ColumnProfile, Profile, as_numbers, profile
 from catalogs.suspicions import (
     about_a_flux,
     bookkeeping,
+    not_numbers,
     suspected_identifiers,
     suspected_sentinels,
     suspected_texts,
@@ -51,6 +52,7 @@ __all__ = [
 MOST_SETS = 12
 """Sets of columns that are shown, those that tell the most first."""
 RADIANS = 2 * np.pi
+HOURS = 24
 
 
 def inspect_file(
@@ -131,7 +133,13 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
 def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
     nothing = {"missing": None, "minimum": None, "median": None, "maximum": None}
     if counts is None or not counts.n:
-        return nothing | {"distinct": None, "constant": False, "sentinels": [], "texts": {}}
+        return nothing | {
+            "distinct": None,
+            "constant": False,
+            "sentinels": [],
+            "texts": {},
+            "not_numbers": None,
+        }
     told: dict[str, Any] = nothing | {"missing": counts.missing_share}
     if counts.is_number:
         numbers = seen.numbers(counts.name)
@@ -143,6 +151,7 @@ def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
         "constant": counts.constant,
         "sentinels": [asdict(s) for s in suspected_sentinels(seen, counts.name)],
         "texts": suspected_texts(seen, counts.name),
+        "not_numbers": None if suspected_texts(seen, counts.name) else not_numbers(seen, counts.name),
     }
 
 
@@ -165,14 +174,24 @@ def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | Non
         )
     if place.out_of_range:
         told["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
-    columns = [seen.columns[name] for name in found]
-    if unit == "deg" and all(c.is_number and c.column.unit is None for c in columns):
-        turn, pole = (max(abs(c.minimum), abs(c.maximum)) for c in columns)
-        if turn <= RADIANS and pole <= RADIANS / 4:
-            told["remarks"].append(
-                'no unit, and no value beyond 2 pi: if these are radians, state position_unit = "rad"'
-            )
+    if unit == "deg":
+        told["remarks"] += _other_units(*(seen.columns[name] for name in found))
     return told
+
+
+def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
+    """Return what speaks against degrees in two columns that are taken for such."""
+    columns = (ra, dec)
+    if not all(c.is_number for c in columns):
+        return []
+    turn, pole = (max(abs(c.minimum), abs(c.maximum)) for c in columns)
+    if turn <= RADIANS and pole <= RADIANS / 4 and all(c.column.unit is None for c in columns):
+        return ['no unit, and no value beyond 2 pi: if these are radians, state position_unit = "rad"']
+    if ra.minimum >= 0 and turn <= HOURS < pole and ra.maximum - ra.minimum > HOURS / 2:
+        return [
+            f"no {ra.name} beyond {HOURS}: if these are hours, multiply them by 15 and write them as degrees"
+        ]
+    return []
 
 
 def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> dict[str, Any]:
@@ -231,8 +250,8 @@ def without_sentinels(seen: Profile, name: str) -> Any:
         return values
     numbers = as_numbers(values)
     with np.errstate(over="ignore"):
-        single = numbers.astype(np.float32)
-    return np.where(np.isin(single, np.array(marks, dtype=np.float32)), np.nan, numbers)
+        found = np.isin(numbers.astype(np.float32), np.array(marks, dtype=np.float32))
+    return np.where(found, np.nan, numbers)
 
 
 def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 DOUBTFUL = re.compile(
     r".*\?.*|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
-    r"|-9+(\.\d*)?|9{2,}(\.\d*)?",
+    r"|-9+(\.\d*)?|9{2,}(\.\d*)?|[+-]?inf(inity)?",
     re.IGNORECASE,
 )
 MOST_CLASSES = 100

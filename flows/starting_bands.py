@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from catalogs.catalog import Column
 from catalogs.elements import Element
 from catalogs.name_words import name_words
-from catalogs.values import is_text
+from catalogs.values import is_real, is_text
 
 __all__ = ["Colour", "band_and_kind", "colours", "is_magnitude", "kinds"]
 
@@ -58,7 +57,7 @@ class Colour:
 def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
     """Say whether a column holds magnitudes, by its UCD, unit, name and values (n,); surface brightness is none."""
     known = values[np.isfinite(values)]
-    if not (pt.is_floating(column.datatype) or is_text(column.datatype)) or not known.size:
+    if not (is_real(column.datatype) or is_text(column.datatype)) or not known.size:
         return False
     middle = float(np.median(known))
     ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()

@@ -13,7 +13,7 @@ from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError
 from flows.labels import is_doubtful
 
-__all__ = ["StartingClass", "StartingClasses", "starting_classes"]
+__all__ = ["StartingClass", "StartingClasses", "can_name", "starting_classes"]
 
 MOST_CLASSES = 8
 """More of them are listed in a comment: a first training takes minutes with thirty."""
@@ -22,7 +22,9 @@ FEWEST, FEWEST_SHARE, ENOUGH = 30, 0.005, 100
 FEWEST_AT_ALL = 5
 """Where no two classes have those."""
 LONGEST_CODE = 3
-"""Characters up to which case is meant: 'Sa' and 'SA' are two types."""
+"""Characters up to which case is meant, but for the first: 'Sa' and 'SA' are two types, 'Ell' and 'ell' one."""
+LONGEST_NAME = 64
+"""Of a class: it is part of columns' names."""
 FEWEST_LABELS, MOST_GROUPS = 10, 6
 """From so many labels groups by their first letter are worth a thought, where there are no more of these."""
 
@@ -71,6 +73,9 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     """Return the classes that labels with these counts make, '' being none."""
     known = [(text, n) for text, n in Counter(counts).most_common() if text]
     doubtful = {text: n for text, n in known if is_doubtful(text)}
+    if "-1" in counts and all(text.isdecimal() for text, _ in known if text != "-1"):
+        # Among codes that count from 0 or 1; of T types, which go down to -6, some other is negative too.
+        doubtful["-1"] = counts["-1"]
     total = sum(n for text, n in known if text not in doubtful)
     fewest = max(FEWEST, min(ENOUGH, FEWEST_SHARE * total))
     together: dict[str, list[tuple[str, int]]] = {}
@@ -101,13 +106,20 @@ def _kept(
 def _word(text: str) -> str:
     """Return what spellings of one word share: 'Galaxy' and 'GALAXY'; types such as 'Sbc' and 'SBc' are two."""
     spelt = text in {text.lower(), text.upper(), text.capitalize(), text.title()}
-    return text.casefold() if spelt and len(text) > LONGEST_CODE else text
+    if spelt and len(text) > LONGEST_CODE:
+        return text.casefold()
+    return text[:1].upper() + text[1:] if len(text) > 1 else text
+
+
+def can_name(text: str) -> bool:
+    """Say whether a label can be a class's name as it is."""
+    return len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def _name(text: str, taken: list[str]) -> str | None:
     """Return a name for the class of a label that can have a column beside the others'; None where there is none."""
     for name in (text, *(f"{text} {i}" for i in range(2, 5))):
-        if len(name) > 64 or not name.isprintable():
+        if not can_name(name):
             return None
         try:
             standard_columns((*taken, name) if taken else (name, "any other"))

@@ -162,7 +162,9 @@ def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -
 def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
     """Add ratios of columns of a kind, logarithms, and the rest, those that tell most by themselves first."""
     rows = columns.evidence.rows
-    left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
+    # What tells of the class only beside another column, as colours do, tells of it.
+    together = {n for leak in columns.evidence.leaks if not leak.derived for n in leak.columns}
+    left = sorted(names, key=lambda n: (-round(columns.gain(n), 2), n not in together))
     logs = {n for n in left for s in [Scaled.of(n, rows[n])] if s is not None and s.log}
     vectors: set[tuple[str, str]] = set()
     for smaller, larger in _nested(columns, [n for n in names if n in logs]):
@@ -176,7 +178,7 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
             left = [n for n in left if n not in (smaller, larger)]
     for name in left:
         remark = "spans decades" if name in logs else ""
-        told = columns.gain(name) >= TELLS_NOTHING
+        told = columns.gain(name) >= TELLS_NOTHING or name in together
         remark = remark if told else "tells next to nothing by itself"
         text = f"log10({quoted(name)})" if name in logs else quoted(name)
         chosen.add(

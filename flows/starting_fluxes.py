@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.types as pt
 
 from catalogs.catalog import Column
 from catalogs.photometry import ZERO_POINT, magnitude
 from catalogs.profile import Profile
 from catalogs.suspicions import about_a_flux, about_dust
+from catalogs.values import is_real
 from flows.flux_units import flux_unit
 from flows.starting_bands import band_and_kind, kinds
 from flows.starting_reasons import Floats, is_error
@@ -57,7 +57,7 @@ class FluxBand:
 
 def is_flux(column: Column) -> bool:
     """Say whether a column is a flux in a unit that magnitudes are made of."""
-    return pt.is_floating(column.datatype) and flux_unit(column.unit) is not None and not is_error(column)
+    return is_real(column.datatype) and flux_unit(column.unit) is not None and not is_error(column)
 
 
 def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:

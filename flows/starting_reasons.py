@@ -18,7 +18,13 @@ from catalogs.leaks import ALONE, Leak
 from catalogs.positions import is_position
 from catalogs.presence import Presence
 from catalogs.profile import Profile
-from catalogs.suspicions import about_dust, about_the_distance, about_the_observation, bookkeeping
+from catalogs.suspicions import (
+    about_dust,
+    about_the_distance,
+    about_the_observation,
+    bookkeeping,
+    not_numbers,
+)
 from catalogs.values import is_text
 from flows.starting_bands import is_magnitude
 
@@ -102,7 +108,7 @@ def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         f"missing in {missing:.0%} of the rows with a class": missing > MISSING,
         "without any value": not c.is_number and not is_text(c.column.datatype),
         "a place or a direction on the sky": _on_the_sky(seen, name),
-        "text": known is None and is_text(c.column.datatype),
+        _text_reason(seen, name): known is None and is_text(c.column.datatype),
         "about the observation": about_the_observation(c.column),
         "an error, not a measurement": is_error(c.column),
         "the Galaxy's dust before it: correct fluxes with it, under [photometry]": about_dust(c.column),
@@ -113,6 +119,11 @@ def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     }
     found = next((reason for reason, holds in reasons.items() if holds), None)
     return None if found is None else Reason(found)
+
+
+def _text_reason(seen: Profile, name: str) -> str:
+    odd = not_numbers(seen, name)
+    return "text" if odd is None else f"text: {odd}"
 
 
 def _on_the_sky(seen: Profile, name: str) -> bool:

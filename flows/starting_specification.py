@@ -33,7 +33,7 @@ from flows.inspection import (
     without_sentinels,
 )
 from flows.labels import label_texts
-from flows.starting_classes import StartingClasses, starting_classes
+from flows.starting_classes import StartingClasses, can_name, starting_classes
 from flows.starting_columns import Chosen, choose_columns, quoted
 from flows.starting_page import HELD_OUT, Page, Split
 from flows.starting_reasons import Evidence, near_copies, reason_against
@@ -42,6 +42,8 @@ __all__ = ["Start", "starting_specification"]
 
 FEWEST = 2
 """Sampled rows of each class on each side of a split."""
+MOST_LETTERS = 40
+"""Of a label in an error."""
 MOST_TOLD = 6
 """Reasons, and columns of one reason, in an error."""
 FEWEST_MEASURED = 0.1
@@ -129,10 +131,15 @@ def _labels(texts: Any, classes: StartingClasses) -> Any:
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
     if len(classes.kept) < 2:
         some = [(text, n) for text, n in Counter(counts).most_common(9) if text][:8]
-        shown = ", ".join(f"'{text}' ({n})" for text, n in some) or "none"
+        shown = ", ".join(f"{text[:MOST_LETTERS]!r} ({n})" for text, n in some) or "none"
+        unsaid = ", ".join(repr(text) for text, _ in some if text in classes.doubtful)
+        odd = ", ".join(repr(text[:MOST_LETTERS]) for text, _ in some if not can_name(text))
+        told = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
+        told += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
         raise TrainingError(
-            f"--label: got '{label}' with the labels {shown}, expected at least two of them with some dozens of rows; "
-            "choose the column of the class, or group the labels in a specification of your own"
+            f"--label: got '{label}' with the labels {shown}, expected at least two of them with some dozens of rows"
+            f"{told}; choose the column of the class, or name the classes in a specification of your own, as in "
+            f'classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
         )
     return classes
 
@@ -208,6 +215,11 @@ def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list
         remark = "no column names the objects: neighbours on the sky stay together"
         found.append((Split("healpix", remark), [split.healpix_pixels(sky.ra, sky.dec)]))
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
+    if not others and not found:
+        raise TrainingError(
+            "got no column of one number or text a row beside the label, expected some that tell the objects apart; "
+            "name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
+        )
     if others:
         best = max(others, key=lambda c: c.distinct.estimate)
         remark = (

@@ -219,4 +219,4 @@ def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path):
     start = starting_specification(catalog, "type", folder=tmp_path)
     assert next(iter(start.features.values())) == "j_m - k_m"
     assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"j_m": ["\\N"]}
-    assert start.left_out["other"] == "text"
+    assert start.left_out["other"] == "text: 19,999 of 20,000 texts are numbers, but not 'odd'"
