@@ -198,7 +198,8 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
         tables = holding or tables
     if len(tables) > 1:
         raise CatalogError(
-            f"{path} holds {len(tables)} tables: {_listed(tables)}; say which, by name or number"
+            f"{path} holds {len(tables)} tables: {_listed(tables)}; say which, by name or number: "
+            "--table of `blr inspect` and `blr init`, or table under [catalog] and [target]"
         )
     return tables[0]
 

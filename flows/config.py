@@ -105,7 +105,7 @@ class Target(SpecificationTable):
     )
     table: TableName | None = Field(
         default=None,
-        description="Of files with several tables: name or number; default: which has the columns",
+        description="Of files with several tables: name or number; default: catalog.table, or which has the columns",
     )
     columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
     units: dict[str, str] = Field(

@@ -181,7 +181,7 @@ class FeatureReader:
     ) -> NDArray[np.float64]:
         X = np.empty((n, len(expressions)))
         for j, (name, expression) in enumerate(expressions.items()):
-            result = expression.evaluate(values)
+            result = _evaluated(name, expression, values)
             if result.dtype.kind not in "biuf":
                 raise ExpressionError(
                     f"feature '{name}' = \"{expression.text}\" gives text, expected numbers; "
@@ -217,6 +217,20 @@ class FeatureReader:
                     f"{catalog.path} has no column '{theirs}', expected by {wanted_by}; "
                     f"{nearest(theirs, catalog.names)}"
                 )
+
+
+def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:
+    """Return what an expression gives; an error says which column holds text, and which."""
+    try:
+        return expression.evaluate(values)
+    except ExpressionError as error:
+        texts = [column for column in sorted(expression.names) if holds_text(values[column])]
+        if not texts:
+            raise
+        raise ExpressionError(
+            f"feature '{name}': {error}\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: "
+            "convert it, or state the texts that mean no value: catalog.sentinels, not_detected or masked"
+        ) from error
 
 
 def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:

@@ -109,6 +109,7 @@ def make_plan(
     `verify` hashes files again that look as they did; files that are `deferred` are left alone.
     """
     paths, scorer = brought.paths, Scorer.of(model, specification)
+    _check_outside(paths, out)
     for _, error in brought.failed:
         if not isinstance(error, TOLERATED[policy]):
             raise error
@@ -227,6 +228,18 @@ def _with_adopted(plan: Plan) -> Plan:
 def _bytes(job: Job, columns: Sequence[NewColumn]) -> int:
     widths = (c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
     return job.state.size + job.n_rows * sum(widths)
+
+
+def _check_outside(paths: Sequence[Path], out: Path) -> None:
+    """Raise UsageError where outputs would be inputs of the next run: they would lie in a folder that is one."""
+    inside = out.resolve()
+    for path in (path.resolve() for path in paths if path.is_dir()):
+        below = inside.relative_to(path).parts if inside.is_relative_to(path) else ()
+        if below and not any(part.startswith((".", "_")) for part in below):
+            raise UsageError(
+                f"{out}: got an output folder inside the catalogue {path}, which would hold its own copies the next "
+                "time, expected one outside of it; choose another with --out"
+            )
 
 
 def _check_names_distinct(partitions: Sequence[Partition], brought: Brought) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import catalogs
 from catalogs.catalog import Catalog
+from catalogs.errors import CatalogError
 from flows.config import Specification
 from flows.features import target_reader, training_reader
 from flows.holdout import split_columns
@@ -17,13 +19,19 @@ __all__ = ["TableChoice", "annotated_table", "target_table", "training_table"]
 
 @dataclass(frozen=True)
 class TableChoice:
-    """A name or number; without it the only table that has the columns."""
+    """A name or number; without it the `usual` one, where it has the columns, or the only table that has them."""
 
     table: str | int | None = None
     columns: tuple[str, ...] = ()
+    usual: str | int | None = None
 
     def open(self, path: str | Path) -> Catalog:
         """Open that table of a file, or of each file of a folder."""
+        if self.table is None and self.usual is not None:
+            with suppress(CatalogError):
+                found = catalogs.open(path, self.usual, columns=self.columns)
+                if {*self.columns} <= {*found.names}:
+                    return found
         return catalogs.open(path, self.table, columns=self.columns)
 
 
@@ -34,8 +42,9 @@ def training_table(specification: Specification) -> TableChoice:
 
 
 def target_table(specification: Specification, features: Iterable[str]) -> TableChoice:
-    """Return which table is classified with those features."""
-    return TableChoice(specification.target.table, target_reader(specification, features).read)
+    """Return which table is classified with those features: as a rule one like the labelled one."""
+    columns = target_reader(specification, features).read
+    return TableChoice(specification.target.table, columns, usual=specification.catalog.table)
 
 
 def annotated_table(prefix: str) -> TableChoice:

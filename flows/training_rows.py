@@ -20,7 +20,7 @@ from catalogs.atomic import atomic_path
 from catalogs.catalog import Catalog
 from catalogs.errors import nearest
 from catalogs.expressions import parse
-from catalogs.photometry import State
+from catalogs.photometry import State, floats
 from catalogs.positions import PositionUnit
 from catalogs.values import batch_values
 from flows.class_names import first_batches, label_reader
@@ -207,7 +207,7 @@ def _part(
     found = reader.evaluate(batch)
     values = reader.values(batch)
     text = specification.catalog.weight
-    weight = None if text is None else np.asarray(parse(text).evaluate(values), dtype=np.float64)
+    weight = None if text is None else _weight(text, values)
     if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
         bad = int((~(np.isfinite(weight) & (weight >= 0))).sum())
         raise TrainingError(
@@ -216,6 +216,15 @@ def _part(
         )
     chosen = held_out(specification, values, unit)
     return _Part(found.X, found.missing, texts, chosen, weight, votes, found.errors)
+
+
+def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
+    found = parse(text).evaluate(values)
+    if found.dtype.kind not in "biuf":
+        raise TrainingError(
+            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; name another column'
+        )
+    return np.asarray(np.broadcast_to(floats(found), next(iter(values.values())).shape[:1]))
 
 
 def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
@@ -244,6 +253,13 @@ def _check(specification: Specification, rows: TrainingRows, labels: LabelReader
                     f"split: got class '{name}' without {part} rows ({int(mask.sum())} {part} rows in all), expected "
                     "some of each class; change split.held_out or split.by, or merge the class with another"
                 )
+    if rows.weight is not None:
+        total = np.bincount(rows.target[rows.training], rows.weight[rows.training], minlength=K)
+        if not total.all():
+            raise TrainingError(
+                f"catalog.weight: got 0 for all training rows of class '{labels.classes[int(np.argmin(total))]}', "
+                "expected more in some of each class; correct the weight, or leave the class out"
+            )
     for j, name in enumerate(specification.features):
         if rows.missing[rows.training, j].all():
             text = specification.features[name]

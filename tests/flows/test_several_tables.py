@@ -72,8 +72,13 @@ def test_of_two_that_have_them_one_is_named(as_fits):
         train(specification(as_fits, "three.fits"), as_fits / "models")
     told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
     places = {"out": as_fits / "out", "store": as_fits / "models"}
+    like = classify([as_fits / "three.fits"], model=told["model"], **{**places, "out": as_fits / "deep"})
+    assert like["summary"]["n_rows"] == 200  # the table that is called as the labelled one
+    with fits.open(as_fits / "three.fits") as hdus:
+        hdus["DEEP"].name = "ULTRADEEP"
+        hdus.writeto(as_fits / "renamed.fits")
     with pytest.raises(CatalogError, match="say which"):
-        classify([as_fits / "three.fits"], model=told["model"], **places)
+        classify([as_fits / "renamed.fits"], model=told["model"], **places)
     named = specification(as_fits, "three.fits", 'table = "deep"')
     named.write_text(named.read_text() + "[target]\ntable = 3\n")
     done = classify([as_fits / "three.fits"], model=told["model"], specification=named, **places)

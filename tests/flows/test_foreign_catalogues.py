@@ -1,0 +1,201 @@
+"""Catalogues that no rule foresaw: what is odd in them is said in words that help, and nothing is passed over."""
+
+from __future__ import annotations
+
+import decimal
+import tomllib
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import Table
+
+import catalogs
+from catalogs.errors import CatalogError
+from flows.classification import classify
+from flows.errors import TrainingError, UsageError
+from flows.inspection import inspect_catalog
+from flows.starting_classes import starting_classes
+from flows.starting_specification import Start, starting_specification
+from flows.training import train
+
+N = 600
+
+
+def galaxies() -> dict[str, Any]:
+    """Return two classes that differ in their colours: identifiers, places, three magnitudes."""
+    rng = np.random.default_rng(5)
+    late = rng.random(N) < 0.5
+    r = rng.normal(17, 1, N)
+    columns: dict[str, Any] = {
+        "id": np.arange(N) + 1237648720142401536,
+        "ra": rng.uniform(0, 360, N),
+        "dec": rng.uniform(-60, 60, N),
+    }
+    for band, offset in {"u": 1.6 - 0.5 * late, "g": 0.8 - 0.3 * late, "r": 0.0}.items():
+        columns[band] = np.round(r + offset + rng.normal(0, 0.15, N), 4)
+    return columns | {"type": np.where(late, "S", "E")}
+
+
+def started(path: Path, columns: dict[str, Any], label: str = "type") -> Start:
+    pq.write_table(pa.table(columns), path)
+    return starting_specification(catalogs.open(path), label, folder=path.parent)
+
+
+def csv_rows(columns: dict[str, Any]) -> list[str]:
+    rows = zip(*(map(str, values) for values in columns.values()), strict=True)
+    return [",".join(columns), *(",".join(row) for row in rows)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ("-,deg,deg,mag,mag,mag,-", "600 of 601 texts are numbers, but not 'mag'"),
+        ("id,ra,dec,u,g,r,type", "600 of 601 texts are numbers, but not 'u'"),
+    ],
+)
+def test_a_row_of_units_and_a_second_row_of_names_are_named(tmp_path, odd, told):
+    names, *rows = csv_rows(galaxies())
+    (tmp_path / "x.csv").write_text("\n".join([names, odd, *rows]) + "\n")
+    catalog = catalogs.open(tmp_path / "x.csv")
+    with pytest.raises(TrainingError, match=told):
+        starting_specification(catalog, "type", folder=tmp_path)
+    shown = {c["name"]: c["not_numbers"] for c in inspect_catalog(catalog)["columns"]}
+    assert shown["u"] == told.replace("'mag'", f"'{odd.split(',')[3]}'")
+    assert shown["type"] is None
+
+
+@pytest.mark.parametrize("write", [lambda x: f"{x:.5E}".replace("E", "D"), lambda x: f'"{1000 * x:,.1f}"'])
+def test_numbers_written_otherwise_are_said_to_be(tmp_path, write):
+    columns = galaxies()
+    columns |= {band: [write(x) for x in columns[band]] for band in "ugr"}
+    (tmp_path / "x.csv").write_text("\n".join(csv_rows(columns)) + "\n")
+    shown = {
+        c["name"]: c["not_numbers"] for c in inspect_catalog(catalogs.open(tmp_path / "x.csv"))["columns"]
+    }
+    assert shown["u"].endswith("numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them")
+
+
+def test_decimals_of_databases_are_numbers(tmp_path):
+    columns = galaxies()
+    plain = started(tmp_path / "plain.parquet", columns)
+    decimals = columns | {b: pa.array([decimal.Decimal(f"{x:.4f}") for x in columns[b]]) for b in "ugr"}
+    decimals["id"] = pa.array([decimal.Decimal(int(x)) for x in columns["id"]], pa.decimal128(38, 0))
+    start = started(tmp_path / "plain.parquet", decimals)
+    assert start == plain
+    batch = next(catalogs.open(tmp_path / "plain.parquet").batches(["id"]))
+    assert catalogs.values.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
+
+
+def test_columns_that_tell_only_together_are_features(tmp_path):
+    """Without a name that says magnitude, each column tells next to nothing, and their difference a third."""
+    columns = galaxies()
+    start = started(
+        tmp_path / "x.parquet",
+        {"a": columns["u"], "b": columns["r"], "noise": columns["ra"] % 7, "type": columns["type"]},
+    )
+    assert set(start.features.values()) == {"a", "b"}
+
+
+def test_values_beyond_float32_warn_of_nothing(tmp_path):
+    columns = galaxies()
+    columns["u"] = np.where(np.arange(N) % 50 == 0, 1e300, columns["u"])
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    catalog = catalogs.open(tmp_path / "x.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inspect_catalog(catalog, label="type")
+        start = starting_specification(catalog, "type", folder=tmp_path)
+        (tmp_path / "spec.toml").write_text(start.text)
+        train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)
+    assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"u": [1e300]}
+
+
+def test_labels_alone_make_no_specification(tmp_path):
+    with pytest.raises(TrainingError, match=r"no column .* beside the label"):
+        started(tmp_path / "x.parquet", {"type": galaxies()["type"]})
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (("NaN", "E"), r"'NaN': taken for 'nobody knows'"),
+        (("x" * 300, "E"), r"too long, or with other than letters"),
+        (("a\nb", "E"), r"'a\\nb': too long, or with other"),
+    ],
+)
+def test_labels_that_name_no_class_are_said(tmp_path, labels, told):
+    columns = galaxies()
+    columns["type"] = [labels[0] if t == "S" else labels[1] for t in columns["type"]]
+    with pytest.raises(TrainingError, match=told) as raised:
+        started(tmp_path / "x.parquet", columns)
+    assert len(str(raised.value)) < 700
+
+
+def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_is_none():
+    assert set(starting_classes({"0": 50, "1": 60, "-1": 40}).doubtful) == {"-1"}
+    assert not starting_classes({"-3": 50, "-1": 60, "4": 40}).doubtful  # T types
+    assert set(starting_classes({"1": 50, "2": 60, "inf": 40}).doubtful) == {"inf"}
+    found = starting_classes({"Ell": 50, "ell": 40, "Sa": 60, "SA": 70})
+    assert {c.name: c.spellings for c in found.kept}["Ell"] == ("Ell", "ell")
+    assert len(found.kept) == 3
+
+
+@pytest.mark.parametrize("names", [("coord_ra", "coord_dec"), ("objra", "objdec"), ("ifura", "ifudec")])
+def test_places_as_rubin_and_manga_call_them(tmp_path, names):
+    columns = galaxies()
+    columns |= dict(zip(names, (columns.pop("ra"), columns.pop("dec")), strict=True))
+    written = tomllib.loads(started(tmp_path / "x.parquet", columns).text)
+    assert (written["catalog"]["ra"], written["catalog"]["dec"]) == names
+
+
+def test_hours_are_suspected_or_refused(tmp_path):
+    columns = galaxies()
+    columns["ra"] /= 15
+    text = started(tmp_path / "x.parquet", columns).text
+    assert "# no ra beyond 24: if these are hours" in text
+    table = Table(columns)
+    table["ra"].unit = "h"
+    table.write(tmp_path / "x.fits")
+    place = inspect_catalog(catalogs.open(tmp_path / "x.fits"))["position"]
+    assert place["unit"] is None
+    assert "convert both columns to degrees" in place["remarks"][0]
+
+
+@pytest.mark.parametrize(
+    ("weight", "told"),
+    [("kmag * 0", "got 0 for all training rows of class 'early'"), ("hubble", "which gives text")],
+)
+def test_weights_that_weigh_nothing(folder: Path, make: SimpleNamespace, weight: str, told: str):
+    text = make.specification.replace('id = "name"', f'id = "name"\nweight = "{weight}"')
+    (folder / "spec.toml").write_text(text)
+    with pytest.raises(TrainingError, match=told):
+        train(folder / "spec.toml", folder / "models", dry_run=True)
+
+
+def test_a_target_with_texts_among_its_numbers_says_which(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+):
+    columns = make.survey(50)
+    columns["bmag"] = np.where(np.arange(50) == 7, "~", columns["bmag"].astype(str))
+    make.parquet(tmp_path / "s.parquet", columns)
+    with pytest.raises(CatalogError, match=r"feature 'b_j'.*'bmag' holds text \(among the numbers are '~'\)"):
+        classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=tmp_path / "out")
+
+
+def test_copies_inside_their_catalogue_are_refused(trained: Path, make: SimpleNamespace, tmp_path: Path):
+    """The next run would take them for the catalogue."""
+    (tmp_path / "release").mkdir()
+    make.parquet(tmp_path / "release" / "a.parquet", make.survey(50))
+    given = {"model": "morphology", "store": trained / "models"}
+    for name in ("annotated", "deep/er"):
+        with pytest.raises(UsageError, match="an output folder inside the catalogue"):
+            classify([tmp_path / "release"], out=tmp_path / "release" / name, **given)
+    for _ in range(2):  # what begins so is no data
+        told = classify([tmp_path / "release"], out=tmp_path / "release" / "_annotated", **given)
+        assert told["summary"]["n_rows"] == 50
