@@ -14,6 +14,7 @@ from catalogs.catalog import Catalog, Copyable, Elsewhere, OldColumns, Partition
 from catalogs.errors import CatalogError, OutputExistsError
 
 __all__ = [
+    "SLIM_BYTES",
     "check_places",
     "check_room",
     "check_whole",

@@ -100,6 +100,8 @@ def show_classified(told: Json) -> None:
         say(f"Nothing to do: the files in {told['out']} are up to date with {told['model']}")
     else:
         say(f"Annotated by {told['model']}: {told['out']}; {told['manifest']} lists the files")
+    if told["advice"]:
+        say(told["advice"])
 
 
 def show_models(told: Json) -> None:

@@ -232,6 +232,7 @@ def told_of(model: Model, plan: Plan, status: str, outputs: Sequence[Output] = (
         "retired": [*plan.retired],
         "quarantined": {q.name: q.reason for q in plan.quarantined},
         "deferred": dict(plan.deferred),
+        "advice": plan.advice,
         "summary": _shown(summary_of(model, known)) if known else None,
         "before": _before(plan),
     }

@@ -10,10 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pyarrow as pa
-
-from catalogs.annotations import NewColumn
-from catalogs.atomic import check_free_space
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.remote_errors import UnreachableError
@@ -23,6 +19,7 @@ from flows.errors import UsageError
 from flows.jobs import Job, Looker, Policy
 from flows.manifest import FileState, Manifest, Output, Quarantined, file_state
 from flows.model import Model
+from flows.room import check_room
 from flows.scoring import Scorer
 from flows.slim import check_copies
 from flows.sources import files_of, find_files, name_of
@@ -55,6 +52,7 @@ class Plan:
     )  # files that are being written, and why we think so
     adopted: tuple[Output, ...] = ()  # published by a killed run, and not listed yet
     brought: Brought = field(default_factory=Brought)  # what is known of inputs at URLs
+    advice: str = ""  # on the size of the copies
 
     @property
     def nothing_to_do(self) -> bool:
@@ -138,7 +136,7 @@ def make_plan(
     looker = Looker(staging, before, same, policy, verify)
     there = [f for f in found if f.partition.path.exists()]  # some may have gone meanwhile
     jobs = tuple(looker.job(f, brought.origins.get(f.partition.path)) for f in there)
-    check_free_space(out, sum(_bytes(job, scorer.columns) for job in jobs if job.to_do))
+    advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, _name(path, paths), out, error, before, brought) for path, error in failed.items()
     ]
@@ -153,6 +151,7 @@ def make_plan(
         quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
         deferred={_name(path, paths): why for path, why in deferred.items()} | brought.deferred,
         brought=brought,
+        advice=advice,
     )
     return _with_adopted(plan)
 
@@ -223,11 +222,6 @@ def _with_adopted(plan: Plan) -> Plan:
     records = plan.staging.published_records(others=plan.policy == "release")
     adopted = tuple(o for o in records if o.name not in known)
     return plan if not adopted else Plan(**{**vars(plan), "adopted": adopted})
-
-
-def _bytes(job: Job, columns: Sequence[NewColumn]) -> int:
-    widths = (c.width or 1 if pa.types.is_string(c.datatype) else c.datatype.bit_width // 8 for c in columns)
-    return job.state.size + job.n_rows * sum(widths)
 
 
 def _check_outside(paths: Sequence[Path], out: Path) -> None:

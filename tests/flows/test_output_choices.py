@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
+from catalogs import atomic
 from catalogs.annotations import standard_columns
+from catalogs.atomic import StorageError
+from flows import room
 from flows.classification import classify
 from flows.config_file import load_specification
 from flows.errors import SpecificationError
 
 
-def run(trained: Path, folder: Path, output: str, *names: str) -> dict:
+def run(trained: Path, folder: Path, output: str, *names: str, **options: Any) -> dict:
     """Classify the survey as a specification with that [output] says."""
     spec = folder / "other.toml"
     spec.write_text(f"{(trained / 'spec.toml').read_text()}\n[output]\n{output}\n")
@@ -28,6 +33,7 @@ def run(trained: Path, folder: Path, output: str, *names: str) -> dict:
         store=trained / "models",
         out=folder / "out",
         specification=spec,
+        **options,
     )
 
 
@@ -65,3 +71,30 @@ def test_slim_copies_need_something_to_join_by(trained: Path, tmp_path: Path) ->
     (tmp_path / "spec.toml").write_text(f'{text}\n[output]\nmode = "slim"\n[split]\nby = "type"\n')
     with pytest.raises(SpecificationError, match=re.escape("output.mode: got 'slim' without catalog.id")):
         load_specification(tmp_path / "spec.toml")
+
+
+def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(trained, tmp_path, monkeypatch):
+    """A disk that has room for a slim copy, and for no whole one."""
+    new = sum(c.width or c.datatype.bit_width // 8 for c in standard_columns(["early", "late"]))
+    source = trained / "survey.fits"
+    slim, whole = 400 * (24 + new), source.stat().st_size + 400 * new
+    assert slim < whole
+    free = SimpleNamespace(free=(slim + whole) // 2)
+    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda _: free)
+    with pytest.raises(
+        StorageError, match=r'needs about .*; or ask for slim copies, mode = "slim" under \[output\]'
+    ):
+        run(trained, tmp_path, "", source.name, dry_run=True)
+    assert run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True)["status"] == "planned"
+    free.free = slim // 2
+    with pytest.raises(StorageError, match=r"on another disk$"):
+        run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True)
+
+
+def test_slim_copies_are_advised_where_whole_ones_are_large(trained, tmp_path, monkeypatch):
+    assert run(trained, tmp_path, "", "survey.fits", dry_run=True)["advice"] == ""
+    monkeypatch.setattr(room, "LARGE", 1000)
+    monkeypatch.setattr(room, "SMALL_SHARE", 0.9)
+    told = run(trained, tmp_path, "", "survey.fits", dry_run=True)["advice"]
+    assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\]: .* of that', told)
+    assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True)["advice"] == ""

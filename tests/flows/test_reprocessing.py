@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
-from flows import manifest, plan, sources
+from flows import manifest, room, sources
 from flows.classification import classify
 from flows.cli import run
 from flows.errors import ModelError, OutputFolderError, UsageError
@@ -606,7 +606,7 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release):
 
 def test_free_space_is_asked_for_before_the_work(release, monkeypatch):
     asked = []
-    monkeypatch.setattr(plan, "check_free_space", lambda folder, n: asked.append((folder, n)))
+    monkeypatch.setattr(room, "check_free_space", lambda folder, n: asked.append((folder, n)))
     release.run()
     size = sum((release.folder / "release" / name).stat().st_size for name in PARTS)
     (first,) = asked
