@@ -44,7 +44,7 @@ def check_no_log(folder: Path) -> None:
         if next(folder.glob(log), None) is not None:
             raise FormatError(
                 f"{folder} is a table of {kind}, of which {log} says which files are its rows as they are now; "
-                "expected a folder of which all are: write the table to plain Parquet files with the program that keeps it"
+                "expected a folder of which all are: export it to plain Parquet with the program that keeps it"
             )
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "damaged",
     "key_values",
     "merge",
+    "moved",
     "parse_footer",
     "read_footer",
     "single_chunk",
@@ -163,15 +164,20 @@ def key_values(footer: Footer) -> dict[str, str]:
     return {p.get(1).decode("utf-8", "replace"): p.get(2, b"").decode("utf-8", "replace") for p in pairs}
 
 
-def single_chunk(metadata: Struct, shift: int) -> Struct:
-    """Return the only column chunk of a file's metadata, as it lies `shift` bytes further on."""
+def single_chunk(metadata: Struct) -> Struct:
+    """Return the only column chunk of a file's metadata."""
     (group,) = metadata.list(ROW_GROUPS)
     (chunk,) = group.list(COLUMNS)
+    return cast("Struct", chunk)
+
+
+def moved(chunk: Struct, shift: int) -> Struct:
+    """Return a column chunk as it lies `shift` bytes further on."""
     column = chunk.get(METADATA)
     for number in (DATA_PAGE, DICTIONARY_PAGE):
         if offset := column.get(number):
             column = column.replace(number, I64, offset + shift)
-    return cast("Struct", chunk.replace(METADATA, STRUCT, column))
+    return chunk.replace(METADATA, STRUCT, column)
 
 
 def merge(

@@ -31,7 +31,7 @@ from catalogs.parquet_footer import (
 )
 from catalogs.thrift import I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
 
-__all__ = ["copy_columns"]
+__all__ = ["Mover", "copy_columns", "without"]
 
 # SchemaElement
 NAME = 4

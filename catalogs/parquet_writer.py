@@ -1,14 +1,12 @@
 """Annotated copies of Parquet files: the old bytes, the new columns behind them, one footer of both.
 
-Only the columns that the classification reads are decoded, and only the new ones are encoded: each chunk
-by pyarrow as a file of its own in memory, of which the footer is taken off again.
+Only the columns that the classification reads are decoded, and only the new ones are encoded.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -16,25 +14,26 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Column, Progress
 from catalogs.code_points import text_array
 from catalogs.computing import in_order
-from catalogs.parquet_footer import Footer, key_values, merge, parse_footer, read_footer, single_chunk
+from catalogs.parquet_chunks import Chunks, Piece, write_chunks
+from catalogs.parquet_footer import Footer, key_values, merge, read_footer
 from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
 from catalogs.parquet_selection import copy_columns
-from catalogs.thrift import Struct
 
 __all__ = ["Kept", "append_columns"]
 
 CODECS = {"SNAPPY", "GZIP", "BROTLI", "LZ4", "ZSTD"}
 FALLBACK_CODEC = "NONE"
 
-SPOOL_ROWS = 1 << 21
-"""Rows of a row group beyond which its new columns wait on the disk, not in memory, until it is complete."""
+LARGE_GROUP = 1 << 20
+"""Rows of the largest row group that is held in memory until it is complete; it is what Arrow writes by default."""
+PIECE_ROWS = 1 << 17
+"""Rows of which pages of larger ones are made."""
 
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 
@@ -62,12 +61,10 @@ def append_columns(
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
         footer = kept.copy(source, stream, footer)
         chunks = Chunks(out, schema, codec(metadata))
-        parts = exactly(tables(computed, schema, progress), footer.row_groups)
-        written: list[list[Struct]] = [[] for _ in footer.row_groups]
-        giant = max(footer.row_groups, default=0) > SPOOL_ROWS
-        with closing(chunks.encoded(parts, 0 if giant else threads)) as encoded:
-            for chunk in encoded:
-                written[chunk.group].append(chunk.append(stream))
+        pieces = pieces_of(footer.row_groups)
+        parts = exactly(tables(computed, schema, progress), [piece.n_rows for piece in pieces])
+        with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
+            written = write_chunks(encoded, stream, len(footer.row_groups), out.parent)
         stream.write(merge(footer, chunks.schema_metadata(), written, changed))
 
 
@@ -142,101 +139,23 @@ def pieces(size: int, left: list[pa.Table], source: Iterator[pa.Table]) -> Itera
             left[0] = next(source)
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """A column chunk of a row group: its pages, and a footer's words on them as if they began a file."""
-
-    group: int
-    pages: memoryview
-    metadata: Struct
-
-    def append(self, stream: IO[bytes]) -> Struct:
-        """Write the pages to the end of a stream; return the metadata of the chunk there."""
-        start = stream.seek(0, 2)
-        stream.write(self.pages)
-        return single_chunk(self.metadata, start)
+def pieces_of(row_groups: Sequence[int]) -> list[Piece]:
+    """Return the pieces in which new columns are encoded: row groups, of those that are too large parts."""
+    return [
+        Piece(group, min(PIECE_ROWS, size - start) if size > LARGE_GROUP else size, size <= LARGE_GROUP)
+        for group, size in enumerate(row_groups)
+        for start in range(0, size if size > LARGE_GROUP else 1, PIECE_ROWS)
+    ]
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """Encodes column chunks."""
-
-    path: Path
-    schema: pa.Schema
-    compression: str
-
-    def schema_metadata(self) -> Struct:
-        """Return the metadata of a file that has the new columns and no rows."""
-        return self.file(self.schema, None)[1].metadata
-
-    def encoded(self, groups: Iterable[tuple[int, Iterable[pa.Table]]], threads: int) -> Generator[Encoded]:
-        """Yield the new chunks in the file's order; without threads one at a time, the memory of one column."""
-        columns = self.columns(groups)
-        yield from in_order(columns, self.encode, threads) if threads else map(self.encode, columns)
-
-    def columns(
-        self, groups: Iterable[tuple[int, Iterable[pa.Table]]]
-    ) -> Iterator[tuple[int, pa.Field, pa.ChunkedArray]]:
-        """Yield the new columns of each row group, with its number."""
-        for number, (size, parts) in enumerate(groups):
-            with ExitStack() as stack:
-                if size > SPOOL_ROWS:
-                    columns = Spool(self.path.parent, self.schema, stack).columns(parts)
-                else:
-                    table = pa.concat_tables([self.schema.empty_table(), *parts])
-                    columns = zip(self.schema, table.columns, strict=True)
-                for field, values in columns:
-                    yield number, field, values
-            # Threads free what others have allocated: without this the allocator keeps another 50 MB of it.
-            pa.default_memory_pool().release_unused()
-
-    def encode(self, column: tuple[int, pa.Field, pa.ChunkedArray]) -> Encoded:
-        """Return one chunk as it is stored."""
-        group, field, values = column
-        schema = pa.schema([field])
-        buffer, footer = self.file(schema, pa.table([values], schema=schema))
-        return Encoded(group, memoryview(buffer)[: footer.start], footer.metadata)
-
-    def file(self, schema: pa.Schema, table: pa.Table | None) -> tuple[pa.Buffer, Footer]:
-        """Return a Parquet file of one row group, or of none, and its footer."""
-        sink = pa.BufferOutputStream()
-        self.write(sink, schema, table)
-        buffer = sink.getvalue()
-        return buffer, parse_footer(pa.BufferReader(buffer), self.path)
-
-    def write(self, sink: pa.NativeFile, schema: pa.Schema, table: pa.Table | None) -> None:
-        """Write a Parquet file of one row group, or of none."""
-        with pq.ParquetWriter(
-            sink,
-            schema,
-            compression=self.compression,
-            # Probabilities hardly repeat: a dictionary of them triples the time and saves nothing.
-            use_dictionary=[f.name for f in schema if not pt.is_floating(f.type)],
-            store_schema=False,
-        ) as writer:
-            if table is not None:
-                writer.write_table(table, row_group_size=max(table.num_rows, 1))
-
-
-class Spool:
-    """New columns on the disk: one unnamed file each, so that one at a time is read back."""
-
-    def __init__(self, folder: Path, schema: pa.Schema, stack: ExitStack) -> None:
-        self.schema = schema
-        self.files = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in schema]  # noqa: SIM115
-
-    def columns(self, parts: Iterable[pa.Table]) -> Iterator[tuple[pa.Field, pa.ChunkedArray]]:
-        """Store the parts, then yield the columns one by one."""
-        fields = [pa.schema([field]) for field in self.schema]
-        with ExitStack() as stack:
-            writers = [
-                stack.enter_context(pa.ipc.new_stream(pa.PythonFile(file, mode="w"), schema))
-                for file, schema in zip(self.files, fields, strict=True)
-            ]
-            for part in parts:
-                for writer, schema, column in zip(writers, fields, part.columns, strict=True):
-                    writer.write_table(pa.table([column], schema=schema))
-        for file, field in zip(self.files, self.schema, strict=True):
-            file.seek(0)
-            yield field, pa.ipc.open_stream(pa.PythonFile(file, mode="r")).read_all().column(0)
-            file.truncate(0)
+def columns_of(
+    pieces: Sequence[Piece], parts: Iterable[tuple[int, Iterable[pa.Table]]], schema: pa.Schema
+) -> Iterator[tuple[Piece, int, pa.ChunkedArray]]:
+    """Yield the columns of each piece, numbered."""
+    for piece, (_, tables_of_piece) in zip(pieces, parts, strict=True):
+        table = pa.concat_tables([schema.empty_table(), *tables_of_piece])
+        for number, values in enumerate(table.columns):
+            yield piece, number, values
+        del table, values
+        # Threads free what others have allocated: without this the allocator keeps another 50 MB of it.
+        pa.default_memory_pool().release_unused()

@@ -109,13 +109,33 @@ def test_the_bytes_do_not_depend_on_threads_or_batches(tmp_path):
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
-def test_large_row_groups_wait_on_the_disk(tmp_path, monkeypatch):
-    """The same bytes, and nothing left behind."""
-    path = write_rich(tmp_path / "a.parquet", row_group_size=N)
-    memory = annotated(path, tmp_path / "memory").read_bytes()
-    monkeypatch.setattr(parquet_writer, "SPOOL_ROWS", 10)
-    assert annotated(path, tmp_path / "disk").read_bytes() == memory
-    assert [p.name for p in (tmp_path / "disk").iterdir()] == ["a.parquet"]
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
+def test_large_row_groups_are_made_of_pieces(tmp_path, monkeypatch, codec):
+    """Pages that waited on the disk are chunks as any others, whatever threads and batches; nothing is left."""
+    path = write_rich(tmp_path / "a.parquet", row_group_size=400, compression=codec)
+    held = annotated(path, tmp_path / "held")
+    monkeypatch.setattr(parquet_writer, "LARGE_GROUP", 300)  # the last group, of 200 rows, is held
+    monkeypatch.setattr(parquet_writer, "PIECE_ROWS", 70)
+    outs = [
+        annotated(path, tmp_path / str(rows), rows=rows, threads=n)
+        for rows, n in ((128, 2), (1000, 1), (33, 3))
+    ]
+    assert len({out.read_bytes() for out in outs}) == 1
+    assert [p.name for p in outs[0].parent.iterdir()] == ["a.parquet"]
+    start = read_footer(path).start
+    assert outs[0].read_bytes()[:start] == path.read_bytes()[:start]
+    assert pq.read_schema(outs[0]).equals(pq.read_schema(held), check_metadata=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(outs[0]), pd.read_parquet(held))
+    metadata = pq.read_metadata(outs[0])
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        assert {c.num_values for c in chunks[-len(COLUMNS) :]} == {group.num_rows}
+        assert group.total_byte_size == sum(c.total_uncompressed_size for c in chunks)
+        for chunk in chunks[-len(COLUMNS) :]:
+            assert chunk.compression == chunks[0].compression
+            assert (chunk.statistics is None) == (group.num_rows > 300)
+    few = pq.read_table(outs[0], columns=["row"], filters=[("blr_logit_mean", ">", 4.99)])
+    assert few["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 3, 0, 0, 2, 0]])
