@@ -23,7 +23,7 @@ from catalogs.remote import RemoteFile
 from catalogs.remote_listing import Listing, Place, as_it_is_now, remote_listing
 from catalogs.urls import file_name, has_secret, shown
 from flows.elsewhere import Brought, Known, Origin, spoken
-from flows.errors import FlowError, Interrupted, Terminated, UsageError
+from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
 from flows.inputs import Source, local_sources
 from flows.lock import Owner, exclusive
 from flows.progress import tell
@@ -71,8 +71,11 @@ class Mirror:
 
     def close(self, *, keep: bool) -> None:
         """Let go of the folder, and remove what is in it unless the next run goes on from there."""
+        if not self.held and self.folder.is_dir():
+            with suppress(OutputFolderError):  # another run's, or left behind by one that was killed
+                self._hold()
         if not self.held:
-            return  # it may be another run's
+            return
         if not keep:
             for path in self.folder.glob("*"):
                 if path.is_dir():  # the lock is none
@@ -213,14 +216,15 @@ def fetching(
     mirror, made, keep = Mirror(out / FETCHED, run, bury), not out.exists(), False
     try:
         yield mirror
-    except (KeyboardInterrupt, Interrupted, Terminated):
-        keep = resumable
-        raise
     except (CatalogError, FlowError) as error:
+        keep = resumable and isinstance(error, Interrupted)
         said = mirror.spoken(str(error))
         if said == str(error):
             raise
         raise type(error)(said) from None
+    except BaseException as error:
+        keep = resumable and not isinstance(error, Exception)  # told to stop, by whatever signal
+        raise
     finally:
         mirror.close(keep=keep)
         if made and not keep:

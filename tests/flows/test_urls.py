@@ -237,6 +237,11 @@ def test_a_server_that_is_away_retires_nothing(survey: Survey, web: Web) -> None
         web.odd = [("release", word)]
         with pytest.raises(error, match=re.escape(survey.url)):
             survey.reprocess()
+    web.odd = []
+    for name in PARTS:
+        (web.folder / "release" / name).unlink()
+    with pytest.raises(CatalogError, match=f"{survey.url} holds no catalogue; expected names ending in"):
+        survey.reprocess()
     assert bytes_in(survey.out) == before
 
 
@@ -304,6 +309,19 @@ def test_what_a_killed_run_had_fetched_is_of_its_time(survey: Survey, web: Web) 
     assert web.bodies() == ["/release/b.parquet"]
     classify([web.folder / "release"], model="morphology", store="models", out="here")
     assert bytes_in(survey.out) == bytes_in(Path("here"))
+
+
+def test_what_a_killed_run_had_fetched_goes_with_any_next_run(survey: Survey, web: Web) -> None:
+    with suppress(SystemExit), fetching(survey.out) as mirror:
+        mirror.bring([survey.url])
+        raise SystemExit  # as Prefect's own signals, no Exception
+    assert (survey.out / FETCHED).is_dir()
+    survey.classify(str(web.folder / "release"))
+    assert not (survey.out / FETCHED).exists()
+    with suppress(ValueError), fetching(survey.out) as mirror:
+        mirror.bring([survey.url])
+        raise ValueError
+    assert not (survey.out / FETCHED).exists()
 
 
 def test_a_dry_run_and_a_trial_leave_nothing(survey: Survey) -> None:
