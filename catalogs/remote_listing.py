@@ -152,14 +152,15 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
         )
     if wild is None:
         root = path.rstrip("/")
-        refuse_other_than_page(filesystem, url, root, suffixes)
-        found = list(below(filesystem, root, DEEPEST))
+        refuse_other_than_page(filesystem, url, path, suffixes)
+        found = list(below(filesystem, path, DEEPEST))
         refuse_hats(url, found, root)
         found = [p for p in found if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
     else:
         root = plain[:wild].rpartition("/")[0]
         matches = re.compile(glob_translate(plain)).fullmatch
-        found = [p for p in below(filesystem, root, depth_of(plain[len(root) :])) if matches(p)]
+        folder = f"{root}/" if is_web(url) else root
+        found = [p for p in below(filesystem, folder, depth_of(plain[len(root) :])) if matches(p)]
     data = sorted(p for p in found if stays_inside(key_below(p, root)))
     if not data:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
@@ -179,17 +180,19 @@ def depth_of(pattern: str) -> int:
 
 
 def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
-    """Yield the files of a folder, at most so deep; what a page of the web links elsewhere is none of them."""
+    """Yield the files of a folder, at most so deep; what a page of the web links elsewhere is none of them.
+
+    Folders of the web are asked for as they are named, with or without a slash at the end: it may matter.
+    """
     inside = partial(is_below, root=folder) if is_web(folder) else bool
     for entry in filesystem.ls(folder, detail=True):
         name = str(entry["name"])
-        path = name.rstrip("/")
-        if path == folder or not inside(path):
+        if name.rstrip("/") == folder.rstrip("/") or not inside(name):
             continue
         if entry["type"] != "directory":
             yield name
         elif depth > 1:
-            yield from below(filesystem, path, depth - 1)
+            yield from below(filesystem, name if is_web(folder) else name.rstrip("/"), depth - 1)
 
 
 def is_data(key: str) -> bool:
@@ -204,9 +207,9 @@ def stays_inside(key: str) -> bool:
     return not path.is_absolute() and not any(bad)
 
 
-def refuse_other_than_page(filesystem: Any, url: str, root: str, suffixes: tuple[str, ...]) -> None:
+def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple[str, ...]) -> None:
     """Raise where something else than a page of links is at a folder's URL of the web: all of it would be read."""
-    info = filesystem.info(root) if is_web(url) else {}
+    info = filesystem.info(path) if is_web(url) else {}
     kind, size = info.get("mimetype", "text/html"), info.get("size") or 0
     if "html" not in kind or size > LARGEST_PAGE:
         raise FormatError(

@@ -178,6 +178,53 @@ def test_names_that_lead_elsewhere(web: Web, name: str) -> None:
         catalogs.open(f"{web.url}/release/{name}")
 
 
+def test_folders_that_want_a_slash(web: Web) -> None:
+    web.odd = [("release", "slash")]
+    for named in ("release/", "release/*/*.parquet", "release/**"):
+        assert [p.key for p in catalogs.open(f"{web.url}/{named}").partitions] == ["field=1/a b.parquet"]
+    with pytest.raises(CatalogError, match=r"there is no .*/release; correct"):
+        catalogs.open(f"{web.url}/release")
+
+
+def test_links_of_all_kinds(web: Web) -> None:
+    """As servers write them: sorting, the folder above, other hosts, other schemes, the page itself, ways out."""
+    links = [
+        "?C=N;O=D",
+        "../",
+        "/",
+        "./",
+        "#top",
+        "b.parquet",
+        f"{web.url}/page/c.parquet",
+        "/page/d.parquet",
+    ]
+    links += [
+        "https://evil.net/page/e.parquet",
+        "//evil.net/f.parquet",
+        "javascript:g.parquet",
+        "../h.parquet",
+    ]
+    links += [
+        "%2e%2e/i.parquet",
+        "..%2fj.parquet",
+        "k.parquet?x=1",
+        "_l.parquet",
+        ".m.parquet",
+        "/other/n.parquet",
+    ]
+    page = "".join(f'<a href="{link}">x</a>' for link in links)
+    (web.folder / "page").mkdir(exist_ok=True)
+    (web.folder / "page" / "index.html").write_text(f"<html>{page}</html>")
+    listing = remote_listing(f"{web.url}/page/", SUFFIXES)
+    assert isinstance(listing, Listing)
+    keys = {place.key for place in listing.places}
+    assert (
+        {"b.parquet", "c.parquet", "d.parquet"}
+        <= keys
+        <= {"b.parquet", "c.parquet", "d.parquet", "javascript:g.parquet"}
+    )
+
+
 def test_what_is_no_page_of_links_is_not_read_as_one(web: Web) -> None:
     (web.folder / "12345").write_bytes(bytes(100))
     with pytest.raises(

@@ -22,7 +22,8 @@ class Web:
 
     Words: a status; `cut` and `fewer` (than promised, the connection broken or not); `more`; `silent`; `whole` (gives
     no ranges); `tagged` (an entity tag of the content); `weak`; `ages` (changed long ago); `unknown` (no length);
-    `to URL`; `password` (asks for user:secret); `moving` (each answer has another tag); `packed` (says it is gzip).
+    `slash` (knows a folder by its name with a slash only); `to URL`; `password` (asks for user:secret); `moving` (each
+    answer has another tag); `packed` (says it is gzip).
     """
 
     url: str
@@ -63,6 +64,8 @@ class Handler(SimpleHTTPRequestHandler):
             return self.refuse(401)
         if target := next((w[3:] for w in words if w.startswith("to ")), None):
             return self.refuse(302, Location=target)
+        if "slash" in words and file.is_dir() and not path.endswith("/"):
+            return self.refuse(404)
         if not file.is_file():
             return super().do_GET() if body else super().do_HEAD()
         return self.send(file.read_bytes(), words, body=body)
