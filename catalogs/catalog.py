@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -192,17 +193,20 @@ class Catalog:
         """Rows, each object once."""
         return sum(p.n_rows for p in self.partitions if p.counted)
 
-    @property
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {c.name: c for c in self.columns}
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
         return tuple(c.name for c in self.columns)
 
     def column(self, name: str) -> Column:
         """Return the column of that name; `ColumnNotFoundError` names the nearest."""
-        for c in self.columns:
-            if c.name == name:
-                return c
-        raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
+        if name not in self._by_name:
+            raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
+        return self._by_name[name]
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of all counted partitions, in order."""

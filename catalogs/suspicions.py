@@ -75,10 +75,12 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
     column = profile.columns[name]
     if not column.is_number or column.minimum == column.maximum or _coordinate(column):
         return []
-    sample = profile.numbers(name)
-    known = sample[np.isfinite(sample)]
     candidates = dict(column.marks)
     candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
+    if max(candidates.values()) < FEWEST:
+        return []
+    sample = profile.numbers(name)
+    known = sample[np.isfinite(sample)]
     with np.errstate(over="ignore"):  # beyond float32 all are infinite, and none a mark
         marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
     bulk = known[~marked]

@@ -7,6 +7,7 @@ for provenance; ECSV has it in its header.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -49,6 +50,9 @@ ECSV_NULL = "null"
 
 SNIFFED_ROWS = 5
 
+FOREIGN = (b"<", b"{", b"[{")
+"""How HTML, XML and JSON begin."""
+
 WIDE_MARKS, WIDE_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), 64
 """How UTF-16 and UTF-32 begin, or else every other of so many bytes is 0."""
 
@@ -60,7 +64,7 @@ def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files 
     text = first_bytes(path, HEAD_BYTES)
     if text.startswith(ECSV_MARK):
         return True
-    if b"\0" in text or text.lstrip()[:1] in {b"<", b"{", b""}:
+    if b"\0" in text or not text.strip() or text.lstrip().startswith(FOREIGN):
         return False
     rows = [r.decode("latin-1") for r in head_lines(text) if is_data(r)][:SNIFFED_ROWS]
     return bool(rows) and max(common_width(rows, d) for d in DELIMITERS) > 1
@@ -178,9 +182,18 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
+        counts = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
+        names, found = map(int, counts.groups()) if counts else (0, 0)
+        remedy = "correct that row, or fetch it again"
+        if found == names + 1:
+            remedy += (
+                "; where all rows have one more, as R writes its row names, put a name in front of the others"
+            )
+        elif names == 1:
+            remedy += "; lines above the names begin with #, or go"
         raise DamagedFileError(
             f"{path} is damaged or no table: {error}; expected as many fields in every row as in the line of "
-            "names, and the same kind of values in a column throughout: correct that row, or fetch it again"
+            f"names, and the same kind of values in a column throughout: {remedy}"
         ) from None
 
 
@@ -190,7 +203,7 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
         raise FormatError(f"got table={table!r} for {path}, but a text file holds one table; leave it out")
     with reading(path) as stream:
         first = stream.read(HEAD_BYTES)
-    require_narrow_letters(path, first)
+    require_table(path, first)
     head = head_lines(first)
     opened = open_ecsv if head and head[0].startswith(ECSV_MARK) else open_csv
     with explained(path):
@@ -204,8 +217,13 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
 
 
-def require_narrow_letters(path: Path, head: bytes) -> None:
-    """Raise a `FormatError` where letters take two bytes or four, as spreadsheets write them."""
+def require_table(path: Path, head: bytes) -> None:
+    """Raise a `FormatError` where text is of another kind, or its letters take two bytes or four, as spreadsheets'."""
+    if head.lstrip().startswith(FOREIGN):
+        raise FormatError(
+            f"{path}: got HTML, XML or JSON, expected a line of names and rows below it; fetch it again where it is a "
+            "server's page, convert it where it is data: pandas.read_json(...).to_parquet(...)"
+        )
     bare = len(head) > 1 and not (any(head[:WIDE_BYTES:2]) and any(head[1:WIDE_BYTES:2]))
     if bare or head.startswith(WIDE_MARKS):
         raise FormatError(
@@ -238,9 +256,23 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
         renamed = find_dialect(head, path, "latin1")
         types = {new: types[old] for new, old in zip(renamed.names, dialect.names, strict=True)}
         dialect, utf8 = renamed, False
+    if not n_rows:
+        require_comments(path, dialect, head)
     columns = tuple(Column(name, datatype) for name, datatype in types.items())
     encoding = "utf8" if utf8 else "latin1"
     return TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
+
+
+def require_comments(path: Path, dialect: Dialect, head: Sequence[bytes]) -> None:
+    """Raise a `FormatError` where all rows would be comments, since their first field begins as one does."""
+    delimiters = len(dialect.names) - 1
+    rows = [r for r in head[dialect.header + 1 :] if 0 < r.count(dialect.delimiter.encode()) == delimiters]
+    if rows:
+        shown = rows[0][:60].decode("latin-1").strip()
+        raise FormatError(
+            f"{path}: got no rows but comments such as '{shown}', which have as many fields as there are "
+            "names; expected rows: put fields that begin with # into quotation marks"
+        )
 
 
 def is_utf8(data: bytes) -> bool:

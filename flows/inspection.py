@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from catalogs.catalog import Catalog
-from catalogs.elements import Element
+from catalogs.elements import element_columns
 from catalogs.errors import CatalogError, nearest
 from catalogs.leaks import Leak, find_leaks
 from catalogs.positions import find_position_columns, positions, unit_of_position
@@ -98,6 +98,8 @@ def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
             f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}"
         )
     if not readable(catalog.column(label)):
+        if not catalog.n_rows:
+            raise UsageError(f"{catalog.path} has no rows, expected labelled objects; name another file")
         raise UsageError(
             f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
             "whole numbers, one a row; choose the column of the class"
@@ -122,7 +124,8 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
         "description": column.description,
         "absent": column.absent,
     }
-    elements = [c for n, c in seen.columns.items() if isinstance(n, Element) and n.vector == name]
+    names = (c.name for c in element_columns(column, catalog.names))
+    elements = [seen.columns[element] for element in names if element in seen.columns]
     if elements:
         told["elements"] = [
             {"name": str(c.name), "datatype": str(c.column.datatype), **_shown(c, seen)} for c in elements

@@ -297,6 +297,33 @@ def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path, encodin
         open_catalog(path)
 
 
+FOREIGN = {
+    "<!DOCTYPE html>\n<html><body>503, try, again</body></html>\n": (FormatError, "got HTML, XML or JSON"),
+    '[{"id":1,"g":17.5},\n{"id":2,"g":18.5}]\n': (FormatError, "got HTML, XML or JSON"),
+    '{"id":1,"g":17.5}\n{"id":2,"g":18.5}\n': (FormatError, "got HTML, XML or JSON"),
+    'g,r\n"1",17.5,17.1\n"2",18.5,18.0\n': (DamagedFileError, "as R writes its row names"),
+    "My survey, version 1\n\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "Expected 2 columns, got 3"),
+    "My survey\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "lines above the names begin with #"),
+    "id,g,r\n#1,17.5,17.1\n#2,18.5,18.0\n": (
+        FormatError,
+        "got no rows but comments such as '#1,17.5,17.1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_what_is_no_table_of_ours_is_named(tmp_path, content):
+    kind, message = FOREIGN[content]
+    path = written(tmp_path / "a.csv", content)
+    with pytest.raises(kind, match=message):
+        open_catalog(path)
+
+
+def test_a_table_without_rows_may_have_comments(tmp_path):
+    catalog = open_catalog(written(tmp_path / "a.csv", "id,g,r\n# no objects, sorry\n"))
+    assert (catalog.n_rows, catalog.names) == (0, ("id", "g", "r"))
+
+
 def test_a_table_number_and_unknown_columns_are_refused(tmp_path):
     path = written(tmp_path / "a.csv", DIALECTS["comma"])
     with pytest.raises(FormatError, match="leave it out"):

@@ -6,6 +6,7 @@ import decimal
 import tomllib
 import warnings
 from pathlib import Path
+from time import process_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -199,3 +200,25 @@ def test_copies_inside_their_catalogue_are_refused(trained: Path, make: SimpleNa
     for _ in range(2):  # what begins so is no data
         told = classify([tmp_path / "release"], out=tmp_path / "release" / "_annotated", **given)
         assert told["summary"]["n_rows"] == 50
+
+
+def test_a_catalogue_without_rows_is_said_to_be(tmp_path):
+    (tmp_path / "x.csv").write_text("id,u,g,type\n")
+    catalog = catalogs.open(tmp_path / "x.csv")
+    with pytest.raises(UsageError, match="has no rows"):
+        starting_specification(catalog, "type", folder=tmp_path)
+    with pytest.raises(UsageError, match="has no rows"):
+        inspect_catalog(catalog, label="type")
+    assert inspect_catalog(catalog)["n_rows"] == 0
+
+
+def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path):
+    """What was done for each column went over all columns again: minutes."""
+    rng = np.random.default_rng(1)
+    columns = {f"c{i}": rng.random(40) for i in range(4000)}
+    pq.write_table(pa.table(columns | {"type": ["E", "S"] * 20}), tmp_path / "x.parquet")
+    catalog = catalogs.open(tmp_path / "x.parquet")
+    started_at = process_time()
+    told = inspect_catalog(catalog)
+    assert len(told["columns"]) == 4001
+    assert process_time() - started_at < 20
