@@ -140,7 +140,10 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
     url = str(filesystem.unstrip_protocol(path))
     plain, query, _ = path.partition("?") if is_web(url) else (path, "", "")
     wild = wild_at(plain, url)
-    if wild is None and plain.lower().endswith(suffixes):
+    folder = plain.endswith("/") or (
+        not is_web(url) and filesystem.isdir(path)
+    )  # Spark calls folders x.parquet
+    if wild is None and plain.lower().endswith(suffixes) and not folder:
         root = plain.rpartition("/")[0]
         only = Place(filesystem, path, key_below(plain, root))
         if not stays_inside(only.key):
@@ -159,8 +162,8 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
     else:
         root = plain[:wild].rpartition("/")[0]
         matches = re.compile(glob_translate(plain)).fullmatch
-        folder = f"{root}/" if is_web(url) else root
-        found = [p for p in below(filesystem, folder, depth_of(plain[len(root) :])) if matches(p)]
+        page = f"{root}/" if is_web(url) else root
+        found = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
     data = sorted(p for p in found if stays_inside(key_below(p, root)))
     if not data:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")

@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -51,18 +51,18 @@ class Mirror:
     def bring(self, sources: Sequence[Source], known: Known = Known()) -> Brought:  # noqa: B008 -- never changes
         """Return the sources as they are on this machine, fetched where they are at URLs and not `known`."""
         brought = Brought(shown=self.shown)
-        for source in sources:
-            if isinstance(source, Path):
-                brought.paths.append(source)
-            else:
-                self._hold()
-                self._bring(source, known, brought)
-        names = Counter([*(origin.name for origin in brought.origins.values()), *brought.left_out()])
-        for name in [name for name, n in names.items() if n > 1]:
-            raise UsageError(
-                f"got several files at URLs whose outputs would be called {name}, expected different names; "
-                "classify them into different folders"
-            )
+        if all(isinstance(source, Path) for source in sources):
+            brought.paths = local_sources(sources)
+            return brought
+        self._hold()
+        asked = [s if isinstance(s, Path) else self._asked(s, known, brought) for s in sources]
+        wanted = [w for a in asked if not isinstance(a, Path) for w in a.wanted]
+        _check_names([*(w.origin.name for w in wanted), *brought.left_out()])
+        _fetch([w for w in wanted if not w.is_here()], brought)
+        here = [w for w in wanted if w.local.is_file()]
+        brought.origins = {w.local: w.origin for w in here}
+        for a in asked:
+            brought.paths += [a] if isinstance(a, Path) else a.sources(brought.origins)
         return brought
 
     def spoken(self, text: str) -> str:
@@ -92,8 +92,8 @@ class Mirror:
         if killed and self.bury:
             self.bury(killed)
 
-    def _bring(self, url: str, known: Known, brought: Brought) -> None:
-        """Bring the files of one URL."""
+    def _asked(self, url: str, known: Known, brought: Brought) -> Asked:
+        """Return what there is at a URL that is to be fetched; what was fetched of another state of it goes."""
         listing = listing_of(url)
         base = self.folder / hashlib.sha256(shown(url).encode()).hexdigest()[:16]
         top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
@@ -107,8 +107,7 @@ class Mirror:
         for path in base.rglob("*"):
             if path.is_file() and path not in stay:
                 path.unlink()  # of a state that the URL was in before
-        here = [w.local for w in _brought(wanted, brought)]
-        brought.paths += here if listing.kind != "folder" else [top] if here else []
+        return Asked(top if listing.kind == "folder" else None, wanted)
 
 
 @dataclass(frozen=True)
@@ -143,6 +142,27 @@ class Wanted:
         return as_it_is_now(self.file).state != self.file.state
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted of a URL: files of a folder, which are one source, or each a source of its own."""
+
+    folder: Path | None
+    wanted: list[Wanted]
+
+    def sources(self, here: Collection[Path]) -> list[Path]:
+        """Return the sources, as far as their files are here."""
+        found = [w.local for w in self.wanted if w.local in here]
+        return found if self.folder is None else [self.folder] if found else []
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in [name for name, n in Counter(names).items() if n > 1]:
+        raise UsageError(
+            f"got several files at URLs whose outputs would be called {name}, expected different names; "
+            "classify them into different folders"
+        )
+
+
 def _states(
     listing: Listing, brought: Brought, *, tagged: bool
 ) -> Iterator[tuple[Place, RemoteFile, Origin]]:
@@ -169,29 +189,26 @@ def _is_known(origin: Origin, known: Known, brought: Brought) -> bool:
     return True
 
 
-def _brought(wanted: Sequence[Wanted], brought: Brought) -> Iterator[Wanted]:
-    """Fetch files; yield those that are here."""
-    missing = [w for w in wanted if not w.is_here()]
-    if missing:
-        n_bytes = sum(w.file.n_bytes for w in missing)
-        check_free_space(missing[0].local.parent, n_bytes)
-        tell().start("fetching", n_bytes, "bytes")
-    for w in wanted:
-        if w in missing:
-            try:
-                w.fetch(tell().advance)
-                changed = w.has_changed()
-            except StorageError:
-                raise
-            except CatalogError as error:
-                brought.failed.append((w.origin, error))
-                continue
-            if changed:
-                w.local.unlink()
-                brought.deferred[w.origin.name] = CHANGED
-                continue
-        brought.origins[w.local] = w.origin
-        yield w
+def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
+    """Fetch files; those that fail or change meanwhile are noted, and not here afterwards."""
+    if not missing:
+        return
+    n_bytes = sum(w.file.n_bytes for w in missing)
+    check_free_space(missing[0].local.parent, n_bytes)
+    tell().start("fetching", n_bytes, "bytes")
+    for w in missing:
+        try:
+            w.fetch(tell().advance)
+            changed = w.has_changed()
+        except StorageError:
+            raise
+        except CatalogError as error:
+            w.local.unlink(missing_ok=True)
+            brought.failed.append((w.origin, error))
+            continue
+        if changed:
+            w.local.unlink()
+            brought.deferred[w.origin.name] = CHANGED
 
 
 def listing_of(url: str) -> Listing:

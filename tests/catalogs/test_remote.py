@@ -90,6 +90,13 @@ def test_a_file_and_another_format(where: str, tmp_path: Path, request: pytest.F
     assert batch.column("twice")[499].as_py() == 2 * (2**60 + 2499)
 
 
+def test_a_folder_that_is_named_as_a_file(memory: str) -> None:
+    """As Spark names them."""
+    filesystem = fsspec.filesystem("memory")
+    filesystem.copy("/release/field=1/a.parquet", "/release/spark.parquet/part-0.parquet")
+    assert catalogs.open(f"{memory}/spark.parquet").partitions[0].key == "part-0.parquet"
+
+
 def test_a_pattern(memory: str) -> None:
     assert [p.key for p in catalogs.open(f"{memory}/*/a.parquet").partitions] == [
         "field=1/a.parquet",
