@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "binned", "gain", "number_of_bins", "sorted_texts"]
+__all__ = ["SMOOTHING", "Classes", "binned", "gain", "number_of_bins", "sorted_texts"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ def sorted_texts(values: Array) -> Codes:
     return np.asarray(code[inverse.ravel()])
 
 
-def gain(codes: Codes, classes: Classes) -> float:
+def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> float:
     """Return the share of the entropy that the bins (n,) explain, each half judged by what the other taught."""
     K, n = len(classes.names), len(codes)
     if K < 2 or n < 4 * K or not (classes.fold.any() and (~classes.fold).any()):
@@ -98,7 +98,7 @@ def gain(codes: Codes, classes: Classes) -> float:
         prior /= prior.sum()
         counts = np.zeros((int(codes.max()) + 1, K))
         np.add.at(counts, (codes[taught], classes.index[taught]), 1.0)
-        share = (counts + SMOOTHING * prior) / (counts.sum(axis=1, keepdims=True) + SMOOTHING)
+        share = (counts + smoothing * prior) / (counts.sum(axis=1, keepdims=True) + smoothing)
         total -= float(np.log(share[codes[judged], classes.index[judged]]).sum())
         baseline -= float(np.log(prior[classes.index[judged]]).sum())
     return 1 - total / baseline if baseline > 0 else 0.0

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
 
-from catalogs.class_gain import Classes, binned, gain, number_of_bins, sorted_texts
+from catalogs.class_gain import SMOOTHING, Classes, binned, gain, number_of_bins, sorted_texts
 from catalogs.elements import Element
 
 __all__ = ["Leak", "Scaled", "find_leaks", "single_gains"]
@@ -110,12 +110,13 @@ def _skewness(x: Floats) -> float:
 
 def single_gains(columns: Mapping[str, Array], classes: Classes) -> dict[str, float]:
     """Return what each column (n,), numbers or texts, tells of the class by itself."""
-    return {
-        name: gain(
-            sorted_texts(v) if v.dtype.kind in "OUS" else binned(_floats(v), number_of_bins(classes)), classes
-        )
+    # Few rows of few classes: what tells them surely has its due, where sets of columns are compared more cautiously.
+    smoothing, bins = min(SMOOTHING, 0.5 * len(classes.names)), number_of_bins(classes)
+    coded = {
+        name: sorted_texts(v) if v.dtype.kind in "OUS" else binned(_floats(v), bins)
         for name, v in columns.items()
     }
+    return {name: gain(codes, classes, smoothing=smoothing) for name, codes in coded.items()}
 
 
 def _floats(values: Array) -> Floats:

@@ -93,7 +93,7 @@ def show_inspected(told: Json) -> None:
         say(f"Suspected identifier: {found['column']} ({found['why']})")
     _show_position(told["position"])
     for group in told["duplicate_columns"]:
-        say(f"The same in every row: {', '.join(group)}")
+        say(f"Columns that are equal in every row: {', '.join(group)}")
     if "label" in told:
         _show_label(told["label"])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,13 @@ from catalogs.expressions import parse
 from catalogs.positions import unit_of_position
 from catalogs.profile import readable
 from catalogs.quality import Places, Quality, quality
-from flows.config import Label, Specification
+from flows.config import Specification
+from flows.features import apply_sentinels, label_columns_reader
+from flows.holdout import position_unit
 from flows.inspection import found_leaks
-from flows.labels import LabelReader, label_texts
+from flows.label_source import LabelSource
+from flows.labels import LabelReader
+from flows.vote_columns import VoteReader, most_voted
 
 __all__ = ["catalog_quality", "quality_remarks"]
 
@@ -28,36 +32,44 @@ def catalog_quality(
     specification: Specification, catalog: Catalog, *, limit: int | None = None
 ) -> dict[str, Any]:
     """Return the quality of a labelled catalogue, as JSON can hold it."""
-    name = _label_column(specification.label, catalog)
-    read = partial(_classes_read, specification.label)
+    read = _class_reader(specification, catalog)
     found, seen = quality(
         catalog,
         identifier=specification.catalog.id,
         places=_places(specification, catalog),
         limit=limit,
-        choice=None if name is None else lambda values: read(values[name]) != "",
+        choice=None if read is None else lambda values: read(values) != "",
     )
     told = found.to_dict() | {"catalogue": catalog.path.name}
-    if name is None:
+    if read is None:
         return told
     used = {name for text in specification.features.values() for name in parse(text).names}
-    leaks = found_leaks(catalog, seen, name, read(seen.chosen[name]))[0]
+    leaks = found_leaks(catalog, seen, specification.label.column or "", read(seen.chosen))[0]
     return told | {"leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]}
 
 
-def _label_column(label: Label, catalog: Catalog) -> str | None:
-    """Return the column of the class, one value a row; None where the class stands elsewhere, or in several."""
-    known = label.table is None and label.column in catalog.names
-    return label.column if known and readable(catalog.column(str(label.column))) else None
+def _class_reader(
+    specification: Specification, catalog: Catalog
+) -> Callable[[Mapping[str, Any]], Any] | None:
+    """Return what reads the classes (n,) of rows, '' where there is none; None where a column for it is none of values.
 
-
-def _classes_read(label: Label, values: Any) -> Any:
-    """Return the class (n,) of each label, '' where it has none."""
-    texts = label_texts(values)
+    Wherever the classes are: in a column, in a table of their own, or as votes.
+    """
+    label = specification.label
+    needed = replace(label_columns_reader(specification), where=None).names
+    if not all(name in catalog.names and readable(catalog.column(name)) for name in needed):
+        return None
+    if label.votes is not None:
+        votes, marks, names = VoteReader.of(label), specification.catalog.sentinels, tuple(label.votes)
+        return lambda values: most_voted(
+            votes.counts({n: apply_sentinels(values[n], marks.get(n, ())) for n in needed}), names
+        )
+    source, unit = LabelSource.of(specification), position_unit(specification, catalog)
     if label.classes is None:
-        return texts
+        return lambda values: source.texts(values, unit)
     reader = LabelReader.of(label, Counter())
-    return np.array(["", *reader.classes], dtype=object)[reader.read(texts) + 1]
+    classes = np.array(["", *reader.classes], dtype=object)
+    return lambda values: classes[reader.read(source.texts(values, unit)) + 1]
 
 
 def _places(specification: Specification, catalog: Catalog) -> Places | None:

@@ -25,7 +25,6 @@ from catalogs.positions import PositionUnit
 from catalogs.values import batch_values
 from flows.class_names import first_batches, label_reader
 from flows.config import Specification
-from flows.config_label import Label
 from flows.content import ContentHash
 from flows.errors import SpecificationError, TrainingError
 from flows.features import FeatureReader, training_reader
@@ -35,7 +34,7 @@ from flows.labels import LabelReader, check_classes
 from flows.progress import tell
 from flows.repeated_labels import name_hashes, repeated_in_conflict
 from flows.units import in_units_of_the_first
-from flows.vote_columns import VoteReader
+from flows.vote_columns import VoteReader, most_voted
 
 __all__ = ["Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
 
@@ -125,7 +124,7 @@ def gather(
         n_selected += int(selected.sum())
         values = reader.values(batch)
         counts = None if votes is None else votes.counts(values)
-        texts = source.texts(values, unit) if counts is None else _most(counts, label)
+        texts = source.texts(values, unit) if counts is None else most_voted(counts, tuple(label.votes or ()))
         seen.update(texts[selected].tolist())
         chosen = selected & (labels.read(texts) >= 0)
         rows = batch.filter(pa.array(chosen))
@@ -187,12 +186,6 @@ def _repeated(
     batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
     names = (batch_values(batch, [name])[name] for batch in batches)
     return repeated_in_conflict(np.concatenate(hashes), rows.target, labels.classes, names)
-
-
-def _most(votes: Floats, label: Label) -> NDArray[np.object_]:
-    """Return the class (n,) of the most votes, '' where there are none."""
-    names = np.array(["", *(label.votes or {})], dtype=object)
-    return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
 
 
 def _part(

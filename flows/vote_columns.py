@@ -5,7 +5,7 @@ Shapes: n rows, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from catalogs.photometry import floats
 from flows.config_label import Label
 from flows.errors import TrainingError
 
-__all__ = ["VoteReader"]
+__all__ = ["VoteReader", "most_voted"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -53,6 +53,12 @@ class VoteReader:
             raw = raw * _numbers(self.total, values[self.total])[:, None]
         usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
         return np.where(usable[:, None], raw, 0.0)
+
+
+def most_voted(votes: Floats, classes: Sequence[str]) -> NDArray[np.object_]:
+    """Return the class (n,) of the most votes (n, K), '' where there are none."""
+    names = np.array(["", *classes], dtype=object)
+    return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
 
 
 def _numbers(name: str, values: Array) -> Floats:

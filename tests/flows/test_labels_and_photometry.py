@@ -16,6 +16,7 @@ from flows.classification import classify
 from flows.config_file import parse_specification
 from flows.errors import SpecificationError, TrainingError
 from flows.features import training_reader
+from flows.quality_report import catalog_quality, quality_remarks
 from flows.softening import with_learned_photometry
 from flows.store import Store
 from flows.training import train
@@ -278,6 +279,37 @@ def test_more_names_in_conflict_than_are_shown(made):
     labels = gathered(made, '[label]\ncolumn = "kind"\n').labels
     assert labels["repeated"] == 100
     assert len(labels["repeating"]) == 20
+
+
+@pytest.mark.parametrize("where", ["column", "id", "place", "votes"])
+def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
+    """`x` tells of the class; `answer` gives it away, and is a feature."""
+    columns = survey()
+    answer = (columns["kind"] == "Late ") + np.linspace(0, 0.1, 300)
+    few = {name: columns[name] for name in ("id", "ra", "dec", "kind")}
+    columns |= {
+        "answer": answer,
+        "n_late": np.round(40 * answer / 1.1),
+        "n_early": 40 - np.round(40 * answer / 1.1),
+    }
+    write(made / "labels.parquet", few)
+    if where != "column":
+        del columns["kind"]
+    write(made / "survey.parquet", columns)
+    table = '[label.table]\npath = "labels.parquet"\n'
+    label = {
+        "column": 'column = "kind"\n',
+        "id": f'column = "kind"\n{table}id = "id"\n',
+        "place": f'column = "kind"\n{table}ra = "ra"\ndec = "dec"\n',
+        "votes": '[label.votes]\nearly = "n_early"\nlate = "n_late"\n',
+    }[where]
+    text = f'{HEAD}[label]\n{label}{TAIL}answer = "answer"\n'
+    specification = parse_specification(text, source="here", base_folder=str(made))
+    found = catalog_quality(specification, catalogs.open(made / "survey.parquet"))
+    alone = {leak["columns"][0]: leak["used"] for leak in found["leaks"] if len(leak["columns"]) == 1}
+    voted = {"n_late": False, "n_early": False} if where == "votes" else {}
+    assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
+    assert "the features use answer, which tell" in " ".join(quality_remarks(found))
 
 
 def test_answers_of_a_review_replace_labels(made):
