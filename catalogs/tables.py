@@ -42,11 +42,34 @@ def arrow_table(table: Any) -> pa.Table:
     if isinstance(table, Table):
         return from_astropy(table)
     # pandas, Polars and others hand over Arrow themselves; pandas is slow to import, so it is not asked for.
-    if hasattr(table, "__arrow_c_stream__"):
-        return pa.table(table)
-    raise FormatError(
-        f"got {type(table).__name__}; expected the path of a catalogue, or a pandas, astropy or Arrow table"
-    )
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise FormatError(
+            f"got {type(table).__name__}; expected the path of a catalogue, or a pandas, astropy or Arrow table"
+        )
+    try:
+        found = pa.table(with_named_index(table))
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise FormatError(
+            f"got a {type(table).__name__} of which Arrow makes no table: {' '.join(str(error).split())}; expected "
+            "columns of one type and different names: rename or convert them"
+        ) from error
+    double = sorted({name for name in found.column_names if found.column_names.count(name) > 1})
+    if double:
+        raise FormatError(
+            f"got a table with several columns '{double[0]}', expected different names; rename them"
+        )
+    return found
+
+
+def with_named_index(table: Any) -> Any:
+    """Return a table, pandas' with the named levels of its index as columns, which Arrow would hide."""
+    index = getattr(table, "index", None)
+    named = {name for name in getattr(index, "names", ()) if name is not None}
+    for double in (True, False):
+        levels = [name for name in named if (name in table.columns) == double]
+        table = table.reset_index(level=levels, drop=double) if levels else table
+        named.difference_update(levels)
+    return table
 
 
 def from_astropy(table: Table) -> pa.Table:

@@ -120,6 +120,29 @@ def test_options_reach_the_format(tmp_path):
         catalogs.open(tmp_path / "a.csv", 1)
 
 
+def test_a_named_index_of_pandas_is_a_column():
+    frame = pd.DataFrame({"objid": [2**60 + 1, 5, 7], "field": ["a", "a", "b"], "mag": [1.0, 2.0, 3.0]})
+    for named in (["objid"], ["field", "objid"]):
+        found = catalogs.open(frame.set_index(named))
+        assert sorted(found.names) == ["field", "mag", "objid"]
+        (batch,) = found.batches(["objid"])
+        assert batch["objid"].to_pylist() == [2**60 + 1, 5, 7]
+    assert catalogs.open(frame.set_index("objid", drop=False)).names == ("objid", "field", "mag")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+        pd.DataFrame({"a": [1, "x", None]}),
+        pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]),
+    ],
+)
+def test_tables_in_memory_that_are_no_catalogue(table):
+    with pytest.raises(FormatError, match=r"got a .*, expected|got a .*; expected"):
+        catalogs.open(table)
+
+
 def test_pandas_in_memory():
     """A frame is a catalogue like any other, until nothing uses it; the same frame has the same hash."""
     frame = pd.DataFrame(TABLE)
