@@ -1,14 +1,14 @@
 """VOTable: any serialisation in, BINARY2 out.
 
-Rows in BINARY and BINARY2 are read a piece at a time, whatever the size; others through astropy, in memory and so up to
-a stated size.  The whole document is kept: other tables, resources, parameters, groups, coordinate systems.
+Rows are read a piece at a time, whatever the size; all else is read by astropy, and kept: other tables, resources,
+parameters, groups, coordinate systems.
 https://www.ivoa.net/documents/VOTable/
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
-import io
 import re
 import warnings
 from collections.abc import Generator, Iterator, Sequence
@@ -20,7 +20,6 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from astropy.io.votable import parse
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
 from catalogs.annotate import Computed, computed_batches
@@ -28,8 +27,8 @@ from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
-from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, read_all, writing_like
-from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, writing_like
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.votable_changes import (
     add_columns,
     check_own_fields,
@@ -39,12 +38,13 @@ from catalogs.votable_changes import (
     own_infos,
     replace_provenance,
 )
-from catalogs.votable_rows import BinaryRows, MemoryRows, Rows, can_be_streamed
-from catalogs.votable_stream import ELSEWHERE, find_stream
-from catalogs.votable_tabledata import parse_tabledata
+from catalogs.votable_columns import arrow_type, memory_type
+from catalogs.votable_document import Data, parse_document
+from catalogs.votable_rows import LONGEST_ROW, BinaryRows, Rows
+from catalogs.votable_tabledata import TextRows
 from catalogs.votable_write import Content, NewRows, prepare_texts, write
 
-__all__ = ["FORMAT", "MAX_BYTES", "SUFFIXES", "VOTablePartition", "open", "sniff"]
+__all__ = ["FORMAT", "SUFFIXES", "VOTablePartition", "open", "sniff"]
 
 FORMAT = "votable"
 SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES)
@@ -52,17 +52,16 @@ SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED
 DIMENSIONLESS = "---"
 """What astropy writes for a unit that is empty."""
 
-MAX_BYTES = 1 << 28
-"""Bytes, inflated, of a VOTable that is read in memory: astropy needs several times as much."""
-
 
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
     """Say whether a file is XML with a VOTABLE element."""
     if path.is_dir():
         return False
     text = first_bytes(path, 4096)
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = text.decode("utf-16", "ignore").encode()
     return (
-        text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+        text.lstrip(codecs.BOM_UTF8 + b" \t\r\n").startswith(b"<")
         and re.search(rb"<(\w+:)?VOTABLE\b", text) is not None
     )
 
@@ -89,7 +88,7 @@ class Document:
     rows: tuple[Rows, ...]
 
     def table(self, index: int) -> TableElement:
-        """Return astropy's table; its array is empty where the rows stay in the file."""
+        """Return astropy's table, whose array is empty."""
         return list(self.file.iter_tables())[index]
 
 
@@ -97,7 +96,18 @@ class Document:
 def document(path: Path, expected: Stamp) -> Document:
     """Return a parsed file; the last one is kept, since parsing takes long."""
     check_unchanged(path, expected)
-    return streamed(path) or in_memory(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of units and older editions, which are passed on as they are
+            file, data = parse_document(path)
+    except CatalogError:
+        raise
+    except Exception as error:  # a damaged document makes astropy fail in more ways than can be listed
+        size = path.stat().st_size
+        raise DamagedFileError(
+            f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
+        ) from error
+    return Document(file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()))
 
 
 def check_unchanged(path: Path, expected: Stamp) -> None:
@@ -109,41 +119,25 @@ def check_unchanged(path: Path, expected: Stamp) -> None:
         )
 
 
-def streamed(path: Path) -> Document | None:
-    """Return a document whose rows stay in the file; None where they cannot."""
-    found = find_stream(path)
-    if found is None:
-        return None
-    text, stream = found
-    file = parsed(path, text)
-    (table,) = file.iter_tables()
-    if not can_be_streamed(table.fields):
-        return None
-    return Document(file, (BinaryRows(stream, tuple(table.fields)),))
-
-
-def in_memory(path: Path) -> Document:
-    """Return a document with all of its rows."""
-    data = read_all(path, MAX_BYTES)
-    if ELSEWHERE.search(data):
+def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
+    """Return the rows of a table."""
+    fields = tuple(table.fields)
+    if data is None or not fields:
+        return Rows(fields)
+    types = [memory_type(f) for f in fields]
+    if sum(t.itemsize for t in types) > LONGEST_ROW or not all(t.itemsize for t in types):
         raise FormatError(
-            f"{path} says that its data lie in another place; expected them inside: save it whole"
+            f"{path} has fields of {min(t.itemsize for t in types)} to {max(t.itemsize for t in types)} bytes; "
+            f"expected some, and at most {LONGEST_ROW >> 20} MB in all: correct their arraysize"
         )
-    file = parsed(path, data)
-    return Document(file, tuple(MemoryRows(table.array) for table in file.iter_tables()))
-
-
-def parsed(path: Path, data: bytes) -> VOTableFile:
-    """Return a document as astropy reads it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of units and older editions, which are passed on as they are
-            return parse_tabledata(data) or parse(io.BytesIO(data), verify="ignore")
-    except Exception as error:  # a damaged document makes astropy fail in more ways than can be listed
-        size = path.stat().st_size
+    if data.serialisation != "TABLEDATA":
+        return BinaryRows(fields, data)
+    if data.n_rows and data.width != len(fields):
         raise DamagedFileError(
-            f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
-        ) from error
+            f"{path} is damaged: it has {len(fields)} fields, and {data.width} cells in each row; expected as many: "
+            "fetch it again"
+        )
+    return TextRows(fields, data)
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,7 @@ class VOTablePartition:
         threads: int = 1,
         progress: Progress | None = None,
     ) -> None:
-        """Write a copy with the new columns to `out` as BINARY2, streamed as far as the source is, and atomic."""
+        """Write a copy with the new columns to `out` as BINARY2, streamed and atomic."""
         read_from = document(self.path, self.stamp)
         document.cache_clear()  # what is changed here is nobody else's
         file, table = read_from.file, read_from.table(self.index)
@@ -247,7 +241,9 @@ def open(  # noqa: A001 -- every format's verb
     index = chosen(path, tables, table, columns)
     element, rows = tables[index], found.rows[index]
     names = column_names(element)
-    known = tuple(column(element.fields[i], name, rows.datatype(i)) for i, name in enumerate(names))
+    known = tuple(
+        column(element.fields[i], name, arrow_type(element.fields[i])) for i, name in enumerate(names)
+    )
     partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names))
     metadata = {"version": str(found.file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)

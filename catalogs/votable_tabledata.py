@@ -1,129 +1,107 @@
-"""The quick way through a VOTable's TABLEDATA: the document without its rows by astropy, the rows in bulk.
-
-Astropy calls Python for each cell, which takes half a minute for twenty thousand rows of GZ2; here whole
-columns of numbers are converted at once.  Whatever is unusual is left to astropy: the caller gets None.
-An empty cell is missing, in any edition of the standard (astropy makes it 0 in integers before 1.3).
-"""
+"""The rows of TABLEDATA, read a piece at a time by astropy's parser of XML."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Iterator, Sequence
-from html import unescape
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from astropy.io.votable import parse
-from astropy.io.votable.tree import Field, TableElement, VOTableFile
+from astropy.utils.xml.iterparser import get_xml_iterator
 
-__all__ = ["parse_tabledata"]
+from catalogs.errors import DamagedFileError
+from catalogs.votable_binary import stored_type, text_size
+from catalogs.votable_columns import Cells, is_text, memory_type
+from catalogs.votable_document import Data
+from catalogs.votable_rows import Rows
+from catalogs.votable_words import cells_of
 
-CHUNK_ROWS = 4096
+__all__ = ["TextRows"]
 
-DATA = re.compile(rb"(<TABLEDATA\s*>)(.*)(</TABLEDATA\s*>)", re.DOTALL)
-COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-TABLE = re.compile(rb"<(?:\w+:)?TABLE[\s>]")
-DECLARATION = re.compile(rb"\s*<\?xml[^>]*\bencoding\s*=\s*['\"](?!utf-8['\"])", re.IGNORECASE)
-ROW_END = re.compile(rb"</TR\s*>")
-ROW_START = re.compile(rb"\s*<TR\s*>")
-CELL = re.compile(rb"<TD\s*(?:/>|>([^<]*)</TD\s*>)")
-
-WHOLE = {"unsignedByte": pa.uint8(), "short": pa.int16(), "int": pa.int32(), "long": pa.int64()}
-REAL = {"float", "double"}
-
-CONFIG = {"version_1_3_or_later": True, "verify": "ignore", "invalid": "exception"}
-"""For astropy's converters: an empty cell is missing."""
+BLOCK_BYTES = 1 << 14
+"""As many as the parser asks for; with more of them it takes several times as long, waiting for memory."""
+PIECE_BYTES = 1 << 22
+"""Of XML, and of arrays, that are held at a time."""
 
 
-class UnusualError(ValueError):
-    """Something that is left to astropy."""
+@dataclass(frozen=True, eq=False)
+class TextRows(Rows):
+    """Rows in TABLEDATA; `DamagedFileError` where they are no such."""
 
+    data: Data
 
-def parse_tabledata(data: bytes) -> VOTableFile | None:
-    """Return a parsed document of one table in plain TABLEDATA, or None where it is anything else."""
-    found = DATA.search(data)
-    if found is None or b"<!" in found[2] or b"TABLEDATA" in found[2] or DECLARATION.match(data):
-        return None
-    rest = COMMENT.sub(b"", data[: found.start(2)] + data[found.end(2) :])
-    if b"<!" in rest or len(TABLE.findall(rest)) != 1 or rest.count(b"TABLEDATA") != 2:
-        return None
-    file = parse(io.BytesIO(rest), verify="ignore")
-    (table,) = file.iter_tables()
-    try:
-        fill(table, list(row_chunks(found[2], len(table.fields))))
-    except Exception:  # noqa: BLE001 -- astropy says better what is wrong, and where
-        return None
-    return file
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return self.data.n_rows
 
+    def blocks(self, fields: Sequence[int]) -> Iterator[list[Cells]]:
+        """Yield the values of those fields, as many rows at a time as a piece of the file holds."""
+        width = len(self.table_fields)
+        for words in self.pieces():
+            try:
+                yield [cells_of(self.table_fields[f], words[f::width]) for f in fields]
+            except ValueError as error:
+                raise self.damaged(str(error)) from error
 
-def row_chunks(rows: bytes, width: int) -> Iterator[list[tuple[bytes, ...]]]:
-    """Yield the cells of some thousands of rows at a time, column by column."""
-    chunk: list[list[bytes]] = []
-    at = 0
-    for end in ROW_END.finditer(rows):
-        chunk.append(cells(rows[at : end.start()], width))
-        at = end.end()
-        if len(chunk) == CHUNK_ROWS:
-            yield list(zip(*chunk, strict=True))
-            chunk = []
-    if rows[at:].strip():
-        raise UnusualError("something behind the last row")
-    if chunk:
-        yield list(zip(*chunk, strict=True))
-
-
-def cells(row: bytes, width: int) -> list[bytes]:
-    """Return the cells of a row."""
-    if not ROW_START.match(row):
-        raise UnusualError("a row with attributes")
-    found = CELL.findall(row)
-    tags = row.count(b"<") - row.count(b"</")
-    if len(found) != width or tags != width + 1:
-        raise UnusualError("a row of other than plain cells")
-    return found
-
-
-def fill(table: TableElement, chunks: Sequence[list[tuple[bytes, ...]]]) -> None:
-    """Give a table without rows its values."""
-    table.create_arrays(sum(len(chunk[0]) for chunk in chunks), config=CONFIG)
-    at = 0
-    for chunk in chunks:
-        part = slice(at, at + len(chunk[0]))
-        for name, field, column in zip(table.array.dtype.names, table.fields, chunk, strict=True):
-            values, mask = converted(field, column)
-            table.array.data[name][part] = values
-            table.array.mask[name][part] = mask
-        at = part.stop
-    table.array = np.ma.MaskedArray(np.asarray(table.array.data), np.ma.getmaskarray(table.array))
-
-
-def converted(field: Field, column: Sequence[bytes]) -> tuple[Any, Any]:
-    """Return the values of cells, and where they are missing."""
-    if field.arraysize is None and field.datatype in REAL | set(WHOLE):
+    def pieces(self) -> Iterator[list[str]]:
+        """Yield the text of cells, row by row, of some rows at a time."""
+        most = self.data.width * max(
+            1, PIECE_BYTES // sum(memory_type(f).itemsize for f in self.table_fields)
+        )
+        left = self.data.width * self.n_rows
+        words: list[str] = []
+        source = Source(self.data)
         try:
-            texts = pc.utf8_trim_whitespace(pa.array(column, pa.binary()).cast(pa.string()))
-            return numbers(field, pc.if_else(pc.equal(texts, ""), None, texts))
-        except pa.ArrowInvalid:
-            pass  # hexadecimal, +Inf and the like
-    pairs = [field.converter.parse(unescape(cell.decode()).strip(), CONFIG, None) for cell in column]
-    values, masks = [value for value, _ in pairs], [mask for _, mask in pairs]
-    if field.converter.format == "O":  # text or arrays of any length: one object a row
-        whole = np.empty(len(values), object)
-        whole[:] = values
-        return whole, masks
-    return values, masks
+            with get_xml_iterator(source.read) as elements:
+                for begins, tag, content, _ in elements if left else ():
+                    if begins:
+                        if tag == "TD" and "encoding" in content:
+                            raise self.damaged(f"a cell is said to be in {content['encoding']}")
+                    elif tag == "TD":
+                        words.append(content)
+                    elif tag == "TR" and (source.n_bytes > PIECE_BYTES or len(words) >= min(most, left)):
+                        yield words
+                        left -= len(words)
+                        if left <= 0:
+                            break
+                        words, source.n_bytes = [], 0
+        except (ValueError, RuntimeError) as error:
+            raise self.damaged(str(error)) from error
+        if left:
+            raise self.damaged(f"of its cells {left} cannot be told apart")
+
+    def unfit_texts(self) -> Mapping[int, tuple[bool, int]]:
+        """Return what the texts need that are not ASCII or that their fields may have no room for."""
+        fixed = {i for i, f in enumerate(self.table_fields) if is_text(f) and stored_type(f) is not None}
+        if self.data.ascii and not fixed:
+            return {}
+        found = {i: (True, 0) for i, f in enumerate(self.table_fields) if is_text(f)}
+        width = len(self.table_fields)
+        for words in self.pieces():
+            for i, (all_ascii, longest) in found.items():
+                several = set(words[i::width])
+                found[i] = (
+                    all_ascii and all(map(str.isascii, several)),
+                    max(longest, *map(text_size, several)),
+                )
+        return found
+
+    def damaged(self, what: str) -> DamagedFileError:
+        """Return the error for rows that cannot be read."""
+        return DamagedFileError(
+            f"{self.data.path} is damaged: {what}; expected rows of {len(self.table_fields)} cells of text, each "
+            "what its FIELD says: fetch it again"
+        )
 
 
-def numbers(field: Field, texts: pa.Array) -> tuple[Any, Any]:
-    """Return plain numbers, converted at once."""
-    empty = texts.is_null().to_numpy(zero_copy_only=False)
-    null = field.values.null
-    if field.datatype in REAL:
-        values = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return values, np.isnan(values) if null is None else empty | (values == float(null))
-    default = 0 if null is None else int(null)
-    values = texts.cast(WHOLE[field.datatype]).fill_null(default).to_numpy(zero_copy_only=False)
-    return values, empty if null is None else empty | (values == default)
+class Source:
+    """A document of TABLEDATA alone, from which a parser reads."""
+
+    def __init__(self, data: Data) -> None:
+        self.blocks = data.blocks(BLOCK_BYTES)
+        self.n_bytes = 0
+
+    def read(self, _size: int) -> bytes:
+        """Return the next bytes, more than are asked for: of less the parser thinks that they are the last."""
+        block = next(self.blocks, b"")
+        self.n_bytes += len(block)
+        return block

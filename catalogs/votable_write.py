@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
-from astropy.io.votable.tree import Field, TableElement, VOTableFile
+from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
 
 from catalogs.computing import Computed, NewValues
-from catalogs.votable_binary import ELEMENTS, row_bytes, stored_type
-from catalogs.votable_rows import MemoryRows, Rows
+from catalogs.votable_binary import row_bytes, stored_type
+from catalogs.votable_rows import Rows
 from catalogs.votable_stream import encoded
 
 __all__ = ["Content", "NewRows", "prepare_texts", "write"]
@@ -64,40 +64,24 @@ class Content:
         """Yield the rows as BINARY2."""
         for block in self.rows.blocks(self.old):
             added = self.new.take(len(block[0]), self.names) if self.new is not None else []
-            columns = [*block, *(np.ma.MaskedArray(values, np.zeros(len(values), bool)) for values in added)]
-            yield row_bytes(fields, [typed(f, c) for f, c in zip(fields, columns, strict=True)])
-
-
-def typed(field: Field, column: Array) -> Array:
-    """Return a column whose arrays of any length have elements of the type that their field says.
-
-    astropy reads them with whatever type NumPy takes Python's numbers for, and would write that many bytes.
-    """
-    element = ELEMENTS.get(str(field.datatype))
-    if element is None or stored_type(field) is not None:
-        return column
-    cells = np.empty(len(column), object)
-    for i, cell in enumerate(np.ma.getdata(column)):
-        cells[i] = None if cell is None else np.ma.MaskedArray(cell, dtype=element)
-    return np.ma.MaskedArray(cells, np.ma.getmaskarray(column))
+            yield row_bytes(fields, [*block, *added])
 
 
 def prepare_texts(table: TableElement, rows: Rows) -> None:
-    """Make `char` fields `unicodeChar` where a text is not of ASCII: TABLEDATA often has such, BINARY2 cannot."""
-    if not isinstance(rows, MemoryRows):
-        return  # what was BINARY before is ASCII
-    for number, field in enumerate(table.fields):
-        if field.datatype == "char":
-            words = np.ma.getdata(rows.column(number)).tolist()
-            if not all(word.isascii() for word in set(words) if word):
-                field.datatype = "unicodeChar"
+    """Make fields such that BINARY2 holds all of their texts, as TABLEDATA does whatever its fields say."""
+    for number, (is_ascii, longest) in rows.unfit_texts().items():
+        field = table.fields[number]
+        if not is_ascii:
+            field.datatype = "unicodeChar"
+        if stored_type(field) is not None and longest > int(field.arraysize):
+            field.arraysize = str(longest)
 
 
 def write(file: VOTableFile, stream: IO[bytes], contents: Mapping[TableElement, Content]) -> None:
     """Write a document, its tables with those contents, as BINARY2."""
     if file.version < OLDEST_WITH_BINARY2:
         file.version = WRITTEN_VERSION
-    filled = [t for t in file.iter_tables() if contents[t].rows.n_rows]
+    filled = [t for r in file.resources for t in as_written(r) if contents[t].rows.n_rows]
     for table in filled:
         table.array = one_row(table)
     document = io.BytesIO()
@@ -112,6 +96,17 @@ def write(file: VOTableFile, stream: IO[bytes], contents: Mapping[TableElement, 
             stream.write(piece)
         at = place.end()
     stream.write(text[at:])
+
+
+def as_written(resource: Resource) -> Iterator[TableElement]:
+    """Yield the tables of a resource in the order in which astropy writes them."""
+    meta = [r for r in resource.resources if r.type == "meta"]
+    for inner in meta:
+        yield from as_written(inner)
+    yield from resource.tables
+    for inner in resource.resources:
+        if inner not in meta:
+            yield from as_written(inner)
 
 
 def one_row(table: TableElement) -> Array:

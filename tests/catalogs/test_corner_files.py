@@ -37,6 +37,7 @@ REFUSALS = (
     r"is of no known format; expected one of hats: a folder; parquet",
     r"says that its data lie in another place; expected them inside",
     r"is damaged: .*; expected a whole VOTable: fetch it again",
+    r"is damaged: it has \d+ fields, and \d+ cells in each row; expected as many",
     r"is damaged or no table: .*; expected as many fields in every row",
     r"has more than one column named .*; expected each once: rename them",
     r"words in each line, with blanks between them; expected commas, semicolons, tabs or bars; convert it: ",
