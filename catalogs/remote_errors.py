@@ -29,7 +29,18 @@ def speaking_of(url: str) -> Iterator[None]:
         told = in_our_words(url, error)
         if told is error.__cause__:
             raise told from None
-        raise told from (None if has_secret(url) else error)  # a traceback would show it
+        raise told from (
+            None if has_secret(url) or tells_secrets(error) else error
+        )  # a traceback would show it
+
+
+def tells_secrets(error: BaseException | None) -> bool:
+    """Say whether an error, or what it came of, names a URL that may not be shown: a signed one, led on to."""
+    while error is not None:
+        if scrubbed(str(error)) != str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def in_our_words(url: str, error: Exception) -> CatalogError:

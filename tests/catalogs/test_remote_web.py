@@ -275,6 +275,15 @@ def test_passwords(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert "small.parquet?..." in str(caught.value)
 
 
+def test_signed_urls_that_a_server_leads_on_to_are_not_shown(web: Web) -> None:
+    """As archives do, that keep their files in a store of objects."""
+    for status in ("403", "500"):
+        web.odd = [("moved", f"to {web.url}/there.parquet?X-Amz-Signature=hidden"), ("there", status)]
+        with pytest.raises(CatalogError, match=r"moved.parquet .*the server answered") as caught:
+            catalogs.open(f"{web.url}/moved.parquet")
+        assert not re.search("X-Amz|hidden", "".join(traceback.format_exception(caught.value)))
+
+
 def test_states(web: Web) -> None:
     """An entity tag, else a time long ago, else nothing."""
     url = f"{web.url}/small.parquet"
