@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import tomlkit
 from pydantic import BaseModel, ValidationError
@@ -141,13 +141,16 @@ def _field(location: Location) -> str | None:
 def _model_at(location: Location) -> type[BaseModel] | None:
     """Return the pydantic model that describes the table at `location`."""
     models: list[type[BaseModel]] = [Specification]
+    named = False  # whether this part is the user's own name of a table, as in [photometry.g]
     for part in location:
-        if isinstance(part, int):
+        if isinstance(part, int) or named:
+            named = False
             continue
         if len(models) > 1:  # a union of tables: this part is the tag that chose one
             models = [m for m in models if part in get_args(m.model_fields["kind"].annotation)]
             continue
         info = models[0].model_fields.get(part) if models else None
+        named = info is not None and get_origin(info.annotation) is dict
         models = list(_models_in(info.annotation)) if info else []
     return models[0] if len(models) == 1 else None
 

@@ -46,6 +46,16 @@ CASES = {
         "degre",
         r"candidate.0.basis.degre: got an unknown key.*did you mean 'degree'",
     ),
+    "unknown key of a band": (
+        "[features]",
+        '[photometry.j]\nmagnitude = "jmag"\nscael = "pogson"\n[features]',
+        r"photometry.j.scael: got an unknown key, expected one of dereddened.*did you mean 'scale'",
+    ),
+    "unknown key of a band's table": (
+        "[features]",
+        '[photometry.j]\nmagnitude = "jmag"\nextinction = { ebv = "EBV", coefficient = 3 }\n[features]',
+        r"photometry.j.extinction.ebv: got an unknown key, expected one of band, .*did you mean 'e_bv'",
+    ),
     "no kind": (
         'kind = "polynomial", ',
         "",

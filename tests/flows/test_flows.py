@@ -54,6 +54,9 @@ def test_the_flows_do_the_same_as_the_plain_functions(work):
     )
     assert all(len(str(a.data)) < 200_000 for a in found.values())
     assert "log evidence" in json.loads(found["morphology-candidates"].data)[0]
+    # The quality of the catalogue, as the report has it.
+    assert "- Missing most: hubble " in found["morphology-report"].data
+    assert "- Far outliers: jmag " in found["morphology-report"].data
 
 
 @pytest.mark.usefixtures("prefect_server")
