@@ -12,15 +12,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.remote import RemoteFile
-from catalogs.thrift import BINARY, I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
+from catalogs.thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Items,
+    MalformedError,
+    Struct,
+    decode,
+    encode,
+    outline,
+)
 
 __all__ = [
     "ENCRYPTED",
     "MAGIC",
+    "Chunk",
     "Footer",
     "damaged",
     "key_values",
@@ -43,21 +56,24 @@ CHILDREN = 5
 # RowGroup
 COLUMNS, TOTAL_BYTES, ROWS, TOTAL_COMPRESSED = 1, 2, 3, 6
 # ColumnChunk, ColumnMetaData
-FILE_PATH, METADATA, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = 1, 3, 5, 6, 7, 9, 11
+FILE_PATH, METADATA, CODEC, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = (
+    1,
+    3,
+    4,
+    5,
+    6,
+    7,
+    9,
+    11,
+)
+OFFSET_INDEX, COLUMN_INDEX, INDEX_PAGE, BLOOM = (4, 5), (6, 7), 10, (14, 15)
+PAGES = (DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE)
+INDEX_PLACES, INDEX_LENGTHS = zip(OFFSET_INDEX, COLUMN_INDEX, strict=True)
 
-# What is read of each structure: a field's type, and what the structures in it are.
+# What is read of each structure: a field's type, and what the structures in it are; of packed chunks the types alone.
 Known = Mapping[int, tuple[int, "Known | None"]]
-COLUMN: Known = {
-    **dict.fromkeys((VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, 10, DICTIONARY_PAGE, 14), (I64, None)),
-    15: (I32, None),
-}
-CHUNK: Known = {
-    METADATA: (STRUCT, COLUMN),
-    **dict.fromkeys((2, 4, 6), (I64, None)),
-    **dict.fromkeys((5, 7), (I32, None)),
-}
 GROUP: Known = {
-    COLUMNS: (LIST, CHUNK),
+    COLUMNS: (LIST, None),
     4: (LIST, {1: (I32, None)}),
     **dict.fromkeys((TOTAL_BYTES, ROWS, 5, TOTAL_COMPRESSED), (I64, None)),
 }
@@ -66,6 +82,13 @@ FILE: Known = {
     ROW_GROUPS: (LIST, GROUP),
     KEY_VALUES: (LIST, {1: (BINARY, None), 2: (BINARY, None)}),
     COLUMN_ORDERS: (LIST, {}),
+}
+CHUNK = {METADATA: STRUCT, **dict.fromkeys((2, *INDEX_PLACES), I64), **dict.fromkeys(INDEX_LENGTHS, I32)}
+COLUMN = {
+    **dict.fromkeys(
+        (VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, BLOOM[0]), I64
+    ),
+    **dict.fromkeys((CODEC, BLOOM[1]), I32),
 }
 
 
@@ -104,7 +127,7 @@ def parse_footer(stream: IO[bytes], path: Path) -> Footer:
         raise damaged(path, "it does not end as a Parquet file does")
     start = stream.seek(size - TAIL - length)
     try:
-        return Footer(start, decode(stream.read(length)))
+        return Footer(start, decode(stream.read(length), packed=(ROW_GROUPS, COLUMNS)))
     except MalformedError as error:
         raise damaged(path, f"its footer cannot be read ({error})") from None
 
@@ -123,16 +146,50 @@ def check(path: Path, footer: Footer) -> None:
         raise damaged(path, "its footer has values of other types than Parquet's")
     if ENCRYPTION in footer.metadata.fields:
         raise FormatError(f"{path} has encrypted columns; expected plain Parquet: decrypt a copy of it first")
-    chunks = [chunk for group in footer.metadata.list(ROW_GROUPS) for chunk in group.list(COLUMNS)]
-    if any(FILE_PATH in chunk.fields for chunk in chunks):
-        raise FormatError(f"{path} only points to other files' columns; open those files instead")
+    for group in footer.metadata.list(ROW_GROUPS):
+        for packed in group.list(COLUMNS):
+            check_chunk(path, packed, footer.start)
+
+
+def check_chunk(path: Path, packed: bytes, limit: int) -> None:
+    """Raise unless a column chunk lies between the magic and the footer."""
     try:
-        extents = [extent(chunk.get(METADATA)) for chunk in chunks]
-    except (AttributeError, TypeError, ValueError):
+        chunk = Chunk.of(packed)
+    except (MalformedError, KeyError):
         raise damaged(path, "its footer does not say where the columns lie") from None
-    for start, end in extents:
-        if start < len(MAGIC) or end > footer.start:
-            raise damaged(path, f"a column is said to lie in bytes {start} to {end}, where none can")
+    if chunk.elsewhere:
+        raise FormatError(f"{path} only points to other files' columns; open those files instead")
+    if not chunk.column.get(VALUES):
+        return  # writers say all sorts of things of a chunk without values
+    # Some writers say dictionary page 0 for none.
+    start = min((o for o in (chunk.column.get(DATA_PAGE), chunk.column.get(DICTIONARY_PAGE)) if o), default=0)
+    end = start + chunk.column.get(COMPRESSED, limit)
+    if start < len(MAGIC) or end > limit:
+        raise damaged(path, f"a column is said to lie in bytes {start} to {end}, where none can")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The integers of a packed column chunk and of its metadata, by their fields' numbers."""
+
+    fields: Mapping[int, int]
+    column: Mapping[int, int]
+    elsewhere: bool
+
+    @classmethod
+    def of(cls, packed: bytes) -> Chunk:
+        """Look into a chunk; MalformedError where fields are of other types than Parquet's."""
+        fields = outline(packed)
+        column = outline(packed, fields[METADATA][1])
+        return cls(integers(fields, CHUNK), integers(column, COLUMN), FILE_PATH in fields)
+
+
+def integers(fields: Mapping[int, tuple[int, int]], known: Mapping[int, int]) -> dict[int, int]:
+    """Return the known fields' values."""
+    for number in known.keys() & fields.keys():
+        if fields[number][0] != known[number]:
+            raise MalformedError(f"field {number} is of type {fields[number][0]}")
+    return {number: fields[number][1] for number in known.keys() & fields.keys()}
 
 
 def fits(struct: Struct, known: Known) -> bool:
@@ -149,15 +206,6 @@ def fits(struct: Struct, known: Known) -> bool:
     return True
 
 
-def extent(column: Struct) -> tuple[int, int]:
-    """Return the bytes from and to which a column chunk lies."""
-    if not column.get(VALUES):
-        return len(MAGIC), len(MAGIC)  # writers say all sorts of things of a chunk without values
-    # Some writers say dictionary page 0 for none.
-    start = min(o for o in (column.get(DATA_PAGE), column.get(DICTIONARY_PAGE)) if o)
-    return start, start + column.get(COMPRESSED)
-
-
 def key_values(footer: Footer) -> dict[str, str]:
     """Return the key-value metadata; a key without a value has an empty one."""
     pairs = footer.metadata.list(KEY_VALUES)
@@ -167,8 +215,8 @@ def key_values(footer: Footer) -> dict[str, str]:
 def single_chunk(metadata: Struct) -> Struct:
     """Return the only column chunk of a file's metadata."""
     (group,) = metadata.list(ROW_GROUPS)
-    (chunk,) = group.list(COLUMNS)
-    return cast("Struct", chunk)
+    (packed,) = group.list(COLUMNS)
+    return decode(packed)
 
 
 def moved(chunk: Struct, shift: int) -> Struct:

@@ -7,26 +7,29 @@ them; else the chunks that stay are put together, and every place that the metad
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError
 from catalogs.parquet_footer import (
+    BLOOM,
     CHILDREN,
+    COLUMN_INDEX,
     COLUMN_ORDERS,
     COLUMNS,
     COMPRESSED,
-    DATA_PAGE,
-    DICTIONARY_PAGE,
     MAGIC,
     METADATA,
+    OFFSET_INDEX,
+    PAGES,
     ROW_GROUPS,
     SCHEMA,
     TOTAL_BYTES,
     TOTAL_COMPRESSED,
     UNCOMPRESSED,
+    Chunk,
     Footer,
 )
 from catalogs.thrift import I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
@@ -38,12 +41,9 @@ NAME = 4
 # RowGroup
 SORTING, GROUP_OFFSET = 4, 5
 # SortingColumn
-COLUMN_INDEX = 1
+SORTED_BY = 1
 # ColumnChunk
-CHUNK_OFFSET, OFFSET_INDEX, COLUMN_INDEX_PLACE = 2, (4, 5), (6, 7)
-# ColumnMetaData
-INDEX_PAGE, BLOOM = 10, (14, 15)
-PAGES = (DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE)
+CHUNK_OFFSET = 2
 # OffsetIndex, PageLocation
 LOCATIONS, PLACE = 1, 1
 
@@ -53,9 +53,13 @@ NOWHERE = 1 << 62
 
 def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collection[str]) -> Footer:
     """Write the columns of those names to an empty stream; return the footer that belongs behind them."""
-    leaves = kept_leaves(footer.metadata.list(SCHEMA), names)
+    elements = footer.metadata.list(SCHEMA)
     groups = footer.metadata.list(ROW_GROUPS)
     with source.open("rb") as old:
+        if all(name in names for name, _, _ in columns_of(elements)):
+            Mover(old, stream).copy(0, footer.start)
+            return footer
+        leaves = kept_leaves(elements, names)
         cut = end_of_kept(groups, leaves)
         if cut is None or cut > footer.start:
             mover = Mover(old, stream)
@@ -66,7 +70,7 @@ def copy_columns(source: Path, stream: IO[bytes], footer: Footer, names: Collect
             groups = [
                 with_chunks(group, [group.list(COLUMNS)[i] for i in leaves], leaves) for group in groups
             ]
-    metadata = footer.metadata.replace(SCHEMA, LIST, kept_schema(footer.metadata.list(SCHEMA), names))
+    metadata = footer.metadata.replace(SCHEMA, LIST, kept_schema(elements, names))
     metadata = metadata.replace(ROW_GROUPS, LIST, Items(STRUCT, groups))
     if COLUMN_ORDERS in metadata.fields:
         orders = [metadata.list(COLUMN_ORDERS)[i] for i in leaves]
@@ -110,46 +114,47 @@ def end_of_kept(groups: Sequence[Struct], leaves: Sequence[int]) -> int | None:
     staying = set(leaves)
     kept, gone = [(0, len(MAGIC))], [(NOWHERE, NOWHERE)]
     for group in groups:
-        for i, chunk in enumerate(group.list(COLUMNS)):
-            (kept if i in staying else gone).extend(extents(chunk))
+        for i, packed in enumerate(group.list(COLUMNS)):
+            (kept if i in staying else gone).extend(extents(Chunk.of(packed)))
     first_gone = min(start for start, _ in gone)
     last_kept = max(start for start, _ in kept)
     return max(end for _, end in kept) if last_kept < first_gone else None
 
 
-def extents(chunk: Struct) -> list[tuple[int, int]]:
+def extents(chunk: Chunk) -> list[tuple[int, int]]:
     """Return from and to where in the file a chunk, its indexes and its Bloom filter lie."""
-    column = chunk.get(METADATA)
+    known = ((chunk.fields, OFFSET_INDEX), (chunk.fields, COLUMN_INDEX), (chunk.column, BLOOM))
     blocks = [
-        (place, place + (struct.get(length) or NOWHERE))
-        for struct, (start, length) in ((chunk, OFFSET_INDEX), (chunk, COLUMN_INDEX_PLACE), (column, BLOOM))
-        if (place := struct.get(start))
+        (place, place + (fields.get(length) or NOWHERE))
+        for fields, (start, length) in known
+        if (place := fields.get(start))
     ]
-    pages = pages_extent(column)
+    pages = pages_extent(chunk.column)
     return [pages, *blocks] if pages[1] > pages[0] else blocks
 
 
-def pages_extent(column: Struct) -> tuple[int, int]:
+def pages_extent(column: Mapping[int, int]) -> tuple[int, int]:
     """Return the bytes from and to which the pages of a chunk lie; of one without values they may be nowhere."""
     found = [place for number in PAGES if (place := column.get(number))]
     start = min(found, default=0)
     return start, start + (column.get(COMPRESSED, 0) if start else 0)
 
 
-def with_chunks(group: Struct, chunks: Sequence[Struct], leaves: Sequence[int]) -> Struct:
+def with_chunks(group: Struct, chunks: Sequence[bytes], leaves: Sequence[int]) -> Struct:
     """Return a row group of only those chunks, which had the numbers `leaves`."""
     group = group.replace(COLUMNS, LIST, Items(STRUCT, list(chunks)))
+    columns = [Chunk.of(packed).column for packed in chunks]
     for number, part in ((TOTAL_BYTES, UNCOMPRESSED), (TOTAL_COMPRESSED, COMPRESSED)):
         if number in group.fields:
-            group = group.replace(number, I64, sum(c.get(METADATA).get(part, 0) for c in chunks))
+            group = group.replace(number, I64, sum(column.get(part, 0) for column in columns))
     if SORTING not in group.fields:
         return group
     # Rows stay in order by the columns up to the first that goes.
     order: list[Struct] = []
     for column in group.list(SORTING):
-        if column.get(COLUMN_INDEX) not in leaves:
+        if column.get(SORTED_BY) not in leaves:
             break
-        order.append(column.replace(COLUMN_INDEX, I32, leaves.index(column.get(COLUMN_INDEX))))
+        order.append(column.replace(SORTED_BY, I32, leaves.index(column.get(SORTED_BY))))
     return group.replace(SORTING, LIST, Items(STRUCT, order)) if order else without(group, SORTING)
 
 
@@ -184,19 +189,20 @@ class Mover:
         group = with_chunks(group, moved, leaves)
         return group.replace(GROUP_OFFSET, I64, at) if GROUP_OFFSET in group.fields else group
 
-    def chunk(self, chunk: Struct) -> Struct:
+    def chunk(self, packed: bytes) -> bytes:
         """Copy one chunk, its Bloom filter and its indexes."""
+        chunk = decode(packed)
         column = chunk.get(METADATA)
-        start, end = pages_extent(column)
+        start, end = pages_extent(Chunk.of(packed).column)
         shift = self.copy(start, end) - start
         for number in PAGES:
             if place := column.get(number):
                 column = column.replace(number, I64, place + shift)
         column = self.block(column, BLOOM)
-        chunk = self.offset_index(self.block(chunk, COLUMN_INDEX_PLACE), shift)
+        chunk = self.offset_index(self.block(chunk, COLUMN_INDEX), shift)
         if chunk.get(CHUNK_OFFSET):
             chunk = chunk.replace(CHUNK_OFFSET, I64, chunk.get(CHUNK_OFFSET) + shift)
-        return chunk.replace(METADATA, STRUCT, column)
+        return encode(chunk.replace(METADATA, STRUCT, column))
 
     def block(self, struct: Struct, fields: tuple[int, int]) -> Struct:
         """Copy what a place and a length name, if both are known; else nothing is known of it any more."""

@@ -13,7 +13,6 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
@@ -21,13 +20,13 @@ from catalogs.catalog import Column, Progress
 from catalogs.code_points import text_array
 from catalogs.computing import in_order
 from catalogs.parquet_chunks import Chunks, Piece, write_chunks
-from catalogs.parquet_footer import Footer, key_values, merge, read_footer
+from catalogs.parquet_footer import CODEC, COLUMNS, ROW_GROUPS, Chunk, Footer, key_values, merge, read_footer
 from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
 from catalogs.parquet_selection import copy_columns
 
 __all__ = ["Kept", "append_columns"]
 
-CODECS = {"SNAPPY", "GZIP", "BROTLI", "LZ4", "ZSTD"}
+CODECS = {1: "SNAPPY", 2: "GZIP", 4: "BROTLI", 5: "LZ4", 6: "ZSTD", 7: "LZ4"}
 FALLBACK_CODEC = "NONE"
 
 LARGE_GROUP = 1 << 20
@@ -54,13 +53,13 @@ def append_columns(
 
     `kept` are the old columns that stay, all where it is None.  Threads encode the new ones.
     """
-    footer, metadata = read_footer(source), pq.read_metadata(source)
+    footer = read_footer(source)
     schema = new_fields(columns)
     kept = kept or Kept(frozenset(c.name for c in old))
     changed = kept.key_values(key_values(footer), old, columns, provenance)
     with atomic_path(out) as temporary, temporary.open("r+b") as stream:
+        chunks = Chunks(out, schema, codec(footer))
         footer = kept.copy(source, stream, footer)
-        chunks = Chunks(out, schema, codec(metadata))
         pieces = pieces_of(footer.row_groups)
         parts = exactly(tables(computed, schema, progress), [piece.n_rows for piece in pieces])
         with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
@@ -93,12 +92,13 @@ class Kept:
         return copy_columns(source, stream, footer, self.names)
 
 
-def codec(metadata: pq.FileMetaData) -> str:
+def codec(footer: Footer) -> str:
     """Return the compression of the file's first column, which the new ones share."""
-    if not metadata.num_row_groups or not metadata.num_columns:
-        return FALLBACK_CODEC
-    name = metadata.row_group(0).column(0).compression
-    return name if name in CODECS else FALLBACK_CODEC
+    chunk = next(
+        (Chunk.of(packed) for group in footer.metadata.list(ROW_GROUPS) for packed in group.list(COLUMNS)),
+        None,
+    )
+    return FALLBACK_CODEC if chunk is None else CODECS.get(chunk.column.get(CODEC, 0), FALLBACK_CODEC)
 
 
 def tables(

@@ -6,12 +6,28 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BINARY", "I32", "I64", "LIST", "STRUCT", "Items", "MalformedError", "Struct", "decode", "encode"]
+__all__ = [
+    "BINARY",
+    "I32",
+    "I64",
+    "LIST",
+    "STRUCT",
+    "Items",
+    "MalformedError",
+    "Struct",
+    "decode",
+    "encode",
+    "outline",
+]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+INTEGERS = frozenset({I16, I32, I64})
 
 FIXED = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16}
 """Bytes of values that are copied as they are."""
@@ -29,7 +45,10 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True)
 class Items:
-    """The elements of a list or set, all of one type; of a map, keys and values by turns (both types in `of`)."""
+    """The elements of a list or set, all of one type; of a map, keys and values by turns (both types in `of`).
+
+    A structure may be its bytes.
+    """
 
     of: int
     values: list[Any]
@@ -56,12 +75,119 @@ class Struct:
         return Struct(dict(sorted(fields.items())))
 
 
-def decode(data: bytes) -> Struct:
-    """Return the structure that the bytes begin with; `MalformedError` where they do not hold one."""
+def decode(data: bytes, packed: tuple[int, ...] | None = None) -> Struct:
+    """Return the structure that the bytes begin with; `MalformedError` where they do not hold one.
+
+    `packed` are the fields that lead to a list of structures which stay bytes, for there may be very many.
+    """
+    with complete():
+        return Decoder(data).struct(0, packed)
+
+
+def outline(data: bytes, at: int = 0) -> dict[int, tuple[int, int]]:
+    """Return the type and value of a structure's integers; of other fields, type and place."""
+    fields: dict[int, tuple[int, int]] = {}
+    number = 0
+    with complete():
+        while head := data[at]:
+            at += 1
+            kind = head & 0x0F
+            number += head >> 4
+            if not head >> 4:
+                number, at = zigzag(data, at)
+            fields[number] = (kind, at)
+            if kind in INTEGERS:
+                value, at = zigzag(data, at)
+                fields[number] = (kind, value)
+            elif kind > FALSE:
+                at = past(data, at, kind, 0)
+    return fields
+
+
+@contextmanager
+def complete() -> Iterator[None]:
+    """Raise MalformedError where the bytes turn out to end early."""
     try:
-        return Decoder(data).struct(0)
+        yield
     except (IndexError, KeyError, RecursionError) as error:
         raise MalformedError("the bytes end early or hold an unknown type") from error
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return an unsigned integer of 7 bits a byte, and where it ends."""
+    value = data[at] & 0x7F
+    shift = 0
+    while data[at] > 0x7F:
+        at += 1
+        shift += 7
+        if shift > 63:
+            raise MalformedError("an integer of more than 64 bits")
+        value |= (data[at] & 0x7F) << shift
+    return value, at + 1
+
+
+def zigzag(data: bytes, at: int) -> tuple[int, int]:
+    """Return a signed integer, small magnitudes first, and where it ends."""
+    value, at = varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def past_struct(data: bytes, at: int, depth: int) -> int:
+    """Return where a structure ends of which nothing is to be known; there are very many, so loops are open here."""
+    check(data, 0, depth)
+    while head := data[at]:
+        at += 1
+        kind = head & 0x0F
+        if not head >> 4:
+            at = past(data, at, I16, depth)
+        if kind in INTEGERS:
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        elif kind > FALSE:
+            at = past(data, at, kind, depth + 1)
+    return at + 1
+
+
+def past(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Return where a value ends of which nothing is to be known."""
+    if kind == STRUCT:
+        return past_struct(data, at, depth)
+    if kind == BINARY:
+        size, at = varint(data, at)
+        return at + size
+    if kind in {LIST, SET, MAP}:
+        return past_items(data, at, kind, depth)
+    return varint(data, at)[1] if kind in INTEGERS else at + FIXED[kind]
+
+
+def past_items(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Return where a list, a set or a map ends."""
+    head = data[at]
+    size, at = (
+        (head >> 4, at + 1) if kind != MAP and head >> 4 != SHORT_LIST else varint(data, at + (kind != MAP))
+    )
+    check(data, size, depth)
+    kinds = [head & 0x0F]
+    if kind == MAP:
+        kinds = [data[at] >> 4, data[at] & 0x0F] if size else []
+        at += bool(size)
+    of_integers = INTEGERS.issuperset(kinds)
+    for _ in range(size):
+        for of in kinds:
+            if of_integers:
+                while data[at] > 0x7F:
+                    at += 1
+                at += 1
+            else:
+                at = past(data, at, of, depth + 1)
+    return at
+
+
+def check(data: bytes, size: int, depth: int) -> None:
+    """Refuse sizes and depths that only a damaged file announces."""
+    if depth > MAX_DEPTH or size > len(data):
+        raise MalformedError(f"{size} elements at depth {depth}")
 
 
 def encode(struct: Struct) -> bytes:
@@ -79,22 +205,14 @@ class Decoder:
         self.at = 0
 
     def varint(self) -> int:
-        """Read an unsigned integer of 7 bits a byte."""
-        value = shift = 0
-        while True:
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 63:
-                raise MalformedError("an integer of more than 64 bits")
+        """Read an unsigned integer."""
+        value, self.at = varint(self.data, self.at)
+        return value
 
     def integer(self) -> int:
-        """Read a signed integer: zigzag, small magnitudes first."""
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
+        """Read a signed integer."""
+        value, self.at = zigzag(self.data, self.at)
+        return value
 
     def take(self, size: int) -> bytes:
         """Read so many bytes."""
@@ -103,47 +221,53 @@ class Decoder:
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def value(self, kind: int, depth: int) -> Any:
+    def value(self, kind: int, depth: int, packed: tuple[int, ...] | None = None) -> Any:
         """Read a value of a type; booleans in lists take a byte, in structures none."""
-        if kind in {I16, I32, I64}:
+        if kind in INTEGERS:
             return self.integer()
         if kind in FIXED:
             return self.take(FIXED[kind])
         if kind == BINARY:
             return self.take(self.varint())
-        nested = {STRUCT: self.struct, LIST: self.items, SET: self.items, MAP: self.pairs}
-        return nested[kind](depth + 1)
+        if kind == MAP:
+            return self.pairs(depth + 1)
+        nested = {STRUCT: self.struct, LIST: self.items, SET: self.items}
+        return nested[kind](depth + 1, packed)
 
-    def items(self, depth: int) -> Items:
+    def items(self, depth: int, packed: tuple[int, ...] | None) -> Items:
         """Read a list or a set, which have the same bytes."""
         head = self.take(1)[0]
         size = head >> 4 if head >> 4 != SHORT_LIST else self.varint()
-        self.check(size, depth)
+        check(self.data, size, depth)
         of = head & 0x0F
-        return Items(of, [self.value(of, depth) for _ in range(size)])
+        if of == STRUCT and packed == ():
+            return Items(of, [self.packed(depth) for _ in range(size)])
+        return Items(of, [self.value(of, depth, packed) for _ in range(size)])
+
+    def packed(self, depth: int) -> bytes:
+        """Read a structure's bytes."""
+        start = self.at
+        self.at = past_struct(self.data, start, depth)
+        return self.data[start : self.at]
 
     def pairs(self, depth: int) -> Items:
         """Read a map: its types in one byte, keys and values by turns."""
         size = self.varint()
-        self.check(size, depth)
+        check(self.data, size, depth)
         kinds = self.take(1)[0] if size else 0
         return Items(kinds, [self.value(k, depth) for _ in range(size) for k in (kinds >> 4, kinds & 0x0F)])
 
-    def struct(self, depth: int) -> Struct:
+    def struct(self, depth: int, packed: tuple[int, ...] | None) -> Struct:
         """Read a structure."""
-        self.check(0, depth)
+        check(self.data, 0, depth)
         fields: dict[int, tuple[int, Any]] = {}
         number = 0
         while head := self.take(1)[0]:
             number = number + (head >> 4) if head >> 4 else self.integer()
             kind = head & 0x0F
-            fields[number] = (kind, None if kind in {TRUE, FALSE} else self.value(kind, depth))
+            inner = packed[1:] if packed and packed[0] == number else None
+            fields[number] = (kind, None if kind in {TRUE, FALSE} else self.value(kind, depth, inner))
         return Struct(fields)
-
-    def check(self, size: int, depth: int) -> None:
-        """Refuse sizes and depths that only a damaged file announces."""
-        if depth > MAX_DEPTH or size > len(self.data):
-            raise MalformedError(f"{size} elements at depth {depth}")
 
 
 def put_varint(out: bytearray, value: int) -> None:
@@ -161,10 +285,12 @@ def put_integer(out: bytearray, value: int) -> None:
 
 def put_value(out: bytearray, kind: int, value: Any) -> None:
     """Append a value of a type."""
-    if kind in {I16, I32, I64}:
+    if kind in INTEGERS:
         put_integer(out, value)
     elif kind == BINARY:
         put_varint(out, len(value))
+        out += value
+    elif kind == STRUCT and isinstance(value, bytes):
         out += value
     elif kind == STRUCT:
         put_struct(out, value)
