@@ -51,6 +51,12 @@ class VoteReader:
                     "of the fractions, or drop total"
                 )
             raw = raw * _numbers(self.total, values[self.total])[:, None]
+        elif self.fewest > 0 and _are_fractions(raw):
+            raise TrainingError(
+                "label.votes: got fractions up to 1 without a total, expected numbers of votes: as such most rows have "
+                'fewer than fewest_votes; add total = "..." under [label], the column of the number of votes, or '
+                "fewest_votes = 0, by which each row counts as one vote"
+            )
         usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
         return np.where(usable[:, None], raw, 0.0)
 
@@ -59,6 +65,11 @@ def most_voted(votes: Floats, classes: Sequence[str]) -> NDArray[np.object_]:
     """Return the class (n,) of the most votes (n, K), '' where there are none."""
     names = np.array(["", *classes], dtype=object)
     return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
+
+
+def _are_fractions(votes: Floats) -> bool:
+    known = votes[np.isfinite(votes)]
+    return bool(known.size and known.max() <= 1 and (known != np.trunc(known)).any())
 
 
 def _numbers(name: str, values: Array) -> Floats:

@@ -330,6 +330,20 @@ def test_votes_and_fractions_are_the_same_targets(made):
     assert np.array_equal(counts.target, (counts.votes[:, 1] > counts.votes[:, 0]).astype(int))
 
 
+def test_fractions_without_a_total_are_not_taken_for_votes(made):
+    columns = survey()
+    columns["f_late"] = columns["f_late"] * 0.999  # as rounding leaves them: their sum is less than a vote
+    write(made / "survey.parquet", columns)
+    votes = '[label.votes]\nearly = "f_early"\nlate = "f_late"\n'
+    with pytest.raises(
+        TrainingError, match=r'fractions up to 1 without a total, .*total = "\.\.\.".*fewest_votes = 0'
+    ):
+        gathered(made, votes)
+    shares = gathered(made, f"[label]\nfewest_votes = 0\n{votes}").rows.votes
+    np.testing.assert_allclose(shares, np.stack([columns["f_early"], columns["f_late"]], axis=1))
+    assert len(gathered(made, f'[label]\ntotal = "n"\n{votes}').rows.votes) == 300
+
+
 def test_training_on_votes(made):
     text = HEAD + '[label.votes]\nearly = "n_early"\nlate = "n_late"\n' + TAIL
     (made / "spec.toml").write_text(text)
