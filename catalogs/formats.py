@@ -15,6 +15,7 @@ from catalogs.errors import FormatError
 from catalogs.folders import expand, files_below, is_pattern
 from catalogs.folders import missing as not_there
 from catalogs.own_columns import annotated_names
+from catalogs.parquet_folders import is_parquet
 from catalogs.remote_listing import Listing, remote_listing
 from catalogs.tables import open_table
 from catalogs.urls import is_remote
@@ -164,7 +165,7 @@ def all_suffixes() -> tuple[str, ...]:
 
 def is_named_as_table(path: Path) -> bool:
     """Say whether a file's name has a suffix of some format, or it is Parquet without one."""
-    return path.name.lower().endswith(all_suffixes()) or parquet.is_parquet(path)
+    return path.name.lower().endswith(all_suffixes()) or is_parquet(path)
 
 
 def joined(root: Path, files: Sequence[Path], catalogs: Sequence[Catalog]) -> Catalog:
