@@ -154,8 +154,7 @@ def columns_of(
     """Yield the columns of each piece, numbered."""
     for piece, (_, tables_of_piece) in zip(pieces, parts, strict=True):
         table = pa.concat_tables([schema.empty_table(), *tables_of_piece])
-        for number, values in enumerate(table.columns):
-            yield piece, number, values
-        del table, values
+        yield from ((piece, number, values) for number, values in enumerate(table.columns))
+        del table
         # Threads free what others have allocated: without this the allocator keeps another 50 MB of it.
         pa.default_memory_pool().release_unused()
