@@ -340,3 +340,10 @@ def test_text_of_any_kind(tmp_path):
     (out,) = annotate(parquet.open(path), tmp_path / "out", columns, lambda _: arrays, read=["row"])
     table = pq.read_table(out)
     assert all(table[n].to_pylist() == words for n in arrays)
+
+
+def test_no_new_column(tmp_path):
+    """A copy with none, as of a table in memory that is written down, has the old ones."""
+    path = write_rich(tmp_path / "a.parquet")
+    (out,) = annotate(parquet.open(path), tmp_path / "out", (), lambda _: {}, read=["row"])
+    assert pq.read_table(out).equals(pq.read_table(path))
