@@ -172,9 +172,11 @@ def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | Non
     told["unit"] = unit
     place = positions(seen.sample[ra], seen.sample[dec], unit)
     if place.unreadable:
-        told["remarks"].append(
-            f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
-        )
+        remark = f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
+        as_numbers = positions(seen.sample[ra], seen.sample[dec], "deg")
+        if as_numbers.unreadable < place.unreadable:
+            remark += f', as numbers all but {as_numbers.unreadable:,}: state position_unit = "deg", or "rad"'
+        told["remarks"].append(remark)
     if place.out_of_range:
         told["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
     if unit == "deg":

@@ -254,3 +254,13 @@ def test_many_labels_are_offered_in_groups():
     assert len(found.kept) == 8
     assert set(found.groups()) == {"S", "E"}
     assert found.doubtful == {"I?": 50}
+
+
+def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path):
+    """As of a CSV file in which one position is '-'."""
+    rows = ["id,ra,dec", "a,-,-", *(f"g{i},{i}.25,-{i % 80}.5" for i in range(300))]
+    (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
+    told = inspect_catalog(catalogs.open(tmp_path / "texts.csv"))["position"]
+    assert told["remarks"] == [
+        '301 of 301 sampled rows hold no readable angle, as numbers all but 1: state position_unit = "deg", or "rad"'
+    ]
