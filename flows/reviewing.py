@@ -21,6 +21,7 @@ from catalogs.errors import CatalogError, nearest
 from catalogs.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from catalogs.values import batch_values, is_text
 from flows.errors import UsageError
+from flows.label_source import require_exact
 from flows.labels import label_texts
 from flows.manifest import Manifest
 from flows.review_list import Chosen, write_lists
@@ -175,6 +176,7 @@ def _rows(catalog: Catalog, columns: _Columns) -> Iterator[_Rows]:
     """Yield the classified rows, batch by batch."""
     for batch in catalog.batches(columns.read):
         values = batch_values(batch, columns.read)
+        require_exact(values[columns.identifier], f"{catalog.path}: --id", columns.identifier)
         name, p, information, flags = (values[columns.prefix + key] for key in SCORES)
         nowhere = np.full(batch.num_rows, np.nan)
         ra, dec = columns.place or (columns.identifier,) * 2

@@ -13,7 +13,7 @@ import pytest
 from astropy.table import Table
 
 from flows.classification import classify
-from flows.errors import UsageError
+from flows.errors import TrainingError, UsageError
 from flows.review_list import Chosen, survey_links, write_lists
 from flows.reviewing import _scale, review
 
@@ -70,6 +70,20 @@ def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
     top = [r["TARGETID"] for r in rows if r["how"] == "top"]
     assert len(set(top)) == len(top) == told["top"] >= 30
     assert review(out, top=60)["top"] == 60
+
+
+def test_identifiers_that_were_rounded_are_refused(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    """As DuckDB writes 128-bit integers: answers would be another object's."""
+    columns = make.survey(100)
+    columns["objid"] = 1237648720142401536.0 + np.arange(100)
+    make.parquet(tmp_path / "s.parquet", columns)
+    out = tmp_path / "out"
+    classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=out)
+    with pytest.raises(TrainingError, match="--id: got identifiers in floating point in 'objid'"):
+        review(out, identifier="objid")
+    assert review(out)["id"] == "name"
 
 
 def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:
