@@ -30,6 +30,8 @@ FLUX_UNITS: Final = {
     "\u00b5jy": "uJy",  # the micro sign
     "\u03bcjy": "uJy",  # the Greek letter
     "microjy": "uJy",
+    "microjansky": "uJy",
+    "nanojansky": "nJy",
     "mjy": "mJy",
     "millijy": "mJy",
     "jy": "Jy",

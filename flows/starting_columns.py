@@ -148,11 +148,11 @@ def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> Non
 
 
 def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
-    """Add the colours of fluxes in a unit that nobody states, which they do not need, and one flux."""
+    """Add the colours of fluxes in a unit of no known zero point, which they do not need, and one flux."""
     first, _ = colours(names, {name: columns.missing(name) for name in names})
     for c in first:
         text = f"log10({quoted(c.first)} / {quoted(c.second)})"
-        chosen.add(f"{c.first}_{c.second}", text, "colour, of fluxes of no stated unit")
+        chosen.add(f"{c.first}_{c.second}", text, "colour, of fluxes whose zero point is not known")
     if names:
         best = min(names, key=lambda n: round(columns.missing(n), 2))
         remark = "apparent: leave it out where the target catalogue goes deeper"

@@ -61,18 +61,18 @@ def is_flux(column: Column) -> bool:
 
 
 def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
-    """Return the columns that are called fluxes, of the kind in the most bands, where none states its unit.
+    """Return the columns that are called fluxes, of the kind in the most bands, in one unit that is none of ours.
 
     Those of two bands at least, and positive in most rows (n,), as fluxes are that were detected.
     """
-    called = []
+    called: dict[str, list[str]] = {}
     for name in names:
         known = rows[name][np.isfinite(rows[name])]
         column = seen.columns[name].column
-        called_so = about_a_flux(column) and not column.unit and band_and_kind(name)[0] is not None
+        called_so = about_a_flux(column) and not is_flux(column) and band_and_kind(name)[0] is not None
         if called_so and np.mean(known > 0) > MOSTLY:
-            called.append(name)
-    first = next(iter(kinds(called)), [])
+            called.setdefault((column.unit or "").strip(), []).append(name)
+    first = max((next(iter(kinds(some))) for some in called.values()), key=len, default=[])
     return first if len(first) > 1 else []
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from astropy.table import Column as TableColumn
 from astropy.table import Table
 
 import catalogs
@@ -123,11 +124,12 @@ def test_magnitudes_beside_their_fluxes_are_no_leaks(tmp_path):
     assert kinds(names) == [names], "bands of several instruments make colours"
 
 
-def test_fluxes_without_a_unit_make_colours(tmp_path):
+@pytest.mark.parametrize("unit", [None, "erg / (s cm2 Hz)", "count"])
+def test_fluxes_without_a_zero_point_make_colours(tmp_path, unit):
     g = galaxies()
     columns = {"TARGETID": g["id"], "type": g["type"], "FRACFLUX_G": g["rng"].random(N)}
     for i, band in enumerate("GRZ"):
-        columns[f"FLUX_{band}"] = 10 ** (0.4 * (22.5 - g["mags"][:, i]))
+        columns[f"FLUX_{band}"] = TableColumn(10 ** (0.4 * (22.5 - g["mags"][:, i])), unit=unit)
     start, _ = started(tmp_path / "zall.fits", columns)
     assert list(start.features.values())[:3] == [
         "log10(FLUX_G / FLUX_R)",
