@@ -77,6 +77,12 @@ class DerivedColumns:
         texts = [t for b in made for t in (b.flux, b.error, b.inverse_variance) if t is not None]
         return frozenset().union(*(self._parsed[text].names for text in texts))
 
+    @property
+    def magnitudes(self) -> frozenset[str]:
+        """The columns that [photometry] calls magnitudes."""
+        made = [band.magnitude for band in self.bands.values() if band.magnitude is not None]
+        return frozenset().union(*(self._parsed[text].names for text in made))
+
     def band_of(self, name: str) -> str | None:
         """Return the band that makes a column of that name."""
         if name in self.bands:

@@ -1,7 +1,7 @@
 """Units of a catalogue against those of the first one of a training: converted where unambiguous, else refused.
 
-A column of which either side states no unit is taken as it is.  Fluxes of [photometry] are converted there, by their
-zero points.
+A column of which either side states no unit is taken as it is, but for magnitudes, which are in mag.  Fluxes of
+[photometry] are converted there, by their zero points.
 """
 
 from __future__ import annotations
@@ -45,7 +45,14 @@ def converted(
     reader = replace(reader, stated=stated)
     reader.check(catalog)
     scales = conversions(
-        trained, catalog, columns=reader.columns, stated=stated, fluxes=reader.derived.fluxes
+        {
+            name: _in_magnitudes(said, magnitude=name in reader.derived.magnitudes)
+            for name, said in trained.items()
+        },
+        catalog,
+        columns=reader.columns,
+        stated=stated,
+        fluxes=reader.derived.fluxes,
     )
     derived = reader.of(catalog).derived
     # A limit is stated in the training's unit, and is converted with the column that it stands in.
@@ -53,11 +60,18 @@ def converted(
     return replace(reader, scales=scales, derived=replace(derived, limits=limits))
 
 
+def _in_magnitudes(said: Mapping[str, Any], *, magnitude: bool) -> Mapping[str, Any]:
+    """Return what a catalogue says of a column, with the unit that a magnitude has where it states none."""
+    magnitude = magnitude or (said.get("ucd") or "").lower().startswith("phot.mag")
+    return {**said, "unit": "mag"} if magnitude and not said.get("unit") else said
+
+
 def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalog) -> FeatureReader:
     """Return the reader for one of several labelled catalogues; positions and votes stay as they are."""
     if catalog is first:
         return reader.of(catalog)
-    trained = {name: {"unit": first.column(name).unit} for name in reader.names if name not in reader.also}
+    known = {name: first.column(name) for name in reader.names if name not in reader.also}
+    trained = {name: {"unit": column.unit, "ucd": column.ucd} for name, column in known.items()}
     return converted(reader, catalog, trained=trained, stated=None)
 
 

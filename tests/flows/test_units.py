@@ -216,6 +216,31 @@ def test_a_name_that_nothing_asks_for_is_refused(key):
             parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
 
 
+@pytest.mark.parametrize("told", ["photometry", "ucd", ""])
+def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path, told):
+    """By what the specification calls them, or their UCD; of a column of which neither says a word nothing is known."""
+    band = '[photometry.m]\nmagnitude = "mag"\n' if told == "photometry" else ""
+    (tmp_path / "spec.toml").write_text(f'{HEAD}{LABEL}{band}[features]\nf = "{"m" if band else "mag"}"\n')
+    table = pa.table(survey())
+    field = table.schema.field("mag").with_metadata({"ucd": "phot.mag;em.opt.R"} if told == "ucd" else {})
+    place = table.column_names.index("mag")
+    pq.write_table(table.set_column(place, field, table["mag"]), tmp_path / "survey.parquet")
+    model = train(tmp_path / "spec.toml", tmp_path / "models")["model"]
+
+    def classified(unit: str) -> str:
+        path = write(tmp_path / "target.parquet", survey(), mag=unit)
+        return classify([path], model=model, out=tmp_path / f"out-{unit}", store=tmp_path / "models")[
+            "status"
+        ]
+
+    assert classified("mag") == "done"
+    if told:
+        with pytest.raises(CatalogError, match="got column 'mag' in 'nanomaggy', expected 'mag'"):
+            classified("nanomaggy")
+    else:
+        assert classified("nanomaggy") == "done"
+
+
 def test_nothing_is_computed_with_a_unit_that_nobody_reads():
     assert parse("a * b").unit({"a": "furlongs of ours", "b": "Jy"}) is None
     assert parse("1 / sqrt(a)").unit({"a": "furlongs of ours"}) is None
