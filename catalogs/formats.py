@@ -131,9 +131,7 @@ def open_several(path: Path, options: Options) -> Catalog:
             require_parquet_alone(path)
         if whole is not None:
             return whole.open(path, options)
-    root, files = expand(path, is_named_as_table)
-    if path.is_dir():
-        files = without_notes(files)
+    root, files = tables_of(path)
     if not files:
         raise FormatError(f"{path} holds no catalogue; expected files ending in {', '.join(all_suffixes())}")
     if all(format_of(f) is FORMATS["parquet"] for f in files):
@@ -152,9 +150,19 @@ def require_parquet_alone(folder: Path) -> None:
         )
 
 
+def tables_of(path: Path) -> tuple[Path, list[Path]]:
+    """Return the root and the files of a folder or a pattern; of a folder without notes that lie beside its tables."""
+    root, files = expand(path, is_named_as_table)
+    return root, without_notes(files) if path.is_dir() else files
+
+
 def without_notes(files: Sequence[Path]) -> list[Path]:
-    """Return the files of a folder without texts that are no tables for sure, where others are: a README.txt."""
-    sure = [f for f in files if not f.name.lower().endswith(VAGUE)]
+    """Return the files of a folder without texts that are no tables for sure, where others are.
+
+    A README.txt beside any, a list in CSV beside Parquet.
+    """
+    beside = FORMATS["text"].suffixes if any(map(is_parquet, files)) else ()
+    sure = [f for f in files if not f.name.lower().endswith((*VAGUE, *beside))]
     return sure or list(files)
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from catalogs import hats, parquet
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, FormatError
-from catalogs.folders import expand
-from catalogs.formats import FORMATS, format_of, is_named_as_table, joined
+from catalogs.formats import FORMATS, format_of, joined, tables_of
 from flows.roots import check_inside
 from flows.table_choice import TableChoice
 
@@ -128,7 +127,7 @@ def files_of(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    yield from expand(path, is_named_as_table)[1]
+    yield from tables_of(path)[1]
 
 
 def name_of(file: Path, source: Path) -> str:
@@ -153,7 +152,7 @@ def open_source(
         return choice.open(path)
     if hats.sniff(Path(path), b""):
         return hats.open_without(Path(path), without)
-    root, files = expand(Path(path), is_named_as_table)
+    root, files = tables_of(Path(path))
     kept = [f for f in files if f.relative_to(root).as_posix() not in without]
     if not kept:
         raise FormatError(f"{path}: got no file that can be read, expected some; correct or replace them")

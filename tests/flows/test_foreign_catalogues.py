@@ -222,3 +222,24 @@ def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path):
     told = inspect_catalog(catalog)
     assert len(told["columns"]) == 4001
     assert process_time() - started_at < 20
+
+
+@pytest.mark.parametrize("form", ["parquet", "fits"])
+def test_notes_beside_a_damaged_file_are_still_notes(
+    trained: Path, make: SimpleNamespace, tmp_path: Path, form: str
+):
+    """They failed in its place, and with them the whole folder, for want of the features' columns."""
+    release = tmp_path / "release"
+    release.mkdir()
+    write = make.parquet if form == "parquet" else make.fits
+    for i in range(3):
+        write(release / f"p{i}.{form}", make.survey(50, seed=i))
+    (release / "README.txt").write_text("hello world\n")
+    if form == "parquet":
+        (release / "files.csv").write_text("name,rows\np0.parquet,50\n")
+    whole = (release / f"p1.{form}").read_bytes()
+    (release / f"p1.{form}").write_bytes(whole[: len(whole) // 2])
+    given = {"model": "morphology", "store": trained / "models"}
+    told = classify([release], out=tmp_path / "out", **given)
+    assert [*told["quarantined"]] == [f"p1.{form}"]
+    assert told["summary"]["n_rows"] == 100
