@@ -146,8 +146,7 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
     if wild is None and plain.lower().endswith(suffixes) and not folder:
         root = plain.rpartition("/")[0]
         only = Place(filesystem, path, key_below(plain, root))
-        if not stays_inside(only.key):
-            raise FormatError(f"{shown(url)} names no file that can be had here as well; correct the URL")
+        require_inside(only)
         return Listing(root, (only,), "file")
     if query:
         raise FormatError(
@@ -164,10 +163,11 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
         matches = re.compile(glob_translate(plain)).fullmatch
         page = f"{root}/" if is_web(url) else root
         found = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
-    data = sorted(p for p in found if stays_inside(key_below(p, root)))
-    if not data:
+    if not found:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
-    places = tuple(Place(filesystem, p, key_below(p, root)) for p in data)
+    places = tuple(Place(filesystem, p, key_below(p, root)) for p in sorted(found))
+    for place in places:
+        require_inside(place)
     return Listing(root, places, "folder" if wild is None else "pattern")
 
 
@@ -203,11 +203,14 @@ def is_data(key: str) -> bool:
     return not any(part.startswith((".", "_")) for part in PurePosixPath(key).parts)
 
 
-def stays_inside(key: str) -> bool:
-    """Say whether a file's path below the root is one on this machine too: a listing may name anything."""
-    path = PurePosixPath(key)
-    bad = (part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts)
-    return not path.is_absolute() and not any(bad)
+def require_inside(place: Place) -> None:
+    """Raise where a file's path below the root is none on this machine: a listing may name anything."""
+    path = PurePosixPath(place.key)
+    if path.is_absolute() or any(part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts):
+        raise FormatError(
+            f"{shown(place.url)} is of a name that no file may have here, expected one without '..', backslashes and "
+            "slashes that are quoted; fetch it under another name"
+        )
 
 
 def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple[str, ...]) -> None:
@@ -216,8 +219,8 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
     kind, size = info.get("mimetype", "text/html"), info.get("size") or 0
     if "html" not in kind or size > LARGEST_PAGE:
         raise FormatError(
-            f"{shown(url)} is no page that lists files, but {kind}, {size:,} bytes, and its name tells no format; "
-            f"expected names ending in {', '.join(suffixes)}, or a folder; fetch it, and name it so"
+            f"{shown(url)} is {kind}, {size:,} bytes: no page that lists files, and not named as one that can be read "
+            f"there; expected names ending in {', '.join(suffixes)}, or a folder; fetch it"
         )
 
 

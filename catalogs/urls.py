@@ -108,8 +108,8 @@ def scrubbed(text: str) -> str:
 def file_name(url: str) -> str:
     """Return the name of the file, or of the folder, that a URL means."""
     parts = _Parts.of(url)
-    name = PurePosixPath(parts.path.rstrip("/")).name or parts.host
-    return unquote(name) if parts.web else name
+    path = unquote(parts.path) if parts.web else parts.path
+    return PurePosixPath(path.rstrip("/")).name or parts.host
 
 
 def key_below(path: str, root: str) -> str:
@@ -138,9 +138,11 @@ def _place(parts: _Parts) -> tuple[str, str]:
 
 
 def _plain(parts: _Parts) -> bool:
-    segments = parts.path.split("/")
+    if "\\" in parts.user + parts.host + parts.path or "@" in parts.user:
+        return False
+    path = parts.path
     for _ in range(MOST_UNQUOTING):
-        if any(s in {".", ".."} or re.search(r"[/\\\x00-\x1f]", s) for s in segments):
+        if not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)) or re.search(r"[\x00-\x1f]", path):
             return False
-        segments = [unquote(s) for s in segments]
-    return "\\" not in parts.user + parts.host and "@" not in parts.user
+        path = unquote(path)
+    return True

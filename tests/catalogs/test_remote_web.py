@@ -174,7 +174,7 @@ def test_bytes_are_taken_as_they_are_stored(web: Web, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["%2Fetc%2Fa.parquet", "..%2F..%2Fa.parquet", "..%5Ca.parquet"])
 def test_names_that_lead_elsewhere(web: Web, name: str) -> None:
     """A copy would be written there."""
-    with pytest.raises(FormatError, match="names no file that can be had here"):
+    with pytest.raises(FormatError, match="is of a name that no file may have here"):
         catalogs.open(f"{web.url}/release/{name}")
 
 
@@ -184,6 +184,23 @@ def test_folders_that_want_a_slash(web: Web) -> None:
         assert [p.key for p in catalogs.open(f"{web.url}/{named}").partitions] == ["field=1/a b.parquet"]
     with pytest.raises(CatalogError, match=r"there is no .*/release; correct"):
         catalogs.open(f"{web.url}/release")
+
+
+def test_a_name_in_a_listing_that_no_file_may_have_is_not_passed_over(web: Web) -> None:
+    """Its rows would be missing."""
+    (web.folder / "odd").mkdir(exist_ok=True)
+    (web.folder / "odd" / "index.html").write_text('<a href="a.parquet">a</a><a href="b%5C.parquet">b</a>')
+    with pytest.raises(FormatError, match=r"b%5C.parquet is of a name"):
+        remote_listing(f"{web.url}/odd/", SUFFIXES)
+
+
+def test_quoted_slashes_in_the_values_of_folders(web: Web) -> None:
+    folder = web.folder / "dates" / "d=01%2F02%2F2026"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a.parquet").write_bytes((web.folder / "small.parquet").read_bytes())
+    here, there = catalogs.open(web.folder / "dates"), catalogs.open(f"{web.url}/dates")
+    assert list(there.batches(["d", "id"])) == list(here.batches(["d", "id"]))
+    assert there.partitions[0].key == here.partitions[0].key
 
 
 def test_links_of_all_kinds(web: Web) -> None:
@@ -228,11 +245,11 @@ def test_links_of_all_kinds(web: Web) -> None:
 def test_what_is_no_page_of_links_is_not_read_as_one(web: Web) -> None:
     (web.folder / "12345").write_bytes(bytes(100))
     with pytest.raises(
-        FormatError, match=r"is no page that lists files, but application/octet-stream, 100 bytes"
+        FormatError, match=r"is application/octet-stream, 100 bytes: no page that lists files"
     ):
         catalogs.open(f"{web.url}/12345")
     web.asked.clear()
-    with pytest.raises(FormatError, match=r"is no page that lists files"):
+    with pytest.raises(FormatError, match=r"no page that lists files"):
         catalogs.open(f"{web.url}/t.fits.gz")
     assert web.bodies() == []
 

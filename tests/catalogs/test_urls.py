@@ -45,6 +45,7 @@ BELOW = [
     ("https://example.org/data", "https://example.org/data"),
     ("https://user:p@example.org/data/a", "https://example.org/data"),
     ("https://example.org/data/a%20b", "https://example.org"),
+    ("https://example.org/data/d=1%2F2/a", "https://example.org/data"),
     ("s3://bucket/data/a..b", "s3://bucket/data"),
     ("http://[::1]:8080/a", "http://[::1]:8080"),
 ]
@@ -87,6 +88,7 @@ def test_not_below(url: str, root: str) -> None:
 def test_names() -> None:
     assert file_name("https://u:p@example.org/data/a%20b.parquet?x=/y") == "a b.parquet"
     assert file_name("https://example.org:80/") == "example.org:80"
+    assert file_name("https://example.org/data/a%2Fb.parquet") == "b.parquet"
     assert file_name("s3://bucket/data/") == "data"
     assert file_name("memory://release") == "release"
     assert key_below("https://h/r/x%3D1/a.parquet?q", "https://h/r") == "x=1/a.parquet"
