@@ -195,8 +195,8 @@ def test_duckdb(tmp_path, codec, version):
     with duckdb.connect() as connection:
         connection.execute(
             "create table t as select range as row, 'a' || range as s, range::hugeint as huge, uuid() as id,"
-            " [range] as l, map {'k': range} as m, 1.25::decimal(18, 3) as d, timestamptz '2026-01-01 00:00:00+00' as t,"
-            " 18446744073709551610::ubigint as u, case when range % 2 = 0 then 'lo' end as kind from range(30)"
+            " [range] as l, map {'k': range} as m, 1.25::decimal(18, 3) as d, timestamptz '2026-01-01 00:00+00' as t, "
+            "18446744073709551610::ubigint as u, case when range % 2 = 0 then 'lo' end as kind from range(30)"
         )
         connection.execute(f"copy t to '{path}' (format parquet, codec '{codec}', parquet_version {version})")
         check_round(path, tmp_path)
