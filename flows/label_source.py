@@ -47,6 +47,7 @@ class LabelSource:
     n_reviewed: int = 0
     n_joined: int = 0
     n_unplaced: int = 0
+    n_rows_of_label: Array | None = None  # of each labelled place: more than one may be two objects
     first_met: str = ""
 
     @classmethod
@@ -120,7 +121,11 @@ class LabelSource:
         ra, dec, texts, radius = self.by_place or (np.empty(0),) * 3 + (0.0,)
         here = positions(values[(self.place or ("", ""))[0]], values[(self.place or ("", ""))[1]], unit)
         index = match_positions(here.ra, here.dec, ra, dec, radius=radius)
-        return np.where(index >= 0, texts[index], "") if len(texts) else np.full(len(index), "", dtype=object)
+        if not len(texts):
+            return np.full(len(index), "", dtype=object)
+        taken = np.bincount(index[index >= 0], minlength=len(texts))
+        self.n_rows_of_label = taken if self.n_rows_of_label is None else self.n_rows_of_label + taken
+        return np.where(index >= 0, texts[index], "")
 
     def _joined_by_id(self, table: Catalog, key: str, column: str, who: str) -> dict[str, str]:
         if self.identifier is None:
@@ -200,6 +205,7 @@ class LabelSource:
             "conflicting": {name: list(texts) for name, texts in shown.items()},
             "joined": self.n_joined,
             "unplaced": self.n_unplaced,
+            "shared": 0 if self.n_rows_of_label is None else int(np.count_nonzero(self.n_rows_of_label > 1)),
             "reviewed": self.n_reviewed,
         }
 

@@ -74,6 +74,11 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
         yield told_in_words(labels["repeated"], labels["repeating"])
     if labels.get("unplaced"):
         yield f"{labels['unplaced']:,} labels of the table have no position, or one out of range."
+    if labels.get("shared"):
+        yield (
+            f"{labels['shared']:,} labels of the table are the nearest of several rows, all of which have them: narrow "
+            "label.table.radius where these are different objects."
+        )
     if labels.get("reviewed"):
         yield f"{labels['reviewed']:,} labels are from review."
     yield from shift_words(training.get("shift", {}))

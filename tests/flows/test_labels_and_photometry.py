@@ -254,6 +254,23 @@ def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made):
     assert "5 labels of the table have no position, or one out of range." in _noted({"labels": found.labels})
 
 
+def test_rows_that_share_a_label_by_position_are_counted(made):
+    """Whichever batch each is in: the label is nearest to both."""
+    columns = survey()
+    for one, other in ((3, 4), (3, 299), (10, 11)):
+        columns["ra"][other], columns["dec"][other] = columns["ra"][one], columns["dec"][one] + 0.3 / 3600
+    write(made / "survey.parquet", columns)
+    alone = ~np.isin(np.arange(300), (4, 299, 11))
+    write(made / "labels.parquet", {n: columns[n][alone] for n in ("ra", "dec", "kind")})
+    table = 'table = { path = "labels.parquet", ra = "ra", dec = "dec" }'
+    found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
+    assert (found.labels["joined"], found.labels["shared"]) == (300, 2)
+    (told,) = _noted({"labels": found.labels})
+    assert told.startswith("2 labels of the table are the nearest of several rows")
+    narrow = gathered(made, f'[label]\ncolumn = "kind"\n{table[:-2]}, radius = 0.1 }}\n')
+    assert (narrow.labels["joined"], narrow.labels["shared"]) == (297, 0)
+
+
 def test_rows_of_one_name_and_several_classes_are_reported(made):
     columns = survey()
     kinds = {k: columns["kind"][k].strip() for k in (3, 9)}
