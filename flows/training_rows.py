@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from catalogs.atomic import atomic_path
 from catalogs.catalog import Catalog
-from catalogs.errors import nearest
 from catalogs.expressions import parse
 from catalogs.photometry import State, floats
 from catalogs.positions import PositionUnit
@@ -26,11 +25,12 @@ from catalogs.values import batch_values
 from flows.class_names import first_batches, label_reader
 from flows.config import Specification
 from flows.content import ContentHash
-from flows.errors import SpecificationError, TrainingError
+from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
 from flows.holdout import held_out, position_unit, split_columns
 from flows.label_source import LabelSource
 from flows.labels import LabelReader, check_classes
+from flows.marks import check_marks
 from flows.progress import tell
 from flows.repeated_labels import name_hashes, repeated_in_conflict
 from flows.units import in_units_of_the_first
@@ -113,7 +113,7 @@ def gather(
     parts, hashes, n_read, n_selected = [], [], 0, 0
     for catalog in catalogs:
         general.check(catalog)
-    _check_marks(specification, catalogs)
+    check_marks(specification, catalogs)
     labels = label_reader(specification, catalogs, source, limit=limit)
     for catalog, batch in first_batches(catalogs, general, limit):
         reader = in_units_of_the_first(general, catalog, catalogs[0])
@@ -152,24 +152,6 @@ def gather(
         source.told() | _repeated(specification, catalogs, hashes, rows, labels),
         states,
     )
-
-
-def _check_marks(specification: Specification, catalogs: Sequence[Catalog]) -> None:
-    """Raise `SpecificationError` where values are marked of a column that no catalogue has: they would stay values."""
-    known = {name for catalog in catalogs for name in catalog.names}
-    for key in ("sentinels", "not_detected", "masked"):
-        for name in getattr(specification.catalog, key):
-            vector = name.partition("[")[0]
-            if name not in known:
-                hint = (
-                    f"did you mean '{vector}', all elements of it?"
-                    if vector in known
-                    else nearest(name, known)
-                )
-                raise SpecificationError(
-                    f"catalog.{key}: got '{name}', which {catalogs[0].path} has not, expected one that it "
-                    f"has; {hint}"
-                )
 
 
 def _repeated(

@@ -520,7 +520,12 @@ def test_marks_of_a_column_that_is_not_there_are_refused(made, key):
     for name, hint in (("flxu", "did you mean 'flux'"), ("v[0]", r"did you mean 'v', all elements of it\?")):
         with pytest.raises(SpecificationError, match=rf"catalog\.{key}: got '.*', .* has not.*{hint}"):
             gathered(made, f'{key} = {{ "{name}" = -99 }}\n{label}')
+    with pytest.raises(
+        SpecificationError, match=rf"catalog\.{key}: got the text '-99' for 'x', .*write -99 without"
+    ):
+        gathered(made, f'{key} = {{ x = ["-", "-99"] }}\n{label}')
     assert len(gathered(made, f"{key} = {{ flux = -99, v = -99 }}\n{label}").rows.X) == 300
+    assert len(gathered(made, f'{key} = {{ x = "-", kind = "99", flux = "blank" }}\n{label}').rows.X) == 300
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""Whether the values that mean "no value" can mean it: their columns are there, and hold such values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from catalogs.catalog import Catalog
+from catalogs.errors import nearest
+from catalogs.text_numbers import numbers_of
+from catalogs.values import is_real
+from flows.config import Specification
+from flows.errors import SpecificationError
+
+__all__ = ["check_marks"]
+
+
+def check_marks(specification: Specification, catalogs: Sequence[Catalog]) -> None:
+    """Raise `SpecificationError` where marked values would stay values, as nothing of the kind is in the catalogues."""
+    known = {name for catalog in catalogs for name in catalog.names}
+    for key, name, marks in _marked(specification):
+        if name not in known:
+            vector = name.partition("[")[0]
+            hint = (
+                f"did you mean '{vector}', all elements of it?" if vector in known else nearest(name, known)
+            )
+            raise SpecificationError(
+                f"catalog.{key}: got '{name}', which {catalogs[0].path} has not, expected one that it has; {hint}"
+            )
+        texts = [mark for mark in marks if isinstance(mark, str)]
+        numbers = [mark for mark in texts if not np.isnan(numbers_of(np.array([mark], dtype=object))[0])]
+        if numbers and all(_holds_numbers(catalog, name) for catalog in catalogs):
+            raise SpecificationError(
+                f"catalog.{key}: got the text '{numbers[0]}' for '{name}', which is a column of numbers, expected a "
+                f"number; write {numbers[0]} without quotes"
+            )
+
+
+def _marked(specification: Specification) -> Iterator[tuple[str, str, tuple[float | str, ...]]]:
+    for key in ("sentinels", "not_detected", "masked"):
+        for name, marks in getattr(specification.catalog, key).items():
+            yield key, name, marks
+
+
+def _holds_numbers(catalog: Catalog, name: str) -> bool:
+    datatype = catalog.column(name).datatype if name in catalog.names else pa.float64()
+    return pt.is_integer(datatype) or is_real(datatype)
