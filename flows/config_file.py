@@ -65,7 +65,7 @@ def specification_toml(specification: Specification) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # as Windows begins its files
     except FileNotFoundError as error:
         names = [p.name for p in file.parent.glob("*.toml")] if file.parent.is_dir() else []
         hint = f"; {nearest(file.name, names)}" if names else ""

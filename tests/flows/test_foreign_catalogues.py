@@ -243,3 +243,10 @@ def test_notes_beside_a_damaged_file_are_still_notes(
     told = classify([release], out=tmp_path / "out", **given)
     assert [*told["quarantined"]] == [f"p1.{form}"]
     assert told["summary"]["n_rows"] == 100
+
+
+def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace):
+    (folder / "spec.toml").write_text(
+        make.specification.replace("\n", "\r\n"), encoding="utf-8-sig", newline=""
+    )
+    assert train(folder / "spec.toml", folder / "models", dry_run=True)["status"] == "planned"
