@@ -24,7 +24,7 @@ from catalogs.parquet_footer import CODEC, COLUMNS, ROW_GROUPS, Chunk, Footer, k
 from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
 from catalogs.parquet_selection import copy_columns
 
-__all__ = ["Kept", "append_columns"]
+__all__ = ["Kept", "append_columns", "new_table"]
 
 CODECS = {1: "SNAPPY", 2: "GZIP", 4: "BROTLI", 5: "LZ4", 6: "ZSTD", 7: "LZ4"}
 FALLBACK_CODEC = "NONE"
@@ -41,7 +41,7 @@ def append_columns(
     source: Path,
     out: Path,
     columns: Sequence[NewColumn],
-    computed: Iterable[tuple[pa.RecordBatch, NewValues]],
+    computed: Iterable[pa.Table],
     *,
     old: Sequence[Column],
     provenance: Provenance,
@@ -49,7 +49,7 @@ def append_columns(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> None:
-    """Write a copy of `source` with the computed columns to `out`: whole, or not at all.
+    """Write a copy of `source` with the computed columns, of all rows in order, to `out`: whole, or not at all.
 
     `kept` are the old columns that stay, all where it is None.  Threads encode the new ones.
     """
@@ -61,7 +61,7 @@ def append_columns(
         chunks = Chunks(out, schema, codec(footer))
         footer = kept.copy(source, stream, footer)
         pieces = pieces_of(footer.row_groups)
-        parts = exactly(tables(computed, schema, progress), [piece.n_rows for piece in pieces])
+        parts = exactly(told(computed, progress), [piece.n_rows for piece in pieces])
         with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
             written = write_chunks(encoded, stream, len(footer.row_groups), out.parent)
         stream.write(merge(footer, chunks.schema_metadata(), written, changed))
@@ -101,14 +101,18 @@ def codec(footer: Footer) -> str:
     return FALLBACK_CODEC if chunk is None else CODECS.get(chunk.column.get(CODEC, 0), FALLBACK_CODEC)
 
 
-def tables(
-    computed: Iterable[tuple[pa.RecordBatch, NewValues]], schema: pa.Schema, progress: Progress | None
-) -> Iterator[pa.Table]:
-    """Yield the new columns of every batch."""
-    for batch, values in computed:
-        yield pa.table([arrow(values[f.name], f.type) for f in schema], schema=schema)
+def told(computed: Iterable[pa.Table], progress: Progress | None) -> Iterator[pa.Table]:
+    """Yield the tables, and tell when each has been taken."""
+    for table in computed:
+        yield table
         if progress is not None:
-            progress(batch.num_rows)
+            progress(table.num_rows)
+
+
+def new_table(values: NewValues, columns: Sequence[NewColumn]) -> pa.Table:
+    """Return new columns of some rows as Arrow."""
+    schema = new_fields(columns)
+    return pa.table([arrow(values[f.name], f.type) for f in schema], schema=schema)
 
 
 def arrow(values: np.ndarray[Any, Any], datatype: pa.DataType) -> pa.Array:

@@ -178,7 +178,8 @@ def test_a_damaged_input_leaves_no_output(tmp_path):
 def test_more_rows_than_the_file_has_are_refused(tmp_path):
     path = write_rich(tmp_path / "a.parquet", 20)
     batches = [
-        (b, computing(N)(b)) for b in parquet.open(write_rich(tmp_path / "b.parquet", 21)).batches(["row"])
+        parquet_writer.new_table(computing(N)(b), COLUMNS)
+        for b in parquet.open(write_rich(tmp_path / "b.parquet", 21)).batches(["row"])
     ]
     with pytest.raises(ValueError, match="more rows"):
         parquet_writer.append_columns(
