@@ -12,7 +12,7 @@ import contextlib
 import re
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
-from catalogs.annotate import Computed, computed_batches
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, writing_like
+from catalogs.computing import Computed, in_order
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.votable_changes import (
     add_columns,
@@ -38,7 +38,7 @@ from catalogs.votable_changes import (
     own_infos,
     replace_provenance,
 )
-from catalogs.votable_columns import arrow_type, memory_type
+from catalogs.votable_columns import arrow_type, memory_bytes, memory_type
 from catalogs.votable_document import Data, parse_document
 from catalogs.votable_rows import LONGEST_ROW, BinaryRows, Rows
 from catalogs.votable_tabledata import TextRows
@@ -48,6 +48,9 @@ __all__ = ["FORMAT", "SUFFIXES", "VOTablePartition", "open", "sniff"]
 
 FORMAT = "votable"
 SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED_SUFFIXES)
+
+WAITING_BYTES = 1 << 23
+"""Of rows that `compute` gets at a time, of which several wait to be written."""
 
 DIMENSIONLESS = "---"
 """What astropy writes for a unit that is empty."""
@@ -155,25 +158,32 @@ class VOTablePartition:
     names: tuple[str, ...]
     kept: frozenset[str] | None = None
     slim: bool = False
-    held: Document | None = field(default=None, compare=False, repr=False)
-    """The document while its copy is written, which nobody else gets meanwhile."""
 
     counted: ClassVar[bool] = True
     """Rows of a VOTable are their own."""
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
-        read = self.held or document(self.path, self.stamp)
+        found = document(self.path, self.stamp).rows[self.index]
         check_unchanged(self.path, self.stamp)
+        return self.record_batches(found.arrow(self.numbers(columns)), columns, rows)
+
+    def record_batches(
+        self, arrays: Iterator[list[pa.Array]], columns: Sequence[str], rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield arrays of the named columns in batches of so many rows."""
+        names = list(columns or self.names[:1])
+        for batch in exactly((pa.record_batch(some, names=names) for some in arrays), rows):
+            yield batch.select(list(columns))
+
+    def numbers(self, columns: Sequence[str]) -> list[int]:
+        """Return the numbers of the fields of those names; of none, that by which rows are counted."""
         for name in columns:
             if name not in self.names:
                 raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
             if self.names.count(name) > 1:
                 raise FormatError(f"{self.path} has several columns called '{name}'; rename them")
-        wanted = list(columns or self.names[:1])  # rows are counted by some column
-        pieces = read.rows[self.index].arrow([self.names.index(name) for name in wanted])
-        for batch in exactly((pa.record_batch(arrays, names=wanted) for arrays in pieces), rows):
-            yield batch.select(list(columns))
+        return [self.names.index(name) for name in columns or self.names[:1]]
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> VOTablePartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
@@ -196,24 +206,24 @@ class VOTablePartition:
         document.cache_clear()  # what is changed here is nobody else's
         file, table = read_from.file, read_from.table(self.index)
         check_own_fields(self.path, file, table)
+        for element, source in zip(file.iter_tables(), read_from.rows, strict=True):
+            prepare_texts(element, source)
         contents = {
-            t: Content(r, range(len(t.fields)))
+            t: Content(r.n_rows, r.blocks(range(len(t.fields))))
             for t, r in zip(file.iter_tables(), read_from.rows, strict=True)
         }
-        for element, content in contents.items():
-            prepare_texts(element, content.rows)
         stay, dropped = drop_columns(table, self.kept)
         add_columns(file, table, columns)
         replace_provenance(table, provenance, dropped)
         if self.slim:
             drop_other_tables(file, table)
-        computed = told(
-            computed_batches(replace(self, held=read_from), read, compute, rows, threads), progress
-        )
-        names = [c.name for c in columns]
-        contents[table] = Content(
-            read_from.rows[self.index], stay, names, NewRows(computed) if names else None
-        )
+        source, numbers = read_from.rows[self.index], self.numbers(read)
+        needed = list(dict.fromkeys([*stay, *numbers]))
+        new = NewRows(source.blocks(needed), [c.name for c in columns])
+        arrays = source.arrow(numbers, ([block[needed.index(i)] for i in numbers] for block in new.read()))
+        batches = self.record_batches(arrays, read, min(rows, rows_within(WAITING_BYTES, source)))
+        computed = told(in_order(batches, lambda batch: (batch, compute(batch)), threads), progress)
+        contents[table] = Content(source.n_rows, new.completed(computed, len(stay)))
         with (
             contextlib.closing(computed),
             atomic_path(out) as temporary,
@@ -221,6 +231,11 @@ class VOTablePartition:
         ):
             write(file, stream, contents)
             check_unchanged(self.path, self.stamp)
+
+
+def rows_within(size: int, rows: Rows) -> int:
+    """Return how many rows are of about so many bytes."""
+    return max(1, size // sum(memory_bytes(field) for field in rows.table_fields))
 
 
 def told(computed: Iterator[Computed], progress: Progress | None) -> Generator[Computed]:

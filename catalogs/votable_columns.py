@@ -23,6 +23,7 @@ __all__ = [
     "arrow_type",
     "is_list",
     "is_text",
+    "memory_bytes",
     "memory_type",
 ]
 
@@ -33,6 +34,9 @@ ELEMENTS |= {"floatComplex": "c8", "doubleComplex": "c16", "boolean": "b1", "bit
 """The types of what is no text."""
 
 TEXTS = {"char", "unicodeChar"}
+
+OBJECT_BYTES = 80
+"""What a text or a list is taken to need."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +74,11 @@ def memory_type(field: Field) -> np.dtype[Any]:
     if is_list(field):
         sizes.pop()
     return np.dtype((ELEMENTS[str(field.datatype)], tuple(int(size) for size in reversed(sizes) if size)))
+
+
+def memory_bytes(field: Field) -> int:
+    """Return about how many bytes a cell takes."""
+    return OBJECT_BYTES if is_text(field) or is_list(field) else memory_type(field).itemsize
 
 
 def arrow_type(field: Field) -> pa.DataType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -42,9 +42,11 @@ class Rows:
         """Yield the values of those fields, some rows at a time."""
         yield from ()
 
-    def arrow(self, fields: Sequence[int]) -> Iterator[list[pa.Array]]:
-        """Yield the values of those fields as Arrow, some rows at a time."""
-        for block in self.blocks(fields):
+    def arrow(
+        self, fields: Sequence[int], blocks: Iterable[Sequence[Cells]] | None = None
+    ) -> Iterator[list[pa.Array]]:
+        """Yield the values of those fields as Arrow, some rows at a time: those in the blocks, if they are given."""
+        for block in self.blocks(fields) if blocks is None else blocks:
             yield [arrow_cells(self.table_fields[f], cells) for f, cells in zip(fields, block, strict=True)]
 
     def unfit_texts(self) -> Mapping[int, tuple[bool, int]]:

@@ -9,7 +9,7 @@ from astropy.utils.xml.iterparser import get_xml_iterator
 
 from catalogs.errors import DamagedFileError
 from catalogs.votable_binary import stored_type, text_size
-from catalogs.votable_columns import Cells, is_text, memory_type
+from catalogs.votable_columns import Cells, is_text, memory_bytes
 from catalogs.votable_document import Data
 from catalogs.votable_rows import Rows
 from catalogs.votable_words import cells_of
@@ -44,9 +44,7 @@ class TextRows(Rows):
 
     def pieces(self) -> Iterator[list[str]]:
         """Yield the text of cells, row by row, of some rows at a time."""
-        most = self.data.width * max(
-            1, PIECE_BYTES // sum(memory_type(f).itemsize for f in self.table_fields)
-        )
+        most = self.data.width * max(1, PIECE_BYTES // sum(map(memory_bytes, self.table_fields)))
         left = self.data.width * self.n_rows
         words: list[str] = []
         source = Source(self.data)

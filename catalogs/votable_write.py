@@ -5,21 +5,21 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
+from astropy.io.votable.tree import Resource, TableElement, VOTableFile
 
 from catalogs.computing import Computed, NewValues
 from catalogs.votable_binary import row_bytes, stored_type
+from catalogs.votable_columns import Array, Cells
 from catalogs.votable_rows import Rows
 from catalogs.votable_stream import encoded
 
 __all__ = ["Content", "NewRows", "prepare_texts", "write"]
-
-Array = np.ndarray[Any, Any]
 
 OLDEST_WITH_BINARY2 = "1.3"
 WRITTEN_VERSION = "1.3"
@@ -31,40 +31,52 @@ OPENING = b"<TABLE"
 
 
 class NewRows:
-    """New values, given batch by batch, taken in other numbers of rows."""
+    """Rows that are read once: they wait here for their new values, which come in batches of other numbers of rows."""
 
-    def __init__(self, batches: Iterator[Computed]) -> None:
-        self.batches = batches
-        self.waiting: list[NewValues] = []
+    def __init__(self, blocks: Iterable[list[Cells]], names: Sequence[str]) -> None:
+        self.blocks = blocks
+        self.names = names
+        self.waiting: deque[list[Cells]] = deque()
+        self.given: deque[NewValues] = deque()
+        self.n_given = 0
 
-    def take(self, n: int, names: Sequence[str]) -> list[Array]:
-        """Return the next n values of the named columns."""
-        found: list[list[Array]] = [[] for _ in names]
-        while n:
-            values = self.waiting.pop() if self.waiting else next(self.batches)[1]
-            size = len(values[names[0]])
-            for name, parts in zip(names, found, strict=True):
+    def read(self) -> Iterator[list[Cells]]:
+        """Yield the cells of some rows at a time, for what is computed of them."""
+        for block in self.blocks:
+            self.waiting.append(block)
+            yield block
+
+    def completed(self, computed: Iterable[Computed], n_old: int) -> Iterator[list[Cells]]:
+        """Yield the first cells of some rows at a time, and behind them the new values."""
+        for batch, values in computed:
+            if self.names:
+                self.given.append(values)
+            self.n_given += batch.num_rows
+            while self.waiting and len(self.waiting[0][0]) <= self.n_given:
+                block = self.waiting.popleft()
+                yield [*block[:n_old], *self.take(len(block[0]))]
+
+    def take(self, n: int) -> list[Array]:
+        """Return the next n values of each new column."""
+        self.n_given -= n
+        found: list[list[Array]] = [[] for _ in self.names]
+        while n and self.names:
+            values = self.given.popleft()
+            size = len(values[self.names[0]])
+            for name, parts in zip(self.names, found, strict=True):
                 parts.append(values[name][:n])
             if size > n:
-                self.waiting.append({name: values[name][n:] for name in names})
+                self.given.appendleft({name: values[name][n:] for name in self.names})
             n -= min(n, size)
         return [np.concatenate(parts) for parts in found]
 
 
 @dataclass(frozen=True)
 class Content:
-    """What is written of a table: the old fields of those numbers, and behind them the new ones."""
+    """What is written of a table: its rows, of which `blocks` gives the cells of all fields, some rows at a time."""
 
-    rows: Rows
-    old: Sequence[int]
-    names: Sequence[str] = ()
-    new: NewRows | None = None
-
-    def pieces(self, fields: Sequence[Field]) -> Iterator[bytes]:
-        """Yield the rows as BINARY2."""
-        for block in self.rows.blocks(self.old):
-            added = self.new.take(len(block[0]), self.names) if self.new is not None else []
-            yield row_bytes(fields, [*block, *added])
+    n_rows: int
+    blocks: Iterable[list[Cells]]
 
 
 def prepare_texts(table: TableElement, rows: Rows) -> None:
@@ -81,7 +93,7 @@ def write(file: VOTableFile, stream: IO[bytes], contents: Mapping[TableElement, 
     """Write a document, its tables with those contents, as BINARY2."""
     if file.version < OLDEST_WITH_BINARY2:
         file.version = WRITTEN_VERSION
-    filled = [t for r in file.resources for t in as_written(r) if contents[t].rows.n_rows]
+    filled = [t for r in file.resources for t in as_written(r) if contents[t].n_rows]
     for table in filled:
         table.array = one_row(table)
     document = io.BytesIO()
@@ -91,8 +103,8 @@ def write(file: VOTableFile, stream: IO[bytes], contents: Mapping[TableElement, 
     text, at = document.getvalue(), 0
     for place, table in zip(ROWS.finditer(text), filled, strict=True):
         content = contents[table]
-        stream.write(counted(text[at : place.end(1)], content.rows.n_rows))
-        for piece in encoded(content.pieces(table.fields)):
+        stream.write(counted(text[at : place.end(1)], content.n_rows))
+        for piece in encoded(row_bytes(table.fields, block) for block in content.blocks):
             stream.write(piece)
         at = place.end()
     stream.write(text[at:])

@@ -27,7 +27,7 @@ def by_us(path: Path) -> bytes:
     read = votable.document(path, votable.stamp(path))
     (table,) = read.file.iter_tables()
     stream = io.BytesIO()
-    write(read.file, stream, {table: Content(read.rows[0], range(len(table.fields)))})
+    write(read.file, stream, {table: Content(N, read.rows[0].blocks(range(len(table.fields))))})
     return stream.getvalue()
 
 
