@@ -108,7 +108,10 @@ class Translator:
 
     def disorder(self, at: int) -> str:
         """Return the message for tokens in the wrong order."""
-        return f"did not expect {self.token(at).word} here; expected {ALLOWED}"
+        word = self.token(at).word
+        if word.lower() in OPEN_ENDED and word not in OPEN_ENDED:
+            return f"got {word}; write '{word.lower()}'"
+        return f"did not expect {word} here; expected {ALLOWED}"
 
     def check_finished(self) -> None:
         """Refuse what breaks off, which Python's grammar reports at places that do not help."""

@@ -14,8 +14,16 @@ __all__ = ["Label", "LabelTable"]
 ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
+def _spelt(value: Any) -> Any:
+    """Return a label as the text that a column's is compared as: 1 and 1.0 are '1', truth is 'True'."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value) if isinstance(value, bool) else value
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
 def _listed(value: Any) -> Any:
-    return (value,) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+    found = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(map(_spelt, found)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]

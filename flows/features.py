@@ -220,17 +220,18 @@ class FeatureReader:
 
 
 def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:
-    """Return what an expression gives; an error says which column holds text, and which."""
+    """Return what an expression gives; an error says of which feature, and which column holds text, and which."""
     try:
         return expression.evaluate(values)
     except ExpressionError as error:
         texts = [column for column in sorted(expression.names) if holds_text(values[column])]
-        if not texts:
-            raise
-        raise ExpressionError(
-            f"feature '{name}': {error}\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: "
-            "convert it, or state the texts that mean no value: catalog.sentinels, not_detected or masked"
-        ) from error
+        told = (
+            f"\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert it, or state the "
+            "texts that mean no value: catalog.sentinels, not_detected or masked"
+            if texts
+            else ""
+        )
+        raise ExpressionError(f"feature '{name}': {error}{told}") from error
 
 
 def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:

@@ -182,6 +182,7 @@ REFUSED = {
     "abs(x=a)": "'=='",
     "abs(a, b)": "2 arguments",
     "abs": "without arguments",
+    "a > 1 AND b < 2": "write 'and'",
     "abs('a')": "text in 'abs'",
     "a if b else c": "did not expect if",
     "a is b": "did not expect is",

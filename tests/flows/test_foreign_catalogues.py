@@ -250,3 +250,34 @@ def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace)
         make.specification.replace("\n", "\r\n"), encoding="utf-8-sig", newline=""
     )
     assert train(folder / "spec.toml", folder / "models", dry_run=True)["status"] == "planned"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "listed"),
+    [
+        (np.int64, "a = [0], b = 1"),
+        (np.float32, "a = [0.0], b = [1]"),
+        (bool, "a = false, b = [true]"),
+        (str, 'a = "0", b = ["1"]'),
+    ],
+)
+def test_classes_may_be_listed_as_the_numbers_that_they_are(
+    folder: Path, make: SimpleNamespace, kinds: type, listed: str
+):
+    columns = make.survey()
+    codes = np.isin(columns["hubble"], ["E", "S0"])
+    columns["code"] = codes.astype(np.int64).astype(str) if kinds is str else codes.astype(kinds)
+    make.parquet(folder / "survey.parquet", columns)
+    text = make.specification.replace('column = "hubble"', 'column = "code"')
+    start = text.index("classes = {")
+    text = text[:start] + f"classes = {{ {listed} }}\n" + text[text.index("\n", start) + 1 :]
+    (folder / "spec.toml").write_text(text)
+    told = train(folder / "spec.toml", folder / "models", dry_run=True)
+    assert told["classes"] == ["a", "b"]
+    assert told["training"]["unlabelled"] == 0
+
+
+def test_an_expression_that_does_not_fit_the_columns_says_which_feature(folder: Path, make: SimpleNamespace):
+    (folder / "spec.toml").write_text(make.specification.replace('"bmag - jmag"', '"bmag[0] - jmag"'))
+    with pytest.raises(CatalogError, match=r"feature 'b_j': .*holds no vectors"):
+        train(folder / "spec.toml", folder / "models", dry_run=True)
