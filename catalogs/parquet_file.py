@@ -158,8 +158,8 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     pairs = {
         k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
         for k, v in (metadata.metadata or {}).items()
+        if k != ARROW.encode()  # the schema says it better
     }
-    pairs.pop(ARROW, None)  # the schema says it better
     return metadata, schema, pairs
 
 

@@ -15,6 +15,7 @@ import pytest
 from catalogs.errors import ColumnNotFoundError
 from flows.errors import Interrupted, TrainingError
 from flows.model_file import read_model
+from flows.quality_report import quality_remarks
 from flows.store import Store
 from flows.training import DIRECT, train
 
@@ -167,6 +168,28 @@ def test_two_catalogues_are_one(folder, make):
     halves = train(folder / "spec.toml", folder / "models")
     assert halves["training"]["content_hash"] == whole["training"]["content_hash"]
     assert halves["candidates"] == whole["candidates"]
+
+
+def test_a_folder_whose_files_drift_is_one_with_nulls(folder, make):
+    """A file without a column, of other types and order: the model of the table in which those values are missing."""
+    columns = make.survey()
+    parts = [
+        {n: c[part] for n, c in columns.items()} for part in (slice(150), slice(150, 250), slice(250, None))
+    ]
+    columns["jmag"][150:250] = -9999
+    make.parquet(folder / "survey.parquet", columns)
+    whole = train(folder / "spec.toml", folder / "models")
+    del parts[1]["jmag"]
+    parts[2] = {n: c.astype(np.float64) if n == "jmag" else c for n, c in reversed(parts[2].items())}
+    (folder / "parts").mkdir()
+    for i, part in enumerate(parts):
+        make.parquet(folder / "parts" / f"{i}.parquet", part)
+    text_of(folder, '"survey.parquet"', '"parts"')
+    drifted = train(folder / "spec.toml", folder / "models")
+    assert drifted["candidates"] == whole["candidates"]
+    (quality,) = drifted["training"]["quality"]
+    assert quality["absent"] == {"jmag": 1}
+    assert "Of 3 files some lack a column, which has no values there: jmag in 1." in quality_remarks(quality)
 
 
 BAD = {
