@@ -175,6 +175,8 @@ def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
         raise FormatError(f"{place} uses a feature of Parquet that is not known here: {error}") from error
     except FileNotFoundError:
         raise missing(Path(str(place))) from None
+    except UnicodeDecodeError as error:
+        raise damaged(place, f"{error.object!r}, a name in it, is no text") from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise CatalogError(

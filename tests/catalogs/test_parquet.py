@@ -262,6 +262,15 @@ def test_flipped_bytes_are_found_or_harmless(tmp_path):
     assert outcomes == {"read", "refused"}
 
 
+def test_names_that_are_no_text_are_refused(tmp_path):
+    """Arrow decodes the names of columns, and says nothing of the file."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"column": [1]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"column", b"col\xe5mn"))
+    with pytest.raises(DamagedFileError, match=r"is damaged: b'col\\xe5mn', a name in it, is no text"):
+        parquet.open(path)
+
+
 def test_encrypted_files_are_refused(tmp_path):
     """Encrypted Parquet ends (and begins) with another magic."""
     (tmp_path / "a.parquet").write_bytes(b"PARE" + bytes(20) + b"PARE")
