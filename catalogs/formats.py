@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,11 @@ from catalogs.urls import is_remote
 __all__ = ["FORMATS", "Format", "annotated_columns", "format_of", "open_catalog"]
 
 HEAD_BYTES = 65536
+ASTROPYS = {
+    "ascii.sextractor": re.compile(rb"#[ \t]*1[ \t]+\w+"),
+    "ascii.ipac": re.compile(rb"(\\[^\n]*\n)*\|"),
+}
+"""How tables begin that astropy converts: columns numbered in comments, names between bars."""
 VAGUE = (".txt", ".dat", ".xml")
 """Suffixes that notes and logs beside a catalogue's files have too."""
 
@@ -116,10 +122,12 @@ def format_of(path: Path) -> Format:
         if path.is_file() and path.name.lower().endswith(candidate.suffixes):
             return candidate
     readable = "; ".join(f"{name}: {' '.join(f.suffixes) or 'a folder'}" for name, f in FORMATS.items())
+    kind = next((kind for kind, mark in ASTROPYS.items() if mark.match(head)), None)
+    form = "..." if kind is None else f"'{kind}'"
     raise FormatError(
         f"{path} is of no known format; expected one of {readable}; convert what is a table of another kind: "
-        f"`from astropy.table import Table; Table.read('{path.name}', format=...).write('catalogue.fits')` reads "
-        "IPAC, CDS, fixed-width and HDF5 tables, pandas others"
+        f"`from astropy.table import Table; Table.read('{path.name}', format={form}).write('catalogue.fits')` reads "
+        + ("it" if kind else "IPAC, CDS, fixed-width and HDF5 tables, pandas others")
     )
 
 

@@ -242,3 +242,23 @@ def test_what_is_of_no_known_format_can_be_converted(tmp_path):
     (tmp_path / "x.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0")
     with pytest.raises(FormatError, match=r"Table\.read\('x\.h5', format=\.\.\.\)\.write"):
         catalogs.open(tmp_path / "x.h5")
+
+
+SEXTRACTOR = """#   1 NUMBER                 Running object number
+#   2 MAG_AUTO               Kron-like elliptical aperture magnitude                    [mag]
+         1  20.5000
+         2  21.5000
+"""
+
+
+@pytest.mark.parametrize("kind", ["ascii.sextractor", "ascii.ipac"])
+def test_the_way_to_convert_a_known_table_of_another_kind_works(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    if kind == "ascii.ipac":
+        Table({"NUMBER": [1, 2], "MAG_AUTO": [20.5, 21.5]}).write("test.cat", format=kind)
+    else:
+        Path("test.cat").write_text(SEXTRACTOR)
+    with pytest.raises(FormatError, match=rf"Table.read\('test.cat', format='{kind}'\).* reads it$"):
+        catalogs.open("test.cat")
+    Table.read("test.cat", format=kind).write("catalogue.fits")
+    assert catalogs.open("catalogue.fits").names == ("NUMBER", "MAG_AUTO")
