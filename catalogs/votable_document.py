@@ -24,6 +24,8 @@ MOST_BESIDE_ROWS = 1 << 26
 """Bytes of a document without its rows: astropy needs many times as much."""
 LONGEST_ROW = 1 << 26
 """Bytes beyond which a row is not believed."""
+LONGEST_TAG = 1 << 24
+"""Bytes of a tag or a comment: expat begins anew with each piece of one, which takes time as the square of them."""
 
 ENCODINGS = {"UTF-8", "UTF-16", "UTF-16LE", "UTF-16BE", "ISO-8859-1", "US-ASCII"}
 """Those that every XML parser knows, astropy's among them."""
@@ -125,18 +127,22 @@ class Outline:
         self.ascii = self.ascii and is_ascii(block)
         self.fed += len(block)
         self.parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
+        if self.fed - self.parser.CurrentByteIndex > LONGEST_TAG:
+            raise self.endless("a tag or a comment", LONGEST_TAG)
         beside = (self.fed if self.started is None else self.started) - self.inside
         if beside > MOST_BESIDE_ROWS:
             raise FormatError(
                 f"{self.path} holds more than {MOST_BESIDE_ROWS >> 20} MB beside the rows of its tables, which is "
                 "the most that is read; convert its table to Parquet or FITS first (topcat and stilts do)"
             )
-        since = self.row_at if self.element == "TABLEDATA" else self.parser.CurrentByteIndex
-        if self.started is not None and self.fed - since > LONGEST_ROW:
-            raise DamagedFileError(
-                f"{self.path} is damaged: behind row {self.n_rows} of a table {self.fed - since} bytes follow without "
-                f"an end; expected rows of at most {LONGEST_ROW >> 20} MB: fetch it again"
-            )
+        if self.started is not None and self.element == "TABLEDATA" and self.fed - self.row_at > LONGEST_ROW:
+            raise self.endless(f"what follows row {self.n_rows} of a table", LONGEST_ROW)
+
+    def endless(self, what: str, most: int) -> DamagedFileError:
+        """Return the error for what has no end."""
+        return DamagedFileError(
+            f"{self.path} is damaged: {what} has more than {most >> 20} MB; expected its end before: fetch it again"
+        )
 
     def declared(self, _version: str, encoding: str | None, _standalone: int) -> None:
         """Refuse an encoding that not every parser knows."""

@@ -40,27 +40,25 @@ def cells_of(field: Field, words: Sequence[str]) -> Cells:
 def arrays(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> Cells:
     """Return arrays of one shape, or lists of such; complex numbers are words as arrays are."""
     size = math.prod(memory.shape) * (2 if memory.base.kind == "c" else 1)
-    missing = [not word or (memory.kind == "c" and word.lower() == "nan") for word in words]
-    blank = [] if is_list(field) else [""] * size
-    parts = [blank if gone else elements(field, word) for word, gone in zip(words, missing, strict=True)]
-    for word, part in zip(words, parts, strict=True):
+    gone = np.array([not word or (memory.kind == "c" and word.lower() == "nan") for word in words], bool)
+    present = [word for word, missing in zip(words, gone.tolist(), strict=True) if not missing]
+    parts = [elements(field, word) for word in present]
+    for word, part in zip(present, parts, strict=True):
         if len(part) % size if is_list(field) else len(part) != size:
             raise ValueError(no_value(field, word))
     values, mask = items(field, list(chain.from_iterable(parts)), memory)
     values, mask = values.reshape(-1, *memory.shape), mask.reshape(-1, *memory.shape)
-    gone = np.array(missing, bool)
-    if (
-        memory.base.kind in "iu"
-        and field.values.null is None
-        and (mask if is_list(field) else mask[~gone]).any()
-    ):
+    if memory.base.kind in "iu" and field.values.null is None and mask.any():
         raise ValueError(
             f"an array in '{field.name or field.ID}' lacks elements, and there is no null value for them"
         )
     if not is_list(field):
-        mask[gone] = True
-        return np.ma.MaskedArray(values, mask)
-    lengths = np.array([len(part) // size for part in parts], np.int64)
+        shape = (len(words), *memory.shape)
+        whole, nowhere = np.zeros(shape, memory.base), np.ones(shape, bool)
+        whole[~gone], nowhere[~gone] = values, mask
+        return np.ma.MaskedArray(whole, nowhere)
+    lengths = np.zeros(len(words), np.int64)
+    lengths[~gone] = [len(part) // size for part in parts]
     # As astropy has it: of complex numbers an empty list is none, of all others it is a list of no elements.
     return Lists(np.ma.MaskedArray(values, mask), lengths, gone & (memory.base.kind == "c"))
 

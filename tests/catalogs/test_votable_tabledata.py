@@ -286,18 +286,24 @@ def test_what_is_refused(tmp_path: Path, case: str) -> None:
 
 def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row, a comment among rows and base64, and a description are given up, each at its limit."""
-    monkeypatch.setattr(votable_document, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(votable_document, "LONGEST_ROW", 2000)
+    monkeypatch.setattr(votable_document, "LONGEST_TAG", 900)
     monkeypatch.setattr(votable_document, "MOST_BESIDE_ROWS", 1000)
     monkeypatch.setattr(votable_document, "BLOCK_BYTES", 100)
     path, long = tmp_path / "t.vot", b"x" * 5000
     binary = PLAIN.replace(b"TABLEDATA>", b"BINARY>").replace(b"<TR>", b"<STREAM>", 1)
     for data, message in (
-        (PLAIN.replace(b"5", long), "behind row 0 of a table 1?[0-9]{3} bytes follow"),
-        (PLAIN.replace(b"6", b"<!--" + long), "behind row 1 of a table 1[0-9]{3} bytes follow"),
-        (binary.replace(b"<TD>", b"<!--" + long), "behind row 0 of a table 1?[0-9]{3} bytes follow"),
+        (PLAIN.replace(b"5", long), "what follows row 0 of a table has more"),
+        (PLAIN.replace(b"6", b"<TD/>" * 1000), "what follows row 1 of a table has more"),
+        (PLAIN.replace(b"6", b"<!--" + long), "a tag or a comment has more"),
+        (binary.replace(b"<TD>", b"<!--" + long), "a tag or a comment has more"),
+        (PLAIN.replace(b"<RESOURCE>", b"<RESOURCE name='" + long), "a tag or a comment has more"),
         (PLAIN.replace(b"<RESOURCE>", b"<RESOURCE><DESCRIPTION>" + long), "MB beside the rows of its tables"),
-        (PLAIN.replace(b"<RESOURCE>", b"<!--" + long), "MB beside the rows of its tables"),
-        (PLAIN.replace(b"</RESOURCE>", b"</RESOURCE><!--" + long), "MB beside the rows of its tables"),
+        (
+            PLAIN.replace(b"<RESOURCE>", b"<INFO name='a' value='b'/>" * 99),
+            "MB beside the rows of its tables",
+        ),
+        (PLAIN.replace(b"</RESOURCE>", b"</RESOURCE>" + b" " * 5000), "MB beside the rows of its tables"),
     ):
         path.write_bytes(data)
         with pytest.raises(FormatError, match=message):
