@@ -35,7 +35,7 @@ from catalogs.fits_values import Survey, kind_of, losses, settled
 from catalogs.old_columns import copying
 from catalogs.own_columns import levels, provenance_entries
 
-__all__ = ["TARGETS", "converted_key", "copies"]
+__all__ = ["TARGETS", "converted_key", "copied", "copies"]
 
 TARGETS = {"parquet": ".parquet", "fits": ".fits"}
 SUFFIX = re.compile(
@@ -77,10 +77,19 @@ def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Seque
         )
     if cat.whole is not None:
         tell(f"only the rows are written, as plain {form} files: without margins, maps and properties")
-    counted = [p for p in cat.partitions if p.counted]
     if (cat.format, form) == ("hats", "parquet"):
-        return [copying(p, cat, old) for p in counted]
-    return [Converting(converted_key(p.key, form), p.path, p, cat, old, form, tell) for p in counted]
+        return [copying(p, cat, old) for p in copied(cat, form).values()]
+    return [Converting(key, p.path, p, cat, old, form, tell) for key, p in copied(cat, form).items()]
+
+
+def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
+    """Return the partitions that have copies, by the copies' keys; without margins in another format."""
+    if form is None or form == cat.format:
+        return {p.key: p for p in cat.partitions}
+    counted = [p for p in cat.partitions if p.counted] or cat.partitions
+    if (cat.format, form) == ("hats", "parquet"):
+        return {p.key: p for p in counted}
+    return {converted_key(p.key, form): p for p in counted}
 
 
 def converted_key(key: str, form: str) -> str:

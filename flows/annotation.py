@@ -13,6 +13,7 @@ from blr.threads import single_threaded_blas
 from catalogs.annotate import annotate
 from catalogs.atomic import StorageError
 from catalogs.catalog import Catalog
+from catalogs.conversion import copied
 from flows.class_shares import shift_record
 from flows.config import Specification
 from flows.difference import Annotation, compare
@@ -42,11 +43,12 @@ Job = Mapping[str, Any]
 def annotate_file(job: Job) -> Json:
     """Annotate one file into the staging folder; return its record."""
     model, specification = model_at(job["model"]), Specification.model_validate(job["specification"])
-    catalog = _one_file(job, target_table(specification, model.features))
+    form = specification.output.form
+    catalog = _one_file(job, target_table(specification, model.features), form)
     scorer = _scorer(model, specification, catalog)
     staging = Staging(Path(job["out"]), Path(job["staging"]))
     with single_threaded_blas():
-        annotate(
+        written = annotate(
             catalog,
             staging.folder,
             scorer.columns,
@@ -58,9 +60,12 @@ def annotate_file(job: Job) -> Json:
             overwrite=True,
             mode=specification.output.mode,
             keep=kept_columns(specification),
+            form=form,
         )
+    for what in written.warnings:
+        tell().note(f"{job['name']}: {what}")
     counted = all(partition.counted for partition in catalog.partitions)
-    output = _output(job, staging.file(job["name"]), scorer, counted=counted)
+    output = _output(job, staging.file(job["name"]), scorer, counted=counted, left_behind=written.warnings)
     staging.record(output)
     return output.to_dict()
 
@@ -115,8 +120,13 @@ def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Sco
         return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
 
 
-def _output(job: Job, annotated: Path, scorer: Scorer, *, counted: bool) -> Output:
-    """Return the record of a file that has been annotated; a margin repeats rows, which are not to be `counted`."""
+def _output(
+    job: Job, annotated: Path, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]
+) -> Output:
+    """Return the record of a file that has been annotated.
+
+    A margin repeats rows, which are not to be `counted`; `left_behind` is what another format has no place for.
+    """
     summary = {
         "counted": counted,
         "tally": scorer.tally().to_dict(),
@@ -124,6 +134,8 @@ def _output(job: Job, annotated: Path, scorer: Scorer, *, counted: bool) -> Outp
         "low_confidence": scorer.classifier.low_confidence,
         "shift": shift_record(scorer.model, Specification.model_validate(job["specification"])),
     }
+    if left_behind:
+        summary["left_behind"] = list(left_behind)
     seen = annotated.stat()
     return Output(
         name=job["name"],
@@ -155,7 +167,7 @@ def model_at(path: str) -> Model:
     return read_model(Path(path))
 
 
-def _one_file(job: Job, choice: TableChoice) -> Catalog:
+def _one_file(job: Job, choice: TableChoice, form: str | None) -> Catalog:
     """Return the catalogue with one of its files only."""
     catalog = open_source(job["catalog"], tuple(job["without"]), job["stamp"], choice)
-    return replace(catalog, partitions=tuple(p for p in catalog.partitions if p.key == job["name"]))
+    return replace(catalog, partitions=(copied(catalog, form)[job["name"]],))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flows.class_shares import chosen_shift, estimated_shares
 from flows.config import Output as OutputTable
@@ -39,6 +39,7 @@ def classify(
     out: str | Path,
     specification: Specification | str | Path | None = None,
     class_prior: str | Mapping[str, float] | None = None,
+    output_format: Literal["same", "parquet", "fits"] | None = None,
     overwrite: bool = False,
     verify: bool = False,
     limit: int | None = None,
@@ -49,13 +50,16 @@ def classify(
     """Annotate catalogues with a model of the store; return what was done, as JSON can hold it.
 
     `specification` replaces the target, flags and output that the model was trained with, and its class shares where
-    it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues.  `limit` scores that many
-    rows of each catalogue and writes nothing.
+    it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues, and `output_format`
+    chooses the copies' format alone.  `limit` scores that many rows of each catalogue and writes nothing.
     """
     place, folder = Store(check_inside(Path(store), key="store")), check_inside(Path(out), key="out")
     stored = place.find(model)
     loaded = place.load(stored.label)
     given = loaded.specification if specification is None else read_specification(specification)
+    if output_format is not None:
+        output = given.output.model_copy(update={"format": output_format})
+        given = given.model_copy(update={"output": output})
     sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
     plain = annotation_settings(loaded, given)
     policy: Policy = "overwrite" if overwrite else "add"

@@ -45,6 +45,7 @@ def classify(
     out: Path = Path("annotated"),
     specification: Specification | Path | None = None,
     class_prior: Literal["em"] | dict[str, float] | None = None,
+    output_format: Literal["same", "parquet", "fits"] | None = None,
     overwrite: bool = False,  # noqa: FBT001, FBT002 - switches of the form
     verify: bool = False,  # noqa: FBT001, FBT002
     limit: PositiveInt | None = None,
@@ -59,6 +60,7 @@ def classify(
         out: Folder of the annotated copies.
         specification: Target, flags and output other than those the model was trained with.
         class_prior: The classes' shares in these catalogues, where they are not the training's; "em" estimates them.
+        output_format: Of the copies: each input's own, or another; default: what the specification says.
         overwrite: Replace what another model or specification has left in the folder.
         verify: Hash inputs and outputs again, even where size and time are as they were.
         limit: For a trial: score that many rows of each catalogue, write nothing.
@@ -70,6 +72,7 @@ def classify(
         "out": out,
         "specification": specification,
         "class_prior": class_prior,
+        "output_format": output_format,
         "overwrite": overwrite,
         "verify": verify,
         "limit": limit,

@@ -115,6 +115,10 @@ def classify(
             "--class-prior", metavar="em|A=X,B=Y", help="The classes' shares here; em: estimate them."
         ),
     ] = None,
+    output_format: Annotated[
+        Literal["same", "parquet", "fits"] | None,
+        typer.Option("--format", help="Of the copies; default: each input's own."),
+    ] = None,
     overwrite: Overwrite = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
     limit: Limit = None,
@@ -128,7 +132,7 @@ def classify(
     from flows.cli_classification import read_shares, run_classify
 
     chosen = {"model": model, "out": out, "store": store, "specification": spec, "verify": verify}
-    chosen["class_prior"] = read_shares(class_prior)
+    chosen |= {"class_prior": read_shares(class_prior), "output_format": output_format}
     run_classify(
         catalogs,
         chosen | {"overwrite": overwrite, "limit": limit, "threads": threads},

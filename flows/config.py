@@ -92,9 +92,17 @@ class Output(SpecificationTable):
         default="annotated",
         description="Every input column and the new ones, or id, position and the new ones",
     )
+    format: Literal["same", "parquet", "fits"] = Field(
+        default="same", description="Of the copies: each input's own, or another"
+    )
     prefix: str = Field(
         default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
     )
+
+    @property
+    def form(self) -> str | None:
+        """The format that copies are to have; None for each input's own."""
+        return None if self.format == "same" else self.format
 
 
 class Specification(SpecificationTable):

@@ -26,6 +26,7 @@ class Known:
 
     out: Path = Path()
     before: Manifest | None = None
+    form: str | None = None  # of the copies
 
     def output(self, origin: Origin) -> Output | None:
         """Return the output that is there, if it is of the file as it is; without the server's word nobody knows."""

@@ -28,6 +28,7 @@ from flows.inputs import Source, local_sources
 from flows.lock import Owner, exclusive
 from flows.progress import tell
 from flows.roots import url_roots
+from flows.sources import copy_name
 
 __all__ = ["FETCHED", "Mirror", "fetched", "fetching", "listing_of"]
 
@@ -100,7 +101,7 @@ class Mirror:
         self.shown[str(top)] = shown(listing.url)
         wanted = [
             Wanted(file, top / PurePosixPath(place.key), origin)
-            for place, file, origin in _states(listing, brought, tagged=not has_secret(url))
+            for place, file, origin in _states(listing, brought, known.form, tagged=not has_secret(url))
             if not _is_known(origin, known, brought)
         ]
         stay = {path for w in wanted for path in (w.local, w.mark)}
@@ -164,11 +165,11 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _states(
-    listing: Listing, brought: Brought, *, tagged: bool
+    listing: Listing, brought: Brought, form: str | None, *, tagged: bool
 ) -> Iterator[tuple[Place, RemoteFile, Origin]]:
     """Yield the files of a listing and their states; one that cannot be had has failed, unless it is the only one."""
     for place, file in zip(listing.places, listing.files(), strict=True):
-        name = place.key if listing.kind == "folder" else PurePosixPath(place.key).name
+        name = copy_name(place.key if listing.kind == "folder" else PurePosixPath(place.key).name, form)
         if isinstance(file, CatalogError):
             if listing.kind == "file":
                 raise file

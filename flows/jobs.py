@@ -84,23 +84,29 @@ class Looker:
         `origin` is where it was fetched from, if it was.
         """
         part = found.partition
-        final = self.staging.out / part.key
+        final = self.staging.out / found.name
         if final.exists() and final.samefile(part.path):
             raise UsageError(
                 f"{part.path}: got an output folder in which the annotated copy would replace its own input, "
                 "expected another; choose one with --out"
             )
-        listed = self.before.find(part.key) if self.before else None
+        listed = self.before.find(found.name) if self.before else None
         state = file_state(part.path, None if self.verify or listed is None else listed.input)
         state = replace(state, tag=origin.tag) if origin else state
         intact = listed is not None and listed.is_in(final, verify=self.verify)
         job = Job(
-            found, part.path, part.key, part.n_rows, state, previous=listed if intact else None, origin=origin
+            found,
+            part.path,
+            found.name,
+            part.n_rows,
+            state,
+            previous=listed if intact else None,
+            origin=origin,
         )
         if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
             return job.finished_as(listed)
-        staged = self.staging.find(part.key, state)
-        there = self._occupant(final, part.key, listed, staged)
+        staged = self.staging.find(found.name, state)
+        there = self._occupant(final, found.name, listed, staged)
         if there == "listed" and intact and listed and listed.input.sha256 == state.sha256:
             there = "ours"
         if there not in REPLACEABLE[self.policy]:

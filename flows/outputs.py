@@ -88,7 +88,8 @@ def _finish_catalogues(
         choice = target_table(specification, model.features)
         catalog = open_source(source["catalog"], (), source["stamp"], choice)
         keys = [partition.key for partition in catalog.partitions]
-        if catalog.whole is None or not hashes.keys() >= set(keys):
+        another = specification.output.form not in {None, catalog.format}
+        if another or catalog.whole is None or not hashes.keys() >= set(keys):
             continue
         scorer = Scorer.of(model, specification)
         content = hashlib.sha256("\n".join(f"{key} {hashes[key]}" for key in sorted(keys)).encode())

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from catalogs.catalog import Catalog, Partition
+from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.remote_errors import UnreachableError
 from flows.config import Specification, specification_hash
@@ -22,7 +22,7 @@ from flows.model import Model
 from flows.room import check_room
 from flows.scoring import Scorer
 from flows.slim import check_copies
-from flows.sources import files_of, find_files, name_of
+from flows.sources import Found, copy_name, files_of, find_files, name_of
 from flows.staging import Staging
 from flows.table_choice import target_table
 
@@ -111,7 +111,7 @@ def make_plan(
     for _, error in brought.failed:
         if not isinstance(error, TOLERATED[policy]):
             raise error
-    spec_hash = specification_hash(specification)
+    spec_hash, form = specification_hash(specification), specification.output.form
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
     deferred = deferred or {}
@@ -120,6 +120,7 @@ def make_plan(
         paths,
         lambda catalog: _check(catalog, scorer, specification),
         choice=target_table(specification, model.features),
+        form=form,
         left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )
@@ -128,8 +129,8 @@ def make_plan(
         found or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
     ):
         raise errors[0]
-    _check_names_distinct([f.partition for f in found], brought)
-    names = {f.partition.key for f in found}
+    _check_names_distinct(found, brought)
+    names = {f.name for f in found}
     if before is not None and not same and policy != "release":
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     staging = Staging.of(out, model.label, spec_hash)
@@ -138,7 +139,8 @@ def make_plan(
     jobs = tuple(looker.job(f, brought.origins.get(f.partition.path)) for f in there)
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
-        _quarantined(path, _name(path, paths), out, error, before, brought) for path, error in failed.items()
+        _quarantined(path, _name(path, paths, form), out, error, before, brought)
+        for path, error in failed.items()
     ]
     fresh += [Quarantined(origin.name, origin.url, reason(error)) for origin, error in brought.failed]
     plan = Plan(
@@ -149,7 +151,7 @@ def make_plan(
         same,
         policy,
         quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
-        deferred={_name(path, paths): why for path, why in deferred.items()} | brought.deferred,
+        deferred={_name(path, paths, form): why for path, why in deferred.items()} | brought.deferred,
         brought=brought,
         advice=advice,
     )
@@ -160,7 +162,7 @@ def known_outputs(out: Path, model: Model, specification: Specification, *, veri
     """Return what is known of files at URLs from the last run; nothing after another maker's, or to `verify`."""
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, specification_hash(specification))
-    return Known(out, before if same and not verify else None)
+    return Known(out, before if same and not verify else None, specification.output.form)
 
 
 def _quarantined(
@@ -210,9 +212,10 @@ def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> di
     }
 
 
-def _name(path: Path, sources: Collection[Path]) -> str:
+def _name(path: Path, sources: Collection[Path], form: str | None) -> str:
     """Return the name of a file's output."""
-    return name_of(path, next((s for s in sources if s.is_dir() and s in path.parents), path))
+    source = next((s for s in sources if s.is_dir() and s in path.parents), path)
+    return copy_name(name_of(path, source), form)
 
 
 def _with_adopted(plan: Plan) -> Plan:
@@ -236,13 +239,14 @@ def _check_outside(paths: Sequence[Path], out: Path) -> None:
             )
 
 
-def _check_names_distinct(partitions: Sequence[Partition], brought: Brought) -> None:
+def _check_names_distinct(found: Sequence[Found], brought: Brought) -> None:
     first = {name: Path("a file at a URL") for name in brought.left_out()}
-    for part in partitions:
-        other = first.setdefault(part.key, part.path)
-        if other != part.path:
+    for one in found:
+        path = one.partition.path
+        other = first.setdefault(one.name, path)
+        if other != path:
             raise UsageError(
-                f"got {other} and {part.path}, whose outputs would have the same name, expected different names; "
+                f"got {other} and {path}, whose outputs would have the same name, expected different names; "
                 "classify them into two folders"
             )
 

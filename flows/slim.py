@@ -1,10 +1,11 @@
-"""Which of the old columns the copies of a catalogue keep: all of them, or id and position."""
+"""What the copies of a catalogue keep of it: all old columns or id and position, in its format or another."""
 
 from __future__ import annotations
 
 from catalogs.annotations import NewColumn
 from catalogs.catalog import Catalog
-from catalogs.old_columns import copying, old_columns
+from catalogs.conversion import copies
+from catalogs.old_columns import old_columns
 from catalogs.own_columns import check_columns
 from flows.config import Specification
 
@@ -19,9 +20,7 @@ def kept_columns(specification: Specification) -> tuple[str, ...]:
 
 def check_copies(catalog: Catalog, columns: tuple[NewColumn, ...], specification: Specification) -> None:
     """Raise a `CatalogError` where copies of the catalogue cannot have the new columns beside the old ones."""
-    if specification.output.mode == "annotated":
+    mode, form = specification.output.mode, specification.output.form
+    if mode == "annotated":
         check_columns(catalog, columns)  # an earlier annotation's are replaced
-        return
-    old = old_columns(catalog, columns, "slim", kept_columns(specification))
-    for partition in catalog.partitions:
-        copying(partition, catalog, old)
+    copies(catalog, old_columns(catalog, columns, mode, kept_columns(specification)), form, lambda _: None)

@@ -16,24 +16,29 @@ from pathlib import Path
 
 from catalogs import hats, parquet
 from catalogs.catalog import Catalog, Partition
+from catalogs.conversion import converted_key, copied
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import FORMATS, format_of, joined, tables_of
 from flows.roots import check_inside
 from flows.table_choice import TableChoice
 
-__all__ = ["Found", "files_of", "find_files", "name_of", "open_source"]
+__all__ = ["Found", "copy_name", "files_of", "find_files", "name_of", "open_source"]
 
 Check = Callable[[Catalog], None]
 
 
 @dataclass(frozen=True)
 class Found:
-    """One file that was opened: the partition, and what was opened, without which of its files, and in what state."""
+    """One file that was opened: the partition, and what was opened, without which of its files, and in what state.
+
+    `name` is its copy's.
+    """
 
     source: Path
     without: tuple[str, ...]
     stamp: str
     partition: Partition
+    name: str
 
 
 @dataclass
@@ -42,6 +47,7 @@ class _Search:
 
     check: Check
     choice: TableChoice
+    form: str | None
     left_out: Mapping[Path, str]
     tolerated: tuple[type[Exception], ...]
     found: list[Found] = field(default_factory=list)
@@ -82,9 +88,9 @@ class _Search:
         stamp = _stamp(path)
         catalog = open_source(str(path), without, stamp, self.choice)
         self.check(catalog)
-        for partition in catalog.partitions:
+        for name, partition in copied(catalog, self.form).items():
             check_inside(partition.path, key=str(path))
-            self.found.append(Found(path, without, stamp, partition))
+            self.found.append(Found(path, without, stamp, partition, name))
 
     def _tried(
         self, folder: Path, bad: Collection[Path]
@@ -109,14 +115,16 @@ def find_files(
     check: Check,
     *,
     choice: TableChoice,
+    form: str | None = None,
     left_out: Mapping[Path, str],
     tolerated: tuple[type[Exception], ...],
 ) -> tuple[list[Found], dict[Path, Exception]]:
     """Return the files of the sources, opened and checked, and why others failed.
 
-    Files that are `left_out` are not touched.  Errors that are not `tolerated` in a file end the search.
+    Copies are to be in the format `form`.  Files that are `left_out` are not touched.  Errors that are not `tolerated`
+    in a file end the search.
     """
-    search = _Search(check, choice, left_out, tolerated)
+    search = _Search(check, choice, form, left_out, tolerated)
     for path in paths:
         search.look(path)
     return search.found, search.failed
@@ -131,10 +139,17 @@ def files_of(path: Path) -> Iterator[Path]:
 
 
 def name_of(file: Path, source: Path) -> str:
-    """Return what a file of a source is called, and its output: its partition's key."""
+    """Return what a file of a source is called: its partition's key."""
     if not source.is_dir():
         return file.name
     return hats.key_of(source, file) if hats.sniff(source, b"") else file.relative_to(source).as_posix()
+
+
+def copy_name(name: str, form: str | None) -> str:
+    """Return what the copy of a file that was not opened would be called, as far as its name says what it holds."""
+    if form is None or name.lower().endswith(FORMATS[form].suffixes):
+        return name
+    return converted_key(name, form)
 
 
 @lru_cache(maxsize=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
@@ -16,10 +18,12 @@ from astropy.io import fits
 from catalogs import atomic
 from catalogs.annotations import standard_columns
 from catalogs.atomic import StorageError
+from catalogs.errors import OutputExistsError
 from flows import room
 from flows.classification import classify
+from flows.cli import run as cli
 from flows.config_file import load_specification
-from flows.errors import SpecificationError
+from flows.errors import SpecificationError, UsageError
 
 
 def run(trained: Path, folder: Path, output: str, *names: str, **options: Any) -> dict:
@@ -98,3 +102,62 @@ def test_slim_copies_are_advised_where_whole_ones_are_large(trained, tmp_path, m
     told = run(trained, tmp_path, "", "survey.fits", dry_run=True)["advice"]
     assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\]: .* of that', told)
     assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True)["advice"] == ""
+
+
+def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
+    """A folder of FITS and its like, damage too: the same rows as Parquet, once, and named so from the start."""
+    there = tmp_path / "release"
+    there.mkdir()
+    for name in ("a.fits", "b.fits", "c.fit"):
+        shutil.copy(trained / "survey.fits", there / name)
+    (there / "b.fits").write_bytes((there / "a.fits").read_bytes()[:3000])
+    spec = tmp_path / "other.toml"
+    spec.write_text(f'{(trained / "spec.toml").read_text()}\n[output]\nformat = "parquet"\n')
+    given = {"model": "morphology", "store": trained / "models", "specification": spec}
+    planned = classify([there], out=tmp_path / "out", dry_run=True, **given)
+    told = classify([there], out=tmp_path / "out", **given)
+    assert [*planned["files"]] == ["a.parquet", "c.parquet"]
+    assert [*told["quarantined"]] == ["b.parquet"]
+    assert {p.name for p in (tmp_path / "out").glob("[!.]*")} == {
+        "a.parquet",
+        "c.parquet",
+        "manifest.json",
+        "summary.json",
+    }
+    classify([trained / "survey.parquet"], out=tmp_path / "same", **(given | {"specification": None}))
+    expected = pq.read_table(tmp_path / "same" / "survey.parquet")
+    for name in ("a.parquet", "c.parquet"):
+        found = pq.read_table(tmp_path / "out" / name)
+        for column in (c for c in expected.column_names if c.startswith("blr_")):
+            assert found[column].cast(expected[column].type).equals(expected[column]) or (
+                np.array_equal(found[column].to_numpy(), expected[column].to_numpy(), equal_nan=True)
+            )
+    assert classify([there], out=tmp_path / "out", **given)["status"] == "nothing to do"
+    (tmp_path / "out" / "c.parquet").unlink()
+    shutil.copy(trained / "survey.fits", there / "b.fits")
+    again = classify([there], out=tmp_path / "out", **given)
+    assert (again["status"], again["quarantined"]) == ("done", {})
+    assert {name for name, file in again["files"].items() if file["why"]} == {"b.parquet", "c.parquet"}
+    with pytest.raises(OutputExistsError, match="of another specification"):
+        classify([there / "a.fits"], out=tmp_path / "out", **given, output_format="same")
+
+
+def test_what_another_format_has_no_place_for_is_said(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pq.read_table(trained / "survey.parquet")
+    notes = pa.array([None, "été", "plain"] * table.num_rows)[: table.num_rows]
+    pq.write_table(table.append_column("note", notes), tmp_path / "survey.parquet")
+    command = ["classify", str(tmp_path / "survey.parquet"), "--model", "morphology"]
+    command += ["--store", str(trained / "models"), "--out", str(tmp_path / "out"), "--direct"]
+    assert cli([*command, "--format", "fits"]) == 0
+    assert "survey.fits: 'note': nulls become empty text" in capsys.readouterr().err
+    assert "note" in fits.getdata(tmp_path / "out" / "survey.fits").names
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    left = summary["files"]["survey.fits"]["left_behind"]
+    assert [said.split(": ")[0] for said in left] == ["'note'", "'note'"]
+
+
+def test_two_files_with_one_name_in_the_other_format(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="outputs would have the same name"):
+        run(trained, tmp_path, 'format = "parquet"', "survey.parquet", "survey.fits")
