@@ -128,7 +128,8 @@ def described(table: Table, union: Union, left_out: Collection[str] = ()) -> Ite
         if key not in left_out:
             metadata, schema, pairs = describe(path)
             counted = not (table.is_margin or path.name == THUMBNAIL)
-            yield Piece(path, key, metadata.num_rows, counted, union.add(path, schema, pairs))
+            kind = union.add(path, schema, pairs, empty=not metadata.num_rows)
+            yield Piece(path, key, metadata.num_rows, counted, kind)
 
 
 def described_without_rows(table: Table) -> tuple[Path, pa.Schema, dict[str, str]]:

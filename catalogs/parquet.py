@@ -94,7 +94,7 @@ def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | Remo
 def told(union: Union, place: Path | RemoteFile) -> tuple[int, int]:
     """Tell a union of a file; return the number of its rows, and of its kind."""
     metadata, schema, pairs = describe(place)
-    return metadata.num_rows, union.add(place, schema, pairs)
+    return metadata.num_rows, union.add(place, schema, pairs, empty=not metadata.num_rows)
 
 
 def check_folders(place: Path | RemoteFile, given: Mapping[str, HiveValue], view: View) -> None:

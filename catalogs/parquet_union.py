@@ -38,11 +38,12 @@ class View:
 
 @dataclass
 class Known:
-    """A column, as far as the files have told, and the files that told its type and its unit."""
+    """A column, as far as the files have told, the files that told its type and its unit, and whether they had rows."""
 
     column: Column
     typed: Place
     stated: Place
+    empty: bool
 
 
 @dataclass
@@ -63,11 +64,14 @@ class Union:
     kinds: list[Kind] = field(default_factory=list)
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
 
-    def add(self, place: Place, schema: pa.Schema, pairs: Mapping[str, str]) -> int:
-        """Return the number of the kind that a file is of; FormatError where it goes with none before it."""
+    def add(self, place: Place, schema: pa.Schema, pairs: Mapping[str, str], *, empty: bool = False) -> int:
+        """Return the number of the kind that a file is of; FormatError where it goes with none before it.
+
+        The types of an `empty` file, which are a guess of its writer's, give way to those of others.
+        """
         # Equal schemas may tell different units, the bytes of them do not.
         fields = schema.remove_metadata().serialize().to_pybytes()
-        told = (fields, *(pairs.get(key) for key in DESCRIPTIONS), annotated_names(pairs))
+        told = (empty, fields, *(pairs.get(key) for key in DESCRIPTIONS), annotated_names(pairs))
         number = self.numbers.get(told)
         if number is None:
             if not self.kinds:
@@ -80,21 +84,25 @@ class Union:
             number = self.numbers[told] = len(self.kinds)
             columns = columns_of(schema, pairs)
             for column in columns:
-                self.join(place, column)
+                self.join(place, column, empty=empty)
             self.kinds.append(Kind(place, {c.name: c.datatype for c in columns}))
         self.kinds[number].n_files += 1
         return number
 
-    def join(self, place: Place, column: Column) -> None:
+    def join(self, place: Place, column: Column, *, empty: bool) -> None:
         """Add what a file tells of a column."""
         known = self.known.get(column.name)
         if known is None:
-            self.known[column.name] = Known(column, place, place)
+            self.known[column.name] = Known(column, place, place, empty)
             return
         require_same_units(known.stated, [known.column], place, [column])
         if known.column.unit is None and column.unit is not None:
             known.stated = place
-        datatype = common_type(known.column.datatype, column.datatype)
+        datatype: pa.DataType | None
+        if known.empty != empty:
+            datatype = known.column.datatype if empty else column.datatype
+        else:
+            datatype = common_type(known.column.datatype, column.datatype)
         if datatype is None or is_reshaped(known.column, column):
             raise FormatError(
                 f"{known.typed} and {place} do not make one catalogue: '{column.name}' is {shown(known.column)} in the "
@@ -102,6 +110,7 @@ class Union:
             )
         if not datatype.equals(known.column.datatype):
             known.typed = place
+        known.empty = known.empty and empty
         known.column = replace(
             known.column,
             datatype=datatype,

@@ -134,6 +134,22 @@ def test_values_that_no_type_holds_are_refused_when_they_come(tmp_path):
                 list(catalog.batches(["id"]))
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_types_of_files_without_rows_give_way(tmp_path, place):
+    """An empty frame's columns are of any type; identifiers above 2^53 do not become doubles for its sake."""
+    tables = [pa.table({"id": [2**60], "s": ["a"]}), pa.table({"id": [2**60 + 1], "s": ["b"]})]
+    empty = pa.table({"id": pa.array([], pa.float64()), "s": pa.array([], pa.float64())})
+    tables.insert(place, empty)
+    catalog = parquet.open(write_all(tmp_path / "in", tables))
+    assert [str(c.datatype) for c in catalog.columns] == ["int64", "string"]
+    assert pa.Table.from_batches(catalog.batches(["id", "s"])).to_pydict() == {
+        "id": [2**60, 2**60 + 1],
+        "s": ["a", "b"],
+    }
+    files = catalogs.annotate(catalog, tmp_path / "out", NEW, half, read=["id"])
+    assert pq.read_schema(files[place]).field("s").type == pa.float64()
+
+
 def stating(unit: str | None) -> pa.Table:
     """Return a table of a flux in a unit."""
     field = pa.field("flux", pa.float32(), metadata={"unit": unit} if unit else None)
