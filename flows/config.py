@@ -16,7 +16,7 @@ from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError, nearest
 from catalogs.expressions import parse
 from flows.config_bases import Basis, LinearBasis, SpecificationTable
-from flows.config_catalog import CatalogTable, Target
+from flows.config_catalog import MARKS, CatalogTable, Marks, Target, check_states
 from flows.config_label import Label
 from flows.config_photometry import Band, Expression
 from flows.config_shift import Shift
@@ -185,14 +185,38 @@ class Specification(SpecificationTable):
     @model_validator(mode="after")
     def _check_target(self) -> Specification:
         known = self._columns_named()
-        for key, given in (("columns", self.target.columns), ("units", self.target.units)):
-            for name in given:
+        for key in ("columns", "units", *MARKS):
+            for name in getattr(self.target, key):
                 if name not in known:
                     raise ValueError(
                         f"target.{key}: got '{name}', expected our name of a column that a feature, an error, "
                         f"target.where or [catalog] names; {nearest(name, known)}"
                     )
+        self.target_marks()
         return self
+
+    def target_marks(self) -> dict[str, Marks]:
+        """Return, by key, which values of which columns are none in the target: as there stated, else as in [catalog].
+
+        ValueError where they contradict each other.
+        """
+        ours, theirs = self.catalog, self.target
+        for key, known in (("not_detected", ours.not_detected), ("masked", ours.masked)):
+            for name in getattr(theirs, key):
+                if name not in known and f"{name}_{key}" in self._columns_named():
+                    raise ValueError(
+                        f"target.{key}: got '{name}', but '{name}_{key}' is a column to the model, expected it to be "
+                        f"one to the target; state catalog.{key} of '{name}' and train again, or drop it here"
+                    )
+        marks: dict[str, Marks] = {key: {**getattr(ours, key), **getattr(theirs, key)} for key in MARKS}
+        try:
+            check_states(marks)
+        except ValueError as error:
+            raise ValueError(
+                f"target: {error}; what [catalog] says of a column holds here too, until [target] replaces it: "
+                "[] for no value at all"
+            ) from error
+        return marks
 
     def _columns_named(self) -> set[str]:
         """Return the columns that are asked of a target, or whose values have a meaning."""

@@ -11,11 +11,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from flows.config_bases import Paths, SpecificationTable, listed
 from flows.config_photometry import Expression
 
-__all__ = ["MARKS", "CatalogTable", "Target", "check_states"]
+__all__ = ["MARKS", "CatalogTable", "Marks", "Target", "check_states"]
 
 Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 
+Marks = Mapping[str, tuple[float | str, ...]]
+"""Values of each column."""
 MARKS = ("sentinels", "not_detected", "masked")
 """The keys that say which values of a column are none, each of them for another reason."""
 
@@ -74,12 +76,21 @@ class Target(SpecificationTable):
     units: dict[str, str] = Field(
         default={}, description="Our name of a column = its unit, where the target does not say, or wrongly"
     )
+    sentinels: dict[str, Sentinels] = Field(
+        default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
+    )
+    not_detected: dict[str, Sentinels] = Field(
+        default={}, description="Our name of a column = catalog.not_detected in its place here; [] for none"
+    )
+    masked: dict[str, Sentinels] = Field(
+        default={}, description="Our name of a column = catalog.masked in its place here; [] for none"
+    )
     where: Expression | None = Field(
         default=None, description="Condition on the rows to classify (in our names); others get flag 5"
     )
 
 
-def check_states(marks: Mapping[str, Mapping[str, tuple[float | str, ...]]]) -> None:
+def check_states(marks: Mapping[str, Marks]) -> None:
     """Raise ValueError where a value of a column means two things; `marks` by key, then by column."""
     for (one, values), (other, others) in combinations(marks.items(), 2):
         both = [(name, v) for name, some in values.items() for v in some if v in others.get(name, ())]

@@ -24,6 +24,7 @@ from catalogs.text_numbers import holds_text, numbers_of, numbers_or_texts, word
 from catalogs.values import batch_values
 from flows.config import Specification
 from flows.derived import DerivedColumns
+from flows.errors import SpecificationError
 
 __all__ = [
     "FeatureBatch",
@@ -39,6 +40,7 @@ Array = np.ndarray[Any, Any]
 
 SHOWN = 4
 """Texts that a message names."""
+MEANT = "catalog.sentinels (target.sentinels of a target), not_detected or masked"
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class FeatureReader:
                 raise ExpressionError(
                     f"feature '{name}' = \"{expression.text}\" gives text, expected numbers; "
                     "compare the text with something, as in hubble == 'E', or state the texts among the numbers "
-                    f"that mean no value: catalog.sentinels, not_detected or masked{_others(result)}"
+                    f"that mean no value: {MEANT}{_others(result)}"
                 )
             X[:, j] = result
         return X
@@ -227,7 +229,7 @@ def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -
         texts = [column for column in sorted(expression.names) if holds_text(values[column])]
         told = (
             f"\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert it, or state the "
-            "texts that mean no value: catalog.sentinels, not_detected or masked"
+            f"texts that mean no value: {MEANT}"
             if texts
             else ""
         )
@@ -310,21 +312,31 @@ def _label_columns(specification: Specification) -> dict[str, str]:
 
 
 def derived_columns(specification: Specification) -> DerivedColumns:
-    """Return what a specification makes of the catalogue's columns."""
+    """Return what a specification makes of the labelled catalogue's columns."""
     given = specification.catalog
     return DerivedColumns(specification.photometry, given.not_detected, given.masked, given.limits)
 
 
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:
-    """Return the reader of a catalogue to classify, for a model of those features."""
+    """Return the reader of a catalogue to classify, for a model of those features.
+
+    `SpecificationError` where the target's marks of no value contradict the model's.
+    """
     wanted, target = tuple(features), specification.target
+    try:
+        marks = specification.target_marks()
+    except ValueError as error:  # of a target that another specification than the model's has stated
+        raise SpecificationError(str(error)) from error
+    derived = replace(
+        derived_columns(specification), not_detected=marks["not_detected"], masked=marks["masked"]
+    )
     return FeatureReader(
         features=_parsed({name: specification.features[name] for name in wanted}),
         errors=_parsed({name: e for name, e in specification.errors.items() if name in wanted}),
         where=parse(target.where) if target.where else None,
-        sentinels=specification.catalog.sentinels,
+        sentinels=marks["sentinels"],
         columns=target.columns,
-        derived=derived_columns(specification),
+        derived=derived,
     )
 
 

@@ -22,10 +22,12 @@ from catalogs.catalog import Catalog
 from catalogs.errors import NameClashError
 from flows.class_shares import shift_record, with_shares
 from flows.config import Specification, specification_hash
+from flows.config_catalog import Target
 from flows.drift import FeatureCounts
 from flows.errors import ModelError
 from flows.features import FeatureBatch, FeatureReader, target_reader
 from flows.full_columns import full_arrays
+from flows.marks import check_target_marks
 from flows.model import Model
 from flows.noise import excess
 from flows.tally import Tally, total
@@ -50,7 +52,7 @@ class Scorer:
     reader: FeatureReader
     columns: tuple[NewColumn, ...]
     prefix: str = "blr_"
-    units: Mapping[str, str] = field(default_factory=dict)  # of the target's columns, where it does not say
+    target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
@@ -71,11 +73,12 @@ class Scorer:
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
         full = specification.output.columns == "full"
-        return cls(model, classifier, reader, columns, prefix, specification.target.units, full)
+        return cls(model, classifier, reader, columns, prefix, specification.target, full)
 
     def on(self, catalog: Catalog) -> Scorer:
         """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""
-        reader = converted(self.reader, catalog, trained=self.model.columns, stated=self.units)
+        reader = converted(self.reader, catalog, trained=self.model.columns, stated=self.target.units)
+        check_target_marks(self.target, catalog)
         return replace(self, reader=reader)
 
     def with_low_confidence(self, threshold: float) -> Scorer:

@@ -25,6 +25,7 @@ from flows.errors import SpecificationError, UsageError
 from flows.features import target_reader
 from flows.inputs import resolve_sources
 from flows.manifest import write_json
+from flows.marks import check_target_marks
 from flows.progress import tell
 from flows.reading import opened
 from flows.table_choice import target_table
@@ -158,6 +159,7 @@ def _read(
     )
     for catalog, part in parts:
         reader = converted(general, catalog, trained=trained, stated=specification.target.units)
+        check_target_marks(specification.target, catalog)
         for batch in thinned(part.batches(reader.read), step):
             content.feed(batch)
             found = reader.evaluate(batch)
