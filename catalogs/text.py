@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,9 +37,12 @@ from catalogs.text_records import DELIMITERS, Dialect, blocks, common_width, fin
 from catalogs.text_types import convert, infer_types
 from catalogs.text_writer import append_values, one_by_one, value_lines
 
-__all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "open", "sniff"]
+__all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", "sniff"]
 
 CSV, ECSV = "csv", "ecsv"
+COMMENTED_OUT = "commented_out"
+"""Metadata: how many comments have as many fields as a row."""
+
 SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c in COMPRESSED_SUFFIXES)
 
 HEAD_BYTES = 1 << 18
@@ -81,6 +84,7 @@ class TextPartition:
     """One text table.
 
     `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` one has no comments.
+    `commented_out` are comments that may be rows whose first field begins with #.
     """
 
     path: Path
@@ -93,6 +97,7 @@ class TextPartition:
     missing: tuple[str, ...] = ()
     kept: frozenset[str] | None = None
     slim: bool = False
+    commented_out: int = 0
 
     counted: ClassVar[bool] = True
     """Rows of a text table are their own."""
@@ -161,8 +166,13 @@ class TextPartition:
         return replace(self, kept=frozenset(columns), slim=slim)
 
 
-def data_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
-    """Yield the rows of a table, some thousands at a time, without names, comments and empty lines."""
+def data_blocks(
+    path: Path, dialect: Dialect, aside: Callable[[Sequence[bytes]], None] | None = None
+) -> Iterator[bytes]:
+    """Yield the rows of a table, some thousands at a time, without names, comments and empty lines.
+
+    `aside` is called with comments and empty lines among the rows.
+    """
     with reading(path) as stream:
         above = dialect.header + 1
         for block in blocks(stream, dialect, path):
@@ -171,6 +181,8 @@ def data_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
                 continue
             records = block.records
             data = [record for record in records[above:] if is_data(record)]
+            if aside is not None and len(data) < len(records) - above:
+                aside([record for record in records[above:] if not is_data(record)])
             above = max(above - len(records), 0)
             if data:
                 yield b"".join(data)
@@ -209,6 +221,8 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     with explained(path):
         partition = opened(path, head, tuple(missing))
     metadata = {"delimiter": partition.dialect.delimiter, "encoding": partition.encoding}
+    if partition.commented_out:
+        metadata[COMMENTED_OUT] = str(partition.commented_out)
     metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
     if partition.format == ECSV:
         metadata |= own_meta(header_text(head[: partition.dialect.header]))
@@ -243,11 +257,15 @@ def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Te
 def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
     """Open a table of which nothing is known but its text: all of it is read once, for its types."""
     dialect = find_dialect(head, path, "utf8")
-    utf8 = True
+    utf8, doubtful = True, 0
+
+    def count(aside: Sequence[bytes]) -> None:
+        nonlocal doubtful
+        doubtful += len(like_rows(aside, dialect))
 
     def watched() -> Iterator[bytes]:
         nonlocal utf8
-        for data in data_blocks(path, dialect):
+        for data in data_blocks(path, dialect, count):
             utf8 = utf8 and is_utf8(data)
             yield data
 
@@ -260,13 +278,27 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
         require_comments(path, dialect, head)
     columns = tuple(Column(name, datatype) for name, datatype in types.items())
     encoding = "utf8" if utf8 else "latin1"
-    return TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
+    return TextPartition(
+        path, path.name, n_rows, CSV, dialect, columns, encoding, missing, commented_out=doubtful
+    )
+
+
+def like_rows(comments: Sequence[bytes], dialect: Dialect) -> list[bytes]:
+    """Return the comments that may be rows: they have as many fields as there are names."""
+    delimiters, mark = len(dialect.names) - 1, dialect.delimiter.encode()
+    return [r for r in comments if 0 < r.count(mark) == delimiters]
+
+
+def commented_out(catalog: Catalog) -> str:
+    """Return how many lines of a text table may be rows, '' where none."""
+    n = int(catalog.metadata.get(COMMENTED_OUT, "0"))
+    lines = "1 line begins" if n == 1 else f"{n:,} lines begin"
+    return f"{lines} with # and may be rows, but are taken for comments" if n else ""
 
 
 def require_comments(path: Path, dialect: Dialect, head: Sequence[bytes]) -> None:
     """Raise a `FormatError` where all rows would be comments, since their first field begins as one does."""
-    delimiters = len(dialect.names) - 1
-    rows = [r for r in head[dialect.header + 1 :] if 0 < r.count(dialect.delimiter.encode()) == delimiters]
+    rows = like_rows(head[dialect.header + 1 :], dialect)
     if rows:
         shown = rows[0][:60].decode("latin-1").strip()
         raise FormatError(

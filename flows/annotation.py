@@ -14,6 +14,7 @@ from catalogs.annotate import annotate
 from catalogs.atomic import StorageError
 from catalogs.catalog import Catalog
 from catalogs.conversion import copied
+from catalogs.text import commented_out
 from flows.class_shares import shift_record
 from flows.config import Specification
 from flows.difference import Annotation, compare
@@ -45,6 +46,8 @@ def annotate_file(job: Job) -> Json:
     model, specification = model_at(job["model"]), Specification.model_validate(job["specification"])
     form = specification.output.form
     catalog = _one_file(job, target_table(specification, model.features), form)
+    if said := commented_out(catalog):
+        tell().note(f"{job['name']}: {said}")
     scorer = _scorer(model, specification, catalog)
     staging = Staging(Path(job["out"]), Path(job["staging"]))
     with single_threaded_blas():

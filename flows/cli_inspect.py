@@ -91,6 +91,8 @@ def show_inspected(told: Json) -> None:
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
     for found in told["identifiers"]:
         say(f"Suspected identifier: {found['column']} ({found['why']})")
+    if told["commented_out"]:
+        say(f"{told['commented_out']}: put their first field into quotation marks, if they are")
     _show_position(told["position"])
     for group in told["duplicate_columns"]:
         say(f"Columns that are equal in every row: {', '.join(group)}")

@@ -27,6 +27,7 @@ from catalogs.suspicions import (
     suspected_sentinels,
     suspected_texts,
 )
+from catalogs.text import commented_out
 from catalogs.urls import shown
 from flows.errors import UsageError
 from flows.features import apply_sentinels
@@ -86,6 +87,7 @@ def inspect_catalog(
         "columns": [_column(c.name, catalog, seen) for c in catalog.columns],
         "identifiers": [{"column": name, "why": why} for name, why in suspected_identifiers(seen)],
         "position": described_positions(catalog, seen),
+        "commented_out": commented_out(catalog),
         "duplicate_columns": [list(group) for group in seen.duplicate_columns()],
     }
     return told if labelled is None else told | {"label": _label(catalog, seen, labelled)}

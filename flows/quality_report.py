@@ -15,6 +15,7 @@ from catalogs.expressions import parse
 from catalogs.positions import unit_of_position
 from catalogs.profile import readable
 from catalogs.quality import Places, Quality, quality
+from catalogs.text import commented_out
 from flows.config import Specification
 from flows.features import apply_sentinels, label_columns_reader
 from flows.holdout import position_unit
@@ -40,7 +41,7 @@ def catalog_quality(
         limit=limit,
         choice=None if read is None else lambda values: read(values) != "",
     )
-    told = found.to_dict() | {"catalogue": catalog.path.name}
+    told = found.to_dict() | {"catalogue": catalog.path.name, "commented_out": commented_out(catalog)}
     if read is None:
         return told
     used = {name for text in specification.features.values() for name in parse(text).names}
@@ -120,7 +121,9 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _absences(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which columns some of the files lack."""
+    """Yield which columns some of the files lack, and how many lines may be rows and were not read."""
+    if found["commented_out"]:
+        yield f"{found['commented_out']}."
     if found["absent"]:
         names = [f"{name} in {n:,}" for name, n in _largest_first(found["absent"])]
         yield f"Of {found['n_files']:,} files some lack a column, which has no values there: {_some(names)}."

@@ -554,3 +554,13 @@ def test_quotation_marks_in_comments_open_nothing(tmp_path):
     assert table_of(plain).to_pydict() == {"row": [0, 1, 2], "name": ["a", "b", "# c\n# d"]}
     (out,) = annotate(text.open(plain), tmp_path / "out", COLUMNS, computing(3), read=["row"])
     assert out.read_text().startswith('# what,"an odd comment\nrow,name,')
+
+
+def test_comments_that_may_be_rows_are_counted(tmp_path):
+    """A first field that begins with # makes a comment of its row, unless it is quoted."""
+    rows = ["a,1", "#b,2", "# some words", '"#c",3', "#d,4,5", "e,6"]
+    catalog = text.open(written(tmp_path / "a.csv", "# x,y\nname,v\n" + "\n".join(rows) + "\n"))
+    assert (catalog.n_rows, catalog.metadata["commented_out"]) == (3, "1")
+    assert text.commented_out(catalog) == "1 line begins with # and may be rows, but are taken for comments"
+    plain = text.open(written(tmp_path / "b.csv", "name,v\na,1\n# words\n"))
+    assert text.commented_out(plain) == ""
