@@ -122,9 +122,9 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _absences(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield which columns some of the files lack, and how many lines may be rows and were not read."""
-    if found["commented_out"]:
+    if found.get("commented_out"):
         yield f"{found['commented_out']}."
-    if found["absent"]:
+    if found.get("absent"):
         names = [f"{name} in {n:,}" for name, n in _largest_first(found["absent"])]
         yield f"Of {found['n_files']:,} files some lack a column, which has no values there: {_some(names)}."
 
