@@ -15,6 +15,7 @@ from flows.class_shares import chosen_shift, estimated_shares
 from flows.config import Output as OutputTable
 from flows.config import Shift, Specification
 from flows.config_file import read_specification
+from flows.errors import SpecificationError
 from flows.execution import DIRECT, Steps, execute
 from flows.fetching import fetching
 from flows.inputs import resolve_sources
@@ -91,6 +92,7 @@ def request_of(model: Path, settings: Specification, threads: int | None) -> Jso
 def annotation_settings(model: Model, given: Specification) -> Specification:
     """Return the model's specification, with what another one says of target, flags and output.
 
+    `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
     Class shares are still the model's (`chosen_shift`).
     Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
     """
@@ -99,4 +101,9 @@ def annotation_settings(model: Model, given: Specification) -> Specification:
         "flags": given.flags,
         "output": given.output.model_copy(update={"folder": OutputTable().folder}),
     }
-    return model.specification.model_copy(update=update)
+    settings = model.specification.model_copy(update=update)
+    try:
+        settings.check_target()
+    except ValueError as error:
+        raise SpecificationError(f"with the model {model.label}, {error}") from error
+    return settings

@@ -184,6 +184,11 @@ class Specification(SpecificationTable):
 
     @model_validator(mode="after")
     def _check_target(self) -> Specification:
+        self.check_target()
+        return self
+
+    def check_target(self) -> None:
+        """Raise ValueError where [target] is of columns that nothing asks for, or contradicts [catalog]."""
         known = self._columns_named()
         for key in ("columns", "units", *MARKS):
             for name in getattr(self.target, key):
@@ -193,7 +198,6 @@ class Specification(SpecificationTable):
                         f"target.where or [catalog] names; {nearest(name, known)}"
                     )
         self.target_marks()
-        return self
 
     def target_marks(self) -> dict[str, Marks]:
         """Return, by key, which values of which columns are none in the target: as there stated, else as in [catalog].

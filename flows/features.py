@@ -24,7 +24,6 @@ from catalogs.text_numbers import holds_text, numbers_of, numbers_or_texts, word
 from catalogs.values import batch_values
 from flows.config import Specification
 from flows.derived import DerivedColumns
-from flows.errors import SpecificationError
 
 __all__ = [
     "FeatureBatch",
@@ -318,15 +317,8 @@ def derived_columns(specification: Specification) -> DerivedColumns:
 
 
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:
-    """Return the reader of a catalogue to classify, for a model of those features.
-
-    `SpecificationError` where the target's marks of no value contradict the model's.
-    """
-    wanted, target = tuple(features), specification.target
-    try:
-        marks = specification.target_marks()
-    except ValueError as error:  # of a target that another specification than the model's has stated
-        raise SpecificationError(str(error)) from error
+    """Return the reader of a catalogue to classify, for a model of those features."""
+    wanted, target, marks = tuple(features), specification.target, specification.target_marks()
     derived = replace(
         derived_columns(specification), not_detected=marks["not_detected"], masked=marks["masked"]
     )

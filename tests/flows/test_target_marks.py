@@ -232,6 +232,17 @@ def test_marks_that_would_mark_nothing_are_refused(trained, key):
         classified(folder, model, "survey.parquet", "quoted.toml", "quoted")
 
 
+@pytest.mark.parametrize("said", ['columns = { z = "Z" }', 'units = { z = "mag" }', "sentinels = { z = 1 }"])
+def test_names_that_the_model_does_not_know_are_refused(trained, said):
+    """Although the specification that comes with the target has a feature of that column."""
+    folder, model = trained
+    (folder / "z.toml").write_text(SPECIFICATION.format(states=STATES) + f'z = "z"\n[target]\n{said}\n')
+    with pytest.raises(
+        SpecificationError, match=rf"with the model {model}, target\.\w+: got 'z', expected our"
+    ):
+        classified(folder, model, "survey.parquet", "z.toml", "z")
+
+
 def test_a_value_has_one_meaning_in_the_target_too(trained):
     """In the specification as it is written, and with the marks of the model that it is used with."""
     folder, model = trained
