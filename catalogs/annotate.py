@@ -61,11 +61,12 @@ def annotate(
     A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
     replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
     and position.  A catalogue with files of its own beside the partitions (HATS) appears at once, when all are
-    whole; of a part of one, see `finish`.  `form` asks for another format, "parquet" or "fits"; what that has no
-    place for stands in the result's `warnings`.  What can be wrong before any work starts is checked before.
+    whole; of a part of one, see `finish`.  `form` asks for another format, "parquet" or "fits"; what that, or the
+    Parquet of a table in memory, has no place for stands in the result's `warnings`.  What can be wrong before any
+    work starts is checked before.
     """
-    told: dict[str, None] = {}
     old = old_columns(cat, columns, mode, keep)
+    told = {f"'{name}': {what}": None for name, what in cat.changed.items() if old.stays(name)}
     for name in read:
         cat.column(name)
     files = copies(cat, old, form, told.setdefault)

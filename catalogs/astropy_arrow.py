@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["arrow_array", "arrow_type"]
+__all__ = ["arrow_array", "arrow_type", "change"]
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +42,26 @@ def objects(data: Array, mask: Array) -> pa.Array:
         )
     lists = [None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain]
     return pa.array(lists)
+
+
+def change(values: Array) -> str | None:
+    """Return what becomes of values that Arrow has not, as `arrow_array` makes them; None where they are as before."""
+    data = np.ma.getdata(values)
+    given = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
+    if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in given):
+        return "complex numbers become pairs of real and imaginary part"
+    if any(isinstance(v, bytes) and not is_utf8(v) for v in given):
+        return "bytes that are no UTF-8 become the replacement character, U+FFFD"
+    return None
+
+
+def is_utf8(text: bytes) -> bool:
+    """Say whether bytes are text."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def arrow_type(values: Array) -> pa.DataType:

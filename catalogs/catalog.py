@@ -179,7 +179,10 @@ class Whole(Protocol):
 
 @dataclass(frozen=True)
 class Catalog:
-    """An opened catalogue; `whole` is what belongs to all its files together, where there is such."""
+    """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
+
+    `changed` says of columns what has become of their values already, where a table in memory was written down.
+    """
 
     format: str
     path: Path
@@ -187,6 +190,7 @@ class Catalog:
     partitions: tuple[Partition, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
     whole: Whole | None = None
+    changed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:

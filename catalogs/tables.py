@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from astropy.table import Table
 from astropy.table.serialize import represent_mixins_as_columns
 
 from catalogs import parquet
-from catalogs.astropy_arrow import arrow_array
+from catalogs.astropy_arrow import arrow_array, change
 from catalogs.catalog import Catalog
 from catalogs.errors import FormatError
 
@@ -28,13 +29,20 @@ FILE_NAME = "table.parquet"
 
 
 def open_table(table: Any) -> Catalog:
-    """Return a table in memory as a catalogue of one partition."""
+    """Return a table in memory as a catalogue of one partition; `changed` says what of it Arrow has not."""
     arrow = arrow_table(table)
     folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
     pq.write_table(arrow, folder / FILE_NAME, compression="NONE", use_dictionary=False)
     catalog = parquet.open_file(folder / FILE_NAME)
     weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
-    return catalog
+    return replace(catalog, changed=changes(table)) if isinstance(table, Table) else catalog
+
+
+def changes(table: Table) -> dict[str, str]:
+    """Return what becomes of the values of an astropy table's columns, of those that are not as they were."""
+    plain = represent_mixins_as_columns(table)
+    found = {name: change(np.ma.asanyarray(plain[name].data)) for name in plain.colnames}
+    return {name: what for name, what in found.items() if what}
 
 
 def arrow_table(table: Any) -> pa.Table:

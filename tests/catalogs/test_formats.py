@@ -188,6 +188,54 @@ def test_astropy_in_memory(tmp_path):
     assert catalogs.open(out).column("flux").unit == "Jy"
 
 
+def test_what_a_table_in_memory_loses_is_said(tmp_path):
+    """Complex numbers, alone, in vectors and in lists, and bytes that are no text; of the columns that are kept."""
+    lists = np.empty(3, dtype=object)
+    lists[:] = [np.array([1 + 2j]), np.array([], dtype=complex), np.array([3j, 4])]
+    table = QTable(
+        {
+            "row": [0, 1, 2],
+            "z": MaskedColumn([1 + 2j, 3, 4j], mask=[0, 0, 1]),
+            "vector": np.full((3, 2), 1 - 1j, dtype=np.complex64),
+            "quantity": np.array([1j, 2, 3]) * u.Jy,
+            "list": lists,
+            "latin": np.array([b"\xe9", b"a", b"b"]),
+            "utf8": np.array(["é".encode(), b"a", b"b"]),
+            "real": np.arange(6.0).reshape(3, 2),
+            "texts": np.array(["a", None, "c"], dtype=object),
+        }
+    )
+    new = {
+        c.name: v[:3] for c in COLUMNS for v in [computing(3)(pa.record_batch({"row": [0, 1, 2]}))[c.name]]
+    }
+    pairs = "complex numbers become pairs of real and imaginary part"
+    told = {name: f"'{name}': {pairs}" for name in ("z", "vector", "quantity", "list")}
+    told["latin"] = "'latin': bytes that are no UTF-8 become the replacement character, U+FFFD"
+    for form, folder in ((None, "parquet"), ("fits", "fits")):
+        written = catalogs.annotate(
+            catalogs.open(table), tmp_path / folder, COLUMNS, lambda _: new, read=["row"], form=form
+        )
+        assert [w for w in written.warnings if w in told.values()] == [*told.values()]
+        if form is None:
+            assert written.warnings == tuple(told.values()), "nothing is said of the others"
+            found = pq.read_table(written[0])
+    assert found["z"].to_pylist() == [[1, 2], [3, 0], [None, None]]
+    assert found["vector"].to_pylist() == [[[1, -1], [1, -1]]] * 3
+    assert found["quantity"].to_pylist() == [[0, 1], [2, 0], [3, 0]]
+    assert found["list"].to_pylist() == [[[1, 2]], [], [[0, 3], [4, 0]]]
+    assert (found["latin"][0].as_py(), found["utf8"][0].as_py()) == ("\ufffd", "é")
+    slim = catalogs.annotate(
+        catalogs.open(table),
+        tmp_path / "slim",
+        COLUMNS,
+        lambda _: new,
+        read=["row"],
+        mode="slim",
+        keep=("row", "z"),
+    )
+    assert slim.warnings == (told["z"],)
+
+
 def test_arrow_in_memory_and_what_is_no_table():
     assert catalogs.open(pa.table(TABLE)).n_rows == 4
     with pytest.raises(FormatError, match="got list; expected the path"):
