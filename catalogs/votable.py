@@ -11,7 +11,7 @@ import codecs
 import contextlib
 import re
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -185,6 +185,15 @@ class VOTablePartition:
                 raise FormatError(f"{self.path} has several columns called '{name}'; rename them")
         return [self.names.index(name) for name in columns or self.names[:1]]
 
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return no texts, as `conversion.BESIDE` says, and what becomes of columns in another format."""
+        fields = document(self.path, self.stamp).table(self.index).fields
+        return {}, [
+            f"'{name}': complex numbers become pairs of real and imaginary part"
+            for name, field in zip(self.names, fields, strict=True)
+            if field.datatype in {"floatComplex", "doubleComplex"}
+        ]
+
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> VOTablePartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
         return replace(self, kept=frozenset(columns), slim=slim)
@@ -275,7 +284,9 @@ def chosen(
         folded = [i for i, t in enumerate(tables) if str(wanted).casefold() in folded_names(t)]
         found = exact or folded or [i for i in range(len(tables)) if str(wanted) == str(i)]
     else:
-        found = [i for i, t in enumerate(tables) if set(columns) <= set(column_names(t)) and t.fields]
+        some = [i for i, t in enumerate(tables) if t.fields]
+        having = [i for i in some if set(columns) <= set(column_names(tables[i]))]
+        found = having or (some if len(some) == 1 else [])  # of the only one, who reads them says what it lacks
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{i} '{name}'" for i, name in enumerate(names)) or "none"

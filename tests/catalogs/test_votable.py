@@ -328,3 +328,12 @@ def annotated(path: Path, out: Path, table: int | None = None) -> Path:
     new = {"p": np.zeros(catalog.n_rows, np.float32)}
     (written,) = annotate(catalog, out, columns, lambda _: new, read=[catalog.names[0]])
     return written
+
+
+def test_a_column_that_the_only_table_lacks(tmp_path):
+    """The nearest one is named, as in other formats."""
+    path = tmp_path / "a.vot"
+    Table({"ra": [1.0], "dec": [2.0]}).write(path, format="votable")
+    catalog = votable.open(path, columns=["rq"])
+    with pytest.raises(ColumnNotFoundError, match="has no column 'rq'; did you mean 'ra'"):
+        catalog.column("rq")
