@@ -135,6 +135,22 @@ def write_fits(path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("form", ["parquet", "fits"])
+def test_a_votables_complex_numbers_are_said_to_become_pairs(tmp_path: Path, form: str) -> None:
+    """In another format; a copy in VOTable has them as they were, and says nothing."""
+    table = Table(
+        {"row": [0, 1], "x": [1.5, 2.5], "z": [1 + 2j, 3j], "v": np.ones((2, 2), dtype=np.complex64)}
+    )
+    table.write(tmp_path / "a.vot", format="votable")
+    cat = catalogs.open(tmp_path / "a.vot")
+    pairs = tuple(f"'{name}': complex numbers become pairs of real and imaginary part" for name in "zv")
+    written = annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form=form)
+    assert tuple(w for w in written.warnings if "complex" in w) == pairs
+    pairwise = pa.Table.from_batches(catalogs.open(written[0]).batches(["z"]))["z"]
+    assert pairwise.to_pylist() == [[1, 2], [0, 3]]
+    assert annotate(cat, tmp_path / "same", MARK, mark, read=["row"]).warnings == ()
+
+
 def test_fits_to_parquet_keeps_values_shapes_and_headers(tmp_path: Path) -> None:
     path = write_fits(tmp_path / "a.fits")
     written = annotate(
