@@ -194,15 +194,6 @@ class VOTablePartition:
             if field.datatype in {"floatComplex", "doubleComplex"}
         ]
 
-    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
-        """Return no texts, as `conversion.BESIDE` says, and what becomes of columns in another format."""
-        fields = document(self.path, self.stamp).table(self.index).fields
-        return {}, [
-            f"'{name}': complex numbers become pairs of real and imaginary part"
-            for name, field in zip(self.names, fields, strict=True)
-            if field.datatype in {"floatComplex", "doubleComplex"}
-        ]
-
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> VOTablePartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
         return replace(self, kept=frozenset(columns), slim=slim)
