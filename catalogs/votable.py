@@ -40,6 +40,7 @@ from catalogs.votable_changes import (
 )
 from catalogs.votable_columns import arrow_type, memory_bytes, memory_type
 from catalogs.votable_document import Data, parse_document
+from catalogs.votable_fits import FitsRows
 from catalogs.votable_rows import LONGEST_ROW, BinaryRows, Rows
 from catalogs.votable_tabledata import TextRows
 from catalogs.votable_write import Content, NewRows, prepare_texts, write
@@ -134,7 +135,7 @@ def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
             f"expected some, and at most {LONGEST_ROW >> 20} MB in all: correct their arraysize"
         )
     if data.serialisation != "TABLEDATA":
-        return BinaryRows(fields, data)
+        return (FitsRows if data.serialisation == "FITS" else BinaryRows)(fields, data)
     if data.n_rows and data.width != len(fields):
         raise DamagedFileError(
             f"{path} is damaged: it has {len(fields)} fields, and {data.width} cells in each row; expected as many: "
@@ -286,7 +287,9 @@ def chosen(
     else:
         some = [i for i, t in enumerate(tables) if t.fields]
         having = [i for i in some if set(columns) <= set(column_names(tables[i]))]
-        found = having or (some if len(some) == 1 else [])  # of the only one, who reads them says what it lacks
+        found = having or (
+            some if len(some) == 1 else []
+        )  # of the only one, who reads them says what it lacks
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{i} '{name}'" for i, name in enumerate(names)) or "none"

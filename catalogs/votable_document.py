@@ -34,7 +34,8 @@ CONFIG = {"invalid": "exception", "verify": "ignore", "datatype_mapping": {}}
 MARK = "blr: rows"
 """The name of an INFO that tells which table has which rows; it is given to astropy only, and taken away again."""
 
-BINARIES = {"BINARY", "BINARY2"}
+BINARIES = {"BINARY", "BINARY2", "FITS"}
+"""Those that are base64 in a STREAM."""
 
 Event = tuple[bool, str, Any, tuple[int, int]]
 """The beginning of an element with its attributes, or its end with its text; line and column."""
@@ -182,7 +183,7 @@ class Outline:
         self.put(True, name, attributes)  # noqa: FBT003
         if name == "DATA":
             self.serialisation, self.marked = "", len(self.found)
-        elif name in {*BINARIES, "TABLEDATA", "FITS", "PARQUET"}:
+        elif name in {*BINARIES, "TABLEDATA", "PARQUET"}:
             self.serialisation = name
         if name in {"TABLEDATA", "STREAM"}:
             self.element, self.n_rows, self.n_cells, self.width = name, 0, 0, 0
@@ -199,8 +200,13 @@ class Outline:
         encoding = attributes.get("encoding", "base64")
         if name == "STREAM" and (encoding != "base64" or self.serialisation not in BINARIES):
             raise FormatError(
-                f"{self.path} holds its data as {self.serialisation} in {encoding}; expected TABLEDATA, or BINARY or "
-                "BINARY2 in base64: convert it (topcat and stilts do)"
+                f"{self.path} holds its data as {self.serialisation} in {encoding}; expected TABLEDATA, or BINARY, "
+                "BINARY2 or FITS in base64: convert it (topcat and stilts do)"
+            )
+        if attributes.get("extnum", "1") != "1" and name == "FITS":
+            raise FormatError(
+                f"{self.path} has its data in extension {attributes['extnum']} of a FITS file, expected the first; "
+                "convert it (topcat and stilts do)"
             )
 
     def end_in_data(self, tag: str) -> None:

@@ -1,4 +1,4 @@
-"""The rows of a VOTable's table, which stay in the file and are read a piece at a time: those of BINARY and BINARY2."""
+"""The rows of a VOTable's table, which stay in the file and are read a piece at a time: those of BINARY, BINARY2 and FITS."""
 
 from __future__ import annotations
 
@@ -163,12 +163,16 @@ class BinaryRows(Rows):
             together, fields = [], []
         return (*runs, Run(tuple(fields), np.dtype(together)))
 
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the rows as they are stored; `binascii.Error` where they are no base64."""
+        return stream_bytes(self.data)
+
     def cut(self) -> Iterator[Piece]:
         """Yield the whole rows in each piece of the file."""
         rest = b""
         find = self.records if len(self.runs) == 1 else self.with_lengths
         try:
-            for piece in stream_bytes(self.data):
+            for piece in self.pieces():
                 rest += piece
                 found = find(rest)
                 if found.n_rows:

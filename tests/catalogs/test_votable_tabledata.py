@@ -250,9 +250,9 @@ REFUSED = {
         "an entity of its own, 'e0'",
     ),
     "unknown entities": (of('datatype="char"', "&eacute;"), "undefined entity"),
-    "FITS": (
-        PLAIN.replace(b"TABLEDATA", b"FITS").replace(b"<TR>", b"<STREAM/><TR>"),
-        "its data as FITS in base64",
+    "Parquet": (
+        PLAIN.replace(b"TABLEDATA", b"PARQUET").replace(b"<TR>", b"<STREAM/><TR>"),
+        "its data as PARQUET in base64",
     ),
     "gzip in the document": (
         PLAIN.replace(b"TABLEDATA", b"BINARY").replace(b"<TR>", b'<STREAM encoding="gzip"/><TR>'),
