@@ -287,9 +287,8 @@ def chosen(
     else:
         some = [i for i, t in enumerate(tables) if t.fields]
         having = [i for i in some if set(columns) <= set(column_names(tables[i]))]
-        found = having or (
-            some if len(some) == 1 else []
-        )  # of the only one, who reads them says what it lacks
+        # Of the only one, who reads the columns says which it lacks.
+        found = having or (some if len(some) == 1 else [])
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{i} '{name}'" for i, name in enumerate(names)) or "none"
