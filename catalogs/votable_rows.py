@@ -1,4 +1,4 @@
-"""The rows of a VOTable's table, which stay in the file and are read a piece at a time: those of BINARY and its like."""
+"""The rows of a VOTable's table, which stay in the file and are read a piece at a time: of BINARY and its like."""
 
 from __future__ import annotations
 
