@@ -6,6 +6,8 @@ them, but tables without rows.  What points out of the file, or makes text grow 
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,8 @@ MOST_BESIDE_ROWS = 1 << 26
 """Bytes of a document without its rows: astropy needs many times as much."""
 LONGEST_ROW = 1 << 26
 """Bytes beyond which a row is not believed."""
+LARGEST_CELL = LONGEST_ROW // 8
+"""Values in a cell of one size."""
 LONGEST_TAG = 1 << 24
 """Bytes of a tag or a comment: expat begins anew with each piece of one, which takes time as the square of them."""
 
@@ -178,6 +182,7 @@ class Outline:
         name = without_prefix(tag)
         self.text.clear()
         self.check_source(name, attributes)
+        self.check_size(name, attributes.get("arraysize", ""))
         if name == "TABLE" and "nrows" in attributes:
             attributes["nrows"] = "0"  # rows are counted, and astropy would make room for as many
         self.put(True, name, attributes)  # noqa: FBT003
@@ -207,6 +212,15 @@ class Outline:
             raise FormatError(
                 f"{self.path} has its data in extension {attributes['extnum']} of a FITS file, expected the first; "
                 "convert it (topcat and stilts do)"
+            )
+
+    def check_size(self, name: str, arraysize: str) -> None:
+        """Refuse a cell of a size beyond belief: astropy would make room for it."""
+        sizes = [int(n) for n in re.findall(r"\d+", arraysize)]
+        if name in {"FIELD", "PARAM"} and math.prod(sizes) > LARGEST_CELL:
+            raise FormatError(
+                f"{self.path} has a {name} of the arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; "
+                "correct it"
             )
 
     def end_in_data(self, tag: str) -> None:

@@ -260,7 +260,15 @@ REFUSED = {
     ),
     "wide beyond belief": (
         of('datatype="double" arraysize="100000000"', ""),
-        "fields of 800000000 to 800000000 bytes",
+        "a FIELD of the arraysize '100000000', expected at most",
+    ),
+    "wide in two dimensions": (
+        of('datatype="double" arraysize="100000x1000000*"', ""),
+        "a FIELD of the arraysize '100000x1000000\\*', expected at most",
+    ),
+    "wide all together": (
+        of('datatype="doubleComplex" arraysize="8000000"', ""),
+        "fields of 128000000 to 128000000 bytes",
     ),
     "rows of no bytes": (
         PLAIN.replace(b"TABLEDATA", b"BINARY")
