@@ -40,9 +40,6 @@ from catalogs.text_writer import append_values, one_by_one, value_lines
 __all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", "sniff"]
 
 CSV, ECSV = "csv", "ecsv"
-COMMENTED_OUT = "commented_out"
-"""Metadata: how many comments have as many fields as a row."""
-
 SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c in COMPRESSED_SUFFIXES)
 
 HEAD_BYTES = 1 << 18
@@ -221,8 +218,6 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     with explained(path):
         partition = opened(path, head, tuple(missing))
     metadata = {"delimiter": partition.dialect.delimiter, "encoding": partition.encoding}
-    if partition.commented_out:
-        metadata[COMMENTED_OUT] = str(partition.commented_out)
     metadata |= {f"type.{c.name}": str(c.datatype) for c in partition.columns}
     if partition.format == ECSV:
         metadata |= own_meta(header_text(head[: partition.dialect.header]))
@@ -290,8 +285,8 @@ def like_rows(comments: Sequence[bytes], dialect: Dialect) -> list[bytes]:
 
 
 def commented_out(catalog: Catalog) -> str:
-    """Return how many lines of a text table may be rows, '' where none."""
-    n = int(catalog.metadata.get(COMMENTED_OUT, "0"))
+    """Return how many lines of text tables may be rows, '' where none."""
+    n = sum(p.commented_out for p in catalog.partitions if isinstance(p, TextPartition))
     lines = "1 line begins" if n == 1 else f"{n:,} lines begin"
     return f"{lines} with # and may be rows, but are taken for comments" if n else ""
 

@@ -16,9 +16,9 @@ ClassName = Annotated[str, Field(min_length=1, max_length=64)]
 
 def _spelt(value: Any) -> Any:
     """Return a label as the text that a column's is compared as: 1 and 1.0 are '1', truth is 'True'."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value) if isinstance(value, bool) else value
-    return str(int(value)) if float(value).is_integer() else repr(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return str(value) if isinstance(value, int) else value  # truth values are integers too
 
 
 def _listed(value: Any) -> Any:

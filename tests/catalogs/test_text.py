@@ -3,6 +3,7 @@
 import bz2
 import csv
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -560,7 +561,12 @@ def test_comments_that_may_be_rows_are_counted(tmp_path):
     """A first field that begins with # makes a comment of its row, unless it is quoted."""
     rows = ["a,1", "#b,2", "# some words", '"#c",3', "#d,4,5", "e,6"]
     catalog = text.open(written(tmp_path / "a.csv", "# x,y\nname,v\n" + "\n".join(rows) + "\n"))
-    assert (catalog.n_rows, catalog.metadata["commented_out"]) == (3, "1")
+    assert catalog.n_rows == 3
     assert text.commented_out(catalog) == "1 line begins with # and may be rows, but are taken for comments"
     plain = text.open(written(tmp_path / "b.csv", "name,v\na,1\n# words\n"))
     assert text.commented_out(plain) == ""
+    written(tmp_path / "c.csv", "name,v\na,1\n#b,2\n")
+    together = open_catalog(tmp_path)
+    assert text.commented_out(together).startswith("2 lines begin"), "of all files"
+    (last,) = (p for p in together.partitions if p.key == "b.csv")
+    assert text.commented_out(replace(together, partitions=(last,))) == "", "of this one"
