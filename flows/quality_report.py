@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,16 +24,23 @@ from flows.label_source import LabelSource
 from flows.labels import LabelReader
 from flows.vote_columns import VoteReader, most_voted
 
-__all__ = ["catalog_quality", "quality_remarks"]
+__all__ = ["catalog_qualities", "quality_remarks"]
 
 SHOWN = 8
 
 
-def catalog_quality(
-    specification: Specification, catalog: Catalog, *, limit: int | None = None
+def catalog_qualities(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the quality of labelled catalogues, as JSON can hold it."""
+    source = LabelSource.of(specification)
+    return [_quality(specification, catalog, source, limit) for catalog in catalogs]
+
+
+def _quality(
+    specification: Specification, catalog: Catalog, source: LabelSource, limit: int | None
 ) -> dict[str, Any]:
-    """Return the quality of a labelled catalogue, as JSON can hold it."""
-    read = _class_reader(specification, catalog)
+    read = _class_reader(specification, catalog, source)
     found, seen = quality(
         catalog,
         identifier=specification.catalog.id,
@@ -50,7 +57,7 @@ def catalog_quality(
 
 
 def _class_reader(
-    specification: Specification, catalog: Catalog
+    specification: Specification, catalog: Catalog, source: LabelSource
 ) -> Callable[[Mapping[str, Any]], Any] | None:
     """Return what reads the classes (n,) of rows, '' where there is none; None where a column for it is none of values.
 
@@ -65,7 +72,7 @@ def _class_reader(
         return lambda values: most_voted(
             votes.counts({n: apply_sentinels(values[n], marks.get(n, ())) for n in needed}), names
         )
-    source, unit = LabelSource.of(specification), position_unit(specification, catalog)
+    unit = position_unit(specification, catalog)
     if label.classes is None:
         return lambda values: source.texts(values, unit)
     reader = LabelReader.of(label, Counter())

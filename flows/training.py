@@ -36,7 +36,7 @@ from flows.manifest import write_json
 from flows.model import make_version
 from flows.model_file import read_tree, write_tree
 from flows.progress import tell
-from flows.quality_report import catalog_quality
+from flows.quality_report import catalog_qualities
 from flows.ranking import rank, stacked
 from flows.roots import check_inside
 from flows.saving import make_model, save_model
@@ -108,9 +108,7 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
         | {
             "overdispersion": phi,
             "shift": told,
-            "quality": [
-                catalog_quality(specification, c, limit=request["limit"]) for c in opened[:MOST_QUALITY]
-            ],
+            "quality": catalog_qualities(specification, opened[:MOST_QUALITY], limit=request["limit"]),
         },
         "columns": columns,
     }

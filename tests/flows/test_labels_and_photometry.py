@@ -16,7 +16,7 @@ from flows.classification import classify
 from flows.config_file import parse_specification
 from flows.errors import SpecificationError, TrainingError
 from flows.features import training_reader
-from flows.quality_report import catalog_quality, quality_remarks
+from flows.quality_report import catalog_qualities, quality_remarks
 from flows.softening import with_learned_photometry
 from flows.store import Store
 from flows.training import train
@@ -322,7 +322,7 @@ def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
     }[where]
     text = f'{HEAD}[label]\n{label}{TAIL}answer = "answer"\n'
     specification = parse_specification(text, source="here", base_folder=str(made))
-    found = catalog_quality(specification, catalogs.open(made / "survey.parquet"))
+    (found,) = catalog_qualities(specification, [catalogs.open(made / "survey.parquet")])
     alone = {leak["columns"][0]: leak["used"] for leak in found["leaks"] if len(leak["columns"]) == 1}
     voted = {"n_late": False, "n_early": False} if where == "votes" else {}
     assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
