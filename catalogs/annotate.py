@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from catalogs.annotations import NewColumn, Provenance
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, OldColumns, Progress
+from catalogs.catalog import BATCH_ROWS, Annotation, Catalog, Compute, OldColumns, Progress
 from catalogs.computing import CheckedCompute, Computed, NewValues, computed_batches
 from catalogs.conversion import copies
 from catalogs.destination import check_places, check_room, check_whole, destination, is_whole, make_folder
@@ -79,20 +79,19 @@ def annotate(
     staying = tuple(name for name in cat.names if old.stays(name))
     check_room(cat, out, columns, OldColumns(only=staying) if form == "fits" else old)
     read, compute = with_user_bits(read, compute, old.replaced, columns)
-    checked = CheckedCompute(tuple(columns), compute)
+    annotation = Annotation(
+        columns,
+        CheckedCompute(tuple(columns), compute),
+        read,
+        (provenance or Provenance()).covering(columns),
+        rows,
+        threads or _usable_cpus(),
+        progress,
+    )
     with destination(cat, out) as folder:
         for file in files:
             make_folder((folder / file.key).parent)
-            file.write_annotated(
-                folder / file.key,
-                columns,
-                checked,
-                read=read,
-                provenance=(provenance or Provenance()).covering(columns),
-                rows=rows,
-                threads=threads or _usable_cpus(),
-                progress=progress,
-            )
+            file.write_annotated(folder / file.key, annotation)
         if is_whole(cat):
             left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
             told |= dict.fromkeys(left_out)

@@ -23,6 +23,7 @@ from catalogs.errors import ColumnNotFoundError, nearest
 
 __all__ = [
     "BATCH_ROWS",
+    "Annotation",
     "Catalog",
     "Column",
     "Compute",
@@ -61,6 +62,23 @@ class Column:
     absent: int = 0
 
 
+@dataclass(frozen=True)
+class Annotation:
+    """What a copy gains: the new `columns`, made by `compute` of the columns `read`.
+
+    `compute` gets `rows` rows at a time (fewer in the last batch), in as many `threads`; what is written depends on
+    neither.  `progress` hears of rows once they are on their way to the disk.
+    """
+
+    columns: Sequence[NewColumn]
+    compute: Compute
+    read: Sequence[str]
+    provenance: Provenance = field(default_factory=Provenance)
+    rows: int = BATCH_ROWS
+    threads: int = 1
+    progress: Progress | None = None
+
+
 class Copyable(Protocol):
     """A file of which an annotated copy can be made."""
 
@@ -74,18 +92,7 @@ class Copyable(Protocol):
         """Where the file is."""
         ...
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic."""
         ...
 

@@ -6,8 +6,9 @@ Threads compute while the caller reads and, where rows have no place of their ow
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from catalogs.annotations import NewColumn
-from catalogs.catalog import BATCH_ROWS, Compute, Partition
+from catalogs.catalog import Annotation, Compute, Partition
 
-__all__ = ["CheckedCompute", "Computed", "NewValues", "computed_batches", "in_order"]
+__all__ = ["CheckedCompute", "Computed", "NewValues", "computed_batches", "each_batch", "in_order"]
 
 NewValues = Mapping[str, np.ndarray[Any, Any]]
 Computed = tuple[pa.RecordBatch, NewValues]
@@ -44,14 +45,25 @@ class CheckedCompute:
         return {c.name: new[c.name] for c in self.columns}
 
 
-def computed_batches(
-    partition: Partition, read: Sequence[str], compute: Compute, rows: int = BATCH_ROWS, threads: int = 1
-) -> Generator[Computed]:
-    """Yield every batch of the columns `read` with what `compute` made of it, in the file's order.
+def computed_batches(partition: Partition, annotation: Annotation) -> Generator[Computed]:
+    """Yield every batch of the columns read, and the new ones of the same rows, in the file's order.
 
     Batches have the same rows whatever the number of threads, so the result does too.
     """
-    return in_order(partition.batches(read, rows), lambda batch: (batch, compute(batch)), threads)
+    batches = partition.batches(annotation.read, annotation.rows)
+    return each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)
+
+
+def each_batch(
+    batches: Iterable[pa.RecordBatch], work: Callable[[pa.RecordBatch], Result], annotation: Annotation
+) -> Generator[Result]:
+    """Yield what `work` makes of each batch, in order; `progress` hears of the rows once that was taken."""
+    counted = in_order(batches, lambda batch: (batch.num_rows, work(batch)), annotation.threads)
+    with closing(counted):
+        for n_rows, result in counted:
+            yield result
+            if annotation.progress is not None:
+                annotation.progress(n_rows)
 
 
 def in_order(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> Generator[Result]:

@@ -7,26 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from catalogs import fits_create, parquet_create
-from catalogs.annotations import NewColumn, Provenance
-from catalogs.catalog import (
-    BATCH_ROWS,
-    Catalog,
-    Column,
-    Compute,
-    Convertible,
-    Copyable,
-    OldColumns,
-    Partition,
-    Progress,
-)
-from catalogs.computing import computed_batches
+from catalogs.annotations import Provenance
+from catalogs.catalog import Annotation, Catalog, Column, Convertible, Copyable, OldColumns, Partition
+from catalogs.computing import NewValues, computed_batches
 from catalogs.errors import CatalogError
 from catalogs.fits_cards import comment_cards
 from catalogs.fits_history import block_cards
@@ -114,45 +104,32 @@ class Converting:
         """The old columns that stay."""
         return tuple(c for c in self.catalog.columns if self.old.stays(c.name))
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write the old columns that stay and the new ones to `out`, streamed and atomic."""
-        rows = min(rows, bounded_rows(self.columns))
+        new, read = annotation.columns, list(annotation.read)
+        rows = min(annotation.rows, bounded_rows(self.columns))
         needed = list(dict.fromkeys([*(c.name for c in self.columns), *read]))
 
-        def compute_read(batch: pa.RecordBatch) -> Mapping[str, pa.Array]:
-            return compute(batch.select(list(read)))
+        def compute(batch: pa.RecordBatch) -> NewValues:
+            return annotation.compute(batch.select(read))
 
-        computed = computed_batches(self.source, needed, compute_read, rows, threads)
+        computed = computed_batches(self.source, replace(annotation, read=needed, compute=compute, rows=rows))
         texts = self.beside()
         if self.form == "parquet":
             parquet_create.create(
                 out,
                 self.columns,
-                columns,
+                new,
                 computed,
-                provenance=provenance,
+                provenance=annotation.provenance,
                 metadata=texts,
                 dropped=self.old.replaced,
-                progress=progress,
             )
             return
-        layout = fits_create.Layout(
-            self.fields(rows), tuple(NewField.of(c) for c in columns), self.source.n_rows
-        )
-        remarks = [*self.remarks(texts), *self.history(texts, provenance)]
+        layout = fits_create.Layout(self.fields(rows), tuple(map(NewField.of, new)), self.source.n_rows)
+        remarks = [*self.remarks(texts), *self.history(texts, annotation.provenance)]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
-        fits_create.create(out, layout, computed, name=name, remarks=remarks, progress=progress)
+        fits_create.create(out, layout, computed, name=name, remarks=remarks)
 
     def beside(self) -> dict[str, str]:
         """Return the texts that go with the columns; tell what is left behind."""

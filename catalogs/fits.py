@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catalogs.annotations import NewColumn, Provenance
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
+from catalogs.catalog import BATCH_ROWS, Annotation, Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
-from catalogs.fits_annotate import Annotation, write_annotated
+from catalogs.fits_annotate import write_annotated
 from catalogs.fits_ascii import ASCII_TABLE
 from catalogs.fits_beside import headers_as_text, left_behind
 from catalogs.fits_columns import MAX_FIELDS, FitsColumn, Table, table_of
@@ -108,22 +107,11 @@ class FitsPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""
         return replace(self, kept=frozenset(columns), slim=slim)
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns, everything else that is kept as it is, byte for byte."""
         selection = Selection(self.table, self.kept, self.slim)
-        what = Annotation(selection, self._source, columns, compute, read, provenance)
-        write_annotated(self, what, out, rows=rows, threads=threads, progress=progress)
+        with self._source() as source:
+            write_annotated(self, source, selection, out, annotation)
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return the headers' cards as text, and what a copy in another format leaves behind."""

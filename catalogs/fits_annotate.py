@@ -11,8 +11,8 @@ import gzip
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +21,10 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from catalogs.annotations import NewColumn, Provenance, check_names
+from catalogs.annotations import check_names
 from catalogs.atomic import atomic_path
-from catalogs.catalog import Compute, Partition, Progress
-from catalogs.computing import CheckedCompute, NewValues, in_order
+from catalogs.catalog import Annotation, Partition
+from catalogs.computing import NewValues, in_order
 from catalogs.fits_cards import empty_primary
 from catalogs.fits_checksum import OnesSum
 from catalogs.fits_columns import Table
@@ -33,7 +33,7 @@ from catalogs.fits_rewrite import NewField, annotated_cards, with_checksums
 from catalogs.fits_selection import Selection
 from catalogs.fits_source import Source, is_gzipped
 
-__all__ = ["Annotation", "write_annotated"]
+__all__ = ["write_annotated"]
 
 BLOCK_BYTES = 1 << 20
 """Bytes of rows put together at a time: they stay in the processor's cache until they are written."""
@@ -41,49 +41,33 @@ BLOCK_BYTES = 1 << 20
 GZIP_LEVEL = 4
 
 
-@dataclass(frozen=True)
-class Annotation:
-    """What to add to which columns of which table."""
-
-    selection: Selection
-    source: Callable[[], AbstractContextManager[Source]]
-    columns: Sequence[NewColumn]
-    compute: Compute
-    read: Sequence[str]
-    provenance: Provenance
-
-
 def write_annotated(
-    partition: Partition, what: Annotation, out: Path, *, rows: int, threads: int, progress: Progress | None
+    partition: Partition, source: Source, selection: Selection, out: Path, annotation: Annotation
 ) -> None:
-    """Write the annotated copy to `out`; the copy of a gzipped file is gzipped too."""
-    check_names((c.name for c in what.selection.columns), what.columns)
-    rewriting = _Rewriting(what.selection, tuple(NewField.of(c) for c in what.columns))
-    cards = annotated_cards(what.selection, rewriting.fields, what.provenance)
-    compute = CheckedCompute(tuple(what.columns), what.compute)
+    """Write the annotated copy of a partition, whose bytes are the source's, to `out`; gzipped if they were."""
+    check_names((c.name for c in selection.columns), annotation.columns)
+    rewriting = _Rewriting(selection, tuple(NewField.of(c) for c in annotation.columns))
+    cards = annotated_cards(selection, rewriting.fields, annotation.provenance)
     zipped = is_gzipped(partition.path)
-    with (
-        what.source() as source,
-        atomic_path(out) as temporary,
-        _sink(temporary, zipped=zipped) as stream,
-    ):
+    with atomic_path(out) as temporary, _sink(temporary, zipped=zipped) as stream:
         header = rewriting.write_before(source, stream)
         total = OnesSum()
-        stream.write(
-            with_checksums(cards, total)
-        )  # takes the place of the one whose sums are known at the end
+        # In the place of the one whose sums are known at the end.
+        stream.write(with_checksums(cards, total))
         stream.flush()
         place = stream.tell()
 
         def work(numbered: tuple[range, pa.RecordBatch]) -> tuple[int, OnesSum]:
             rows, batch = numbered
-            return len(rows), rewriting.write_rows(source, stream.fileno(), place, rows, compute(batch))
+            new = annotation.compute(batch)
+            return len(rows), rewriting.write_rows(source, stream.fileno(), place, rows, new)
 
-        with closing(in_order(_numbered(partition.batches(what.read, rows)), work, threads)) as written:
+        batches = partition.batches(annotation.read, annotation.rows)
+        with closing(in_order(_numbered(batches), work, annotation.threads)) as written:
             for n_rows, part in written:
                 total.include(part)
-                if progress is not None:
-                    progress(n_rows)
+                if annotation.progress is not None:
+                    annotation.progress(n_rows)
         rewriting.write_behind(source, stream, place, total)
         stream.seek(header)
         stream.write(with_checksums(cards, total))

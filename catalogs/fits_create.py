@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from catalogs.atomic import atomic_path
-from catalogs.catalog import Column, Progress
+from catalogs.catalog import Column
 from catalogs.computing import Computed
 from catalogs.errors import CatalogError
 from catalogs.fits_cards import empty_primary, integer_card, text_cards
@@ -164,7 +164,6 @@ def create(
     *,
     name: str,
     remarks: Sequence[bytes],
-    progress: Progress | None = None,
 ) -> None:
     """Write the table of that name: whole, or not at all."""
     cards, total = layout.cards(name, remarks), OnesSum()
@@ -178,8 +177,6 @@ def create(
         stream.write(with_checksums(cards, total))
         for batch, new in computed:
             write_rows(stream, heap, total, layout, batch, new)
-            if progress is not None:
-                progress(batch.num_rows)
         copy_heap(heap, stream, total)
         stream.write(bytes(padding(layout.n_rows * layout.row.itemsize + layout.heap_bytes)))
         stream.seek(start)

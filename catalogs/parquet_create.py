@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
-from catalogs.catalog import Column, Progress
+from catalogs.catalog import Column
 from catalogs.computing import Computed
 from catalogs.parquet_metadata import SHAPE, annotated_key_values, new_fields
 
@@ -30,7 +30,6 @@ def create(
     provenance: Provenance,
     metadata: Mapping[str, str],
     dropped: Sequence[str] = (),
-    progress: Progress | None = None,
 ) -> None:
     """Write old and new columns: whole, or not at all.  `metadata` are texts to be kept beside them."""
     # Parquet has nulls, so no value stands for them any more.
@@ -47,8 +46,6 @@ def create(
             arrays = [batch.column(c.name).cast(c.datatype) for c in columns]
             arrays += [pa.array(values[c.name], c.datatype) for c in new]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
-            if progress is not None:
-                progress(batch.num_rows)
 
 
 def described(column: Column) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase
 from pathlib import Path
@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.annotations import NewColumn, Provenance
 from catalogs.batching import exactly
-from catalogs.catalog import BATCH_ROWS, Catalog, Compute, Progress
-from catalogs.computing import in_order
+from catalogs.catalog import BATCH_ROWS, Annotation, Catalog
+from catalogs.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.folders import HiveValue, missing
 from catalogs.parquet_footer import damaged, read_footer
@@ -106,18 +105,7 @@ class ParquetPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no words of others."""
         return replace(self, kept=Kept(frozenset(columns), slim))
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
         with self.remote.fetched(out.parent) if self.remote else nullcontext(self.path) as path:
             here = replace(self, path=path, remote=None)
@@ -127,18 +115,23 @@ class ParquetPartition:
                     f"{self.remote or path} has {known.n_rows:,} rows, and had {self.n_rows:,} when it was opened; "
                     "open it again once it is finished"
                 )
-            append_columns(
-                path,
-                out,
-                columns,
-                # Made in the threads, Arrow takes a fifth of the memory of NumPy's texts, and what was read goes.
-                in_order(here.batches(read, rows), lambda batch: new_table(compute(batch), columns), threads),
-                old=known.columns,
-                provenance=provenance,
-                kept=self.kept,
-                threads=threads,
-                progress=progress,
+            # Made in the threads, Arrow takes a fifth of the memory of NumPy's texts, and what was read goes.
+            computed = each_batch(
+                here.batches(annotation.read, annotation.rows),
+                lambda batch: new_table(annotation.compute(batch), annotation.columns),
+                annotation,
             )
+            with closing(computed):
+                append_columns(
+                    path,
+                    out,
+                    annotation.columns,
+                    computed,
+                    old=known.columns,
+                    provenance=annotation.provenance,
+                    kept=self.kept,
+                    threads=annotation.threads,
+                )
 
 
 def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
-from catalogs.catalog import Column, Progress
+from catalogs.catalog import Column
 from catalogs.code_points import text_array
 from catalogs.computing import in_order
 from catalogs.parquet_chunks import Chunks, Piece, write_chunks
@@ -47,7 +47,6 @@ def append_columns(
     provenance: Provenance,
     kept: Kept | None = None,
     threads: int = 1,
-    progress: Progress | None = None,
 ) -> None:
     """Write a copy of `source` with the computed columns, of all rows in order, to `out`: whole, or not at all.
 
@@ -61,7 +60,7 @@ def append_columns(
         chunks = Chunks(out, schema, codec(footer))
         footer = kept.copy(source, stream, footer)
         pieces = pieces_of(footer.row_groups)
-        parts = exactly(told(computed, progress), [piece.n_rows for piece in pieces])
+        parts = exactly(computed, [piece.n_rows for piece in pieces])
         with closing(in_order(columns_of(pieces, parts, schema), chunks.encode, threads)) as encoded:
             written = write_chunks(encoded, stream, len(footer.row_groups), out.parent)
         stream.write(merge(footer, chunks.schema_metadata(), written, changed))
@@ -99,14 +98,6 @@ def codec(footer: Footer) -> str:
         None,
     )
     return FALLBACK_CODEC if chunk is None else CODECS.get(chunk.column.get(CODEC, 0), FALLBACK_CODEC)
-
-
-def told(computed: Iterable[pa.Table], progress: Progress | None) -> Iterator[pa.Table]:
-    """Yield the tables, and tell when each has been taken."""
-    for table in computed:
-        yield table
-        if progress is not None:
-            progress(table.num_rows)
 
 
 def new_table(values: NewValues, columns: Sequence[NewColumn]) -> pa.Table:

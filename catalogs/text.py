@@ -9,19 +9,19 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
 
-from catalogs.annotations import NewColumn, Provenance
 from catalogs.batching import exactly
-from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
+from catalogs.catalog import BATCH_ROWS, Annotation, Catalog, Column
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, reading
-from catalogs.computing import in_order
+from catalogs.computing import each_batch
 from catalogs.ecsv import (
     ECSV_MARK,
     annotated_header,
@@ -35,7 +35,7 @@ from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, 
 from catalogs.own_columns import recognised_provenance
 from catalogs.text_records import DELIMITERS, Dialect, blocks, common_width, find_dialect, is_data
 from catalogs.text_types import convert, infer_types
-from catalogs.text_writer import append_values, one_by_one, value_lines
+from catalogs.text_writer import append_values, value_lines
 
 __all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", "sniff"]
 
@@ -129,34 +129,36 @@ class TextPartition:
                     table = table.set_column(i, name, vectors(table.column(i), known[name].datatype))
             yield from table.select(list(columns)).combine_chunks().to_batches()
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out`, streamed and atomic; old records keep their bytes."""
         nan = "nan" if self.format == ECSV else ""
+        columns = annotation.columns
         write = partial(value_lines, columns=columns, delimiter=self.dialect.delimiter, nan=nan)
-        computed = in_order(self.batches(read, rows), lambda batch: write(compute(batch)), threads)
-        values = one_by_one(computed, progress)
-        append = partial(
-            append_values, self.path, out, self.dialect, columns, values, kept=self.kept, slim=self.slim
-        )
+        batches = self.batches(annotation.read, annotation.rows)
+        with closing(each_batch(batches, lambda b: write(annotation.compute(b)), annotation)) as lines:
+            append_values(
+                self.path,
+                out,
+                self.dialect,
+                columns,
+                chain.from_iterable(lines),
+                header=self.header(annotation),
+                kept=self.kept,
+                slim=self.slim,
+            )
+
+    def header(self, annotation: Annotation) -> Callable[[list[bytes]], list[bytes]]:
+        """Return what makes, of the lines above the names, those of an annotated copy."""
         if self.format == CSV:
-            append(header=(lambda _: []) if self.slim else list)
-            return
+            return (lambda _: []) if self.slim else list
         dropped = [n for n in self.dialect.names if self.kept is not None and n not in self.kept]
-        header = partial(
-            annotated_header, columns=columns, provenance=provenance, dropped=dropped, slim=self.slim
+        return partial(
+            annotated_header,
+            columns=annotation.columns,
+            provenance=annotation.provenance,
+            dropped=dropped,
+            slim=self.slim,
         )
-        append(header=header)
 
     def keeping(self, columns: Sequence[str], *, slim: bool = False) -> TextPartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no comments."""

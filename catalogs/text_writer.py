@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,12 +16,11 @@ import pyarrow.types as pt
 
 from catalogs.annotations import NewColumn
 from catalogs.atomic import atomic_path
-from catalogs.catalog import Progress
 from catalogs.compressed import reading, writing_like
 from catalogs.errors import DamagedFileError
 from catalogs.text_records import Dialect, blocks, is_data
 
-__all__ = ["Values", "append_values", "one_by_one", "value_lines"]
+__all__ = ["Values", "append_values", "value_lines"]
 
 LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
 """A byte-order mark, and what makes a comment of the line of names."""
@@ -109,14 +108,6 @@ def value_lines(values: Values, columns: Sequence[NewColumn], delimiter: str, *,
     texts = [written(values[c.name], c.datatype, delimiter, nan) for c in columns]
     lines: list[bytes] = pc.cast(pc.binary_join_element_wise(*texts, delimiter), pa.binary()).to_pylist()
     return lines
-
-
-def one_by_one(batches: Iterable[list[bytes]], progress: Progress | None) -> Iterator[bytes]:
-    """Yield the lines of all batches."""
-    for lines in batches:
-        yield from lines
-        if progress is not None:
-            progress(len(lines))
 
 
 def written(values: np.ndarray[Any, Any], datatype: pa.DataType, delimiter: str, nan: str) -> pa.Array:

@@ -11,7 +11,7 @@ import codecs
 import contextlib
 import re
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +22,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
-from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import atomic_path
 from catalogs.batching import exactly
-from catalogs.catalog import BATCH_ROWS, Catalog, Column, Compute, Progress
+from catalogs.catalog import BATCH_ROWS, Annotation, Catalog, Column
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, writing_like
-from catalogs.computing import Computed, in_order
+from catalogs.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.votable_changes import (
     add_columns,
@@ -199,18 +198,7 @@ class VOTablePartition:
         """Return the partition of which annotated copies keep only those columns and, if `slim`, no other table."""
         return replace(self, kept=frozenset(columns), slim=slim)
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = BATCH_ROWS,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out` as BINARY2, streamed and atomic."""
         read_from = document(self.path, self.stamp)
         document.cache_clear()  # what is changed here is nobody else's
@@ -223,16 +211,17 @@ class VOTablePartition:
             for t, r in zip(file.iter_tables(), read_from.rows, strict=True)
         }
         stay, dropped = drop_columns(table, self.kept)
-        add_columns(file, table, columns)
-        replace_provenance(table, provenance, dropped)
+        add_columns(file, table, annotation.columns)
+        replace_provenance(table, annotation.provenance, dropped)
         if self.slim:
             drop_other_tables(file, table)
-        source, numbers = read_from.rows[self.index], self.numbers(read)
+        source, numbers = read_from.rows[self.index], self.numbers(annotation.read)
         needed = list(dict.fromkeys([*stay, *numbers]))
-        new = NewRows(source.blocks(needed), [c.name for c in columns])
+        new = NewRows(source.blocks(needed), [c.name for c in annotation.columns])
         arrays = source.arrow(numbers, ([block[needed.index(i)] for i in numbers] for block in new.read()))
-        batches = self.record_batches(arrays, read, min(rows, rows_within(WAITING_BYTES, source)))
-        computed = told(in_order(batches, lambda batch: (batch, compute(batch)), threads), progress)
+        at_once = min(annotation.rows, rows_within(WAITING_BYTES, source))
+        batches = self.record_batches(arrays, annotation.read, at_once)
+        computed = each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)
         contents[table] = Content(source.n_rows, new.completed(computed, len(stay)))
         with (
             contextlib.closing(computed),
@@ -246,14 +235,6 @@ class VOTablePartition:
 def rows_within(size: int, rows: Rows) -> int:
     """Return how many rows are of about so many bytes."""
     return max(1, size // sum(memory_bytes(field) for field in rows.table_fields))
-
-
-def told(computed: Iterator[Computed], progress: Progress | None) -> Generator[Computed]:
-    """Yield the same batches, and say how many rows are done."""
-    for batch, values in computed:
-        yield batch, values
-        if progress is not None:
-            progress(batch.num_rows)
 
 
 def open(  # noqa: A001 -- every format's verb

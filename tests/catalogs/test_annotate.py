@@ -14,7 +14,7 @@ import pytest
 from catalogs.annotate import CheckedCompute, annotate, computed_batches
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.atomic import StorageError
-from catalogs.catalog import Catalog, Column, Compute, Progress
+from catalogs.catalog import Annotation, Catalog, Column, Compute
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 
 P = NewColumn("blr_p", pa.float32())
@@ -38,23 +38,10 @@ class Rows:
             x = pa.array(np.arange(start, min(start + rows, self.n_rows)))
             yield pa.RecordBatch.from_arrays([x] * len(columns), names=list(columns))
 
-    def write_annotated(
-        self,
-        out: Path,
-        columns: Sequence[NewColumn],
-        compute: Compute,
-        *,
-        read: Sequence[str],
-        provenance: Provenance,
-        rows: int = 10,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        for batch, new in computed_batches(self, read, compute, rows, threads):
-            assert provenance == Provenance({"columns": "blr_p"})
-            assert list(new) == [c.name for c in columns]
-            if progress:
-                progress(batch.num_rows)
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
+        for _, new in computed_batches(self, annotation):
+            assert annotation.provenance == Provenance({"columns": "blr_p"})
+            assert list(new) == [c.name for c in annotation.columns]
         self.written.append(out)
 
 
@@ -69,6 +56,10 @@ def half(batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
     return {"blr_p": (batch.column("x").to_numpy() / 2).astype(np.float32)}
 
 
+def annotation(compute: Compute, rows: int = 10, threads: int = 2) -> Annotation:
+    return Annotation([P], compute, ["x"], rows=rows, threads=threads)
+
+
 def slow_first(batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
     time.sleep(0.05 if batch.column("x")[0].as_py() == 0 else 0)
     return half(batch)
@@ -76,14 +67,14 @@ def slow_first(batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_results_come_in_order_whatever_the_threads(tmp_path: Path, threads: int) -> None:
-    pairs = list(computed_batches(Rows(tmp_path), ["x"], slow_first, 7, threads))
+    pairs = list(computed_batches(Rows(tmp_path), annotation(slow_first, 7, threads)))
     assert np.array_equal(np.concatenate([new["blr_p"] for _, new in pairs]), np.arange(100) / 2)
     assert [batch.num_rows for batch, _ in pairs] == [7] * 14 + [2]
 
 
 def test_reading_runs_ahead_by_a_few_batches_only(tmp_path: Path) -> None:
     rows = Rows(tmp_path, n_rows=1000)
-    results = computed_batches(rows, ["x"], half, 10, 2)
+    results = computed_batches(rows, annotation(half))
     for done in range(1, 20):
         next(results)
         assert len(rows.read) <= done + 4
@@ -104,14 +95,14 @@ def test_a_failure_ends_it_at_once(tmp_path: Path) -> None:
     rows = Rows(tmp_path, n_rows=1000)
     start = time.monotonic()
     with pytest.raises(RuntimeError, match="second batch"):
-        list(computed_batches(rows, ["x"], fail_second, 10, 2))
+        list(computed_batches(rows, annotation(fail_second)))
     assert time.monotonic() - start < 5
     assert len(rows.read) < 6
     assert not [t for t in threading.enumerate() if t.name.startswith("blr-compute")]
 
 
 def test_abandoning_the_results_ends_the_threads(tmp_path: Path) -> None:
-    results = computed_batches(Rows(tmp_path), ["x"], half, 10, 2)
+    results = computed_batches(Rows(tmp_path), annotation(half))
     next(results)
     results.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("blr-compute")]

@@ -16,6 +16,7 @@ from astropy.units import UnitsWarning
 from catalogs import fits
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn, Provenance, standard_columns
+from catalogs.catalog import Annotation
 from catalogs.errors import CatalogError, DamagedFileError, NameClashError, OutputExistsError
 
 N = 11
@@ -232,9 +233,7 @@ def test_clashes_and_existing_files_are_errors_before_any_work(tmp_path: Path) -
         annotated(path, (NewColumn("NAME", pa.int32()),))
     partition = fits.open(path).partitions[0]
     with pytest.raises(NameClashError):
-        partition.write_annotated(
-            tmp_path / "x", [NewColumn("name", pa.int32())], dict, read=["row"], provenance=PROVENANCE
-        )
+        partition.write_annotated(tmp_path / "x", Annotation([NewColumn("name", pa.int32())], dict, ["row"]))
     assert not (tmp_path / "out").exists()
     annotated(path)
     with pytest.raises(OutputExistsError):
@@ -258,7 +257,7 @@ def test_what_fits_cannot_hold(tmp_path: Path, column: NewColumn, value: str, me
         return {"a": np.array(["E"] + [value] * (batch.num_rows - 1), object)}
 
     with pytest.raises(CatalogError, match=message):
-        partition.write_annotated(tmp_path / "x", [column], compute, read=["row"], provenance=PROVENANCE)
+        partition.write_annotated(tmp_path / "x", Annotation([column], compute, ["row"]))
     assert [p.name for p in tmp_path.iterdir()] == ["in.fits"]
 
 
