@@ -68,15 +68,15 @@ def find_separation(
     data: Data,
     n_classes: int,
     n_functions: int,
-    start: tuple[Vector, Terms] | None = None,
+    start: tuple[Vector, Vector, Matrix] | None = None,
     *,
     one_hot: bool = False,
 ) -> Separation:
     """Return whether the rows' classes are separable.
 
     `one_hot`: two classes whose targets are (N, 2), as a softmax has them; more classes always have one column each.
-    `start`: weights (C M,) of the logistic model, or of the softmax in contrasts, and the likelihood's value, gradient
-    and Hessian there, where a fit has left them.  Whatever the link of the fit, separation is the data's.
+    `start`: weights (C M,) of the logistic model, or of the softmax in contrasts, and the likelihood's gradient and
+    Hessian there, where a fit has left them.  Whatever the link of the fit, separation is the data's.
     """
     likelihood: Likelihood = Categorical(n_classes) if n_classes > 2 or one_hot else Bernoulli()
     D = likelihood.n_outputs * n_functions
@@ -87,20 +87,30 @@ def find_separation(
 
     if start is not None and _overlaps(data, likelihood, *start, slack=_SLACK):
         return Separation("none")
-    theta, terms = (np.zeros(D), None) if start is None else start
-    mode = maximise(evaluate, flat, theta, evaluated=terms, max_iter=_NEWTON_PASSES)
-    if _overlaps(data, likelihood, mode.theta, (mode.log_likelihood, mode.gradient, mode.hessian)):
+    theta = np.zeros(D) if start is None else start[0]
+    mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
+    if _overlaps(data, likelihood, mode.theta, mode.gradient, mode.hessian):
         return Separation("none")
     return _by_program(data, likelihood, mode.theta, n_classes, n_functions)
 
 
-def _overlaps(data: Data, likelihood: Likelihood, theta: Vector, terms: Terms, *, slack: float = 0.0) -> bool:
+def _overlaps(
+    data: Data,
+    likelihood: Likelihood,
+    theta: Vector,
+    gradient: Vector,
+    hessian: Matrix,
+    *,
+    slack: float = 0.0,
+) -> bool:
     """Whether the Newton step gives y inside the simplex with Σ (t - y) φ = 0, which no separable data allow.
 
     What the sum may lack, by rounding and by `slack` posterior sd, must be mended by steps that keep y inside.
     """
-    _, gradient, hessian = terms
-    L, _ = cholesky_of_precision(hessian)
+    try:
+        L, _ = cholesky_of_precision(hessian)
+    except np.linalg.LinAlgError:
+        return False  # a Hessian told by A - S0⁻¹ is rounding where the prior outweighs the data by far
     U = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
     step = U.T @ (U @ gradient)
     outside, widest, size = data.accumulate(_outside(likelihood, theta, step, U))

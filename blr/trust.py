@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from blr.arrays import Vector
+from blr.arrays import Matrix, Vector
 from blr.collinearity import find_collinearity
 from blr.corrections import Corrections, corrections
 from blr.gaussian import Gaussian
@@ -23,7 +23,6 @@ from blr.likelihood import Categorical
 from blr.problem import Problem
 from blr.remainder import evidence_left
 from blr.separation import Separation, find_separation
-from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
 __all__ = ["Trust", "assess"]
@@ -113,14 +112,14 @@ def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) 
     return [("amber", f"the evidence lacks {left:.2g} nats beyond its second-order term")]
 
 
-def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Terms] | None:
+def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Vector, Matrix] | None:
     """Return where the search for a separation starts: the mode, whose gradient and Hessian follow from the prior."""
     in_contrasts = isinstance(problem.likelihood, Categorical) and problem.likelihood.contrasts
     if problem.likelihood.name != "logistic" and not in_contrasts:
         return None
     prior = problem.solver_prior
     gradient = prior.precision @ (gaussian.mean - prior.mean)
-    return gaussian.mean, (0.0, gradient, gaussian.precision - prior.precision)
+    return gaussian.mean, gradient, gaussian.precision - prior.precision
 
 
 def _condition(gaussian: Gaussian) -> float:

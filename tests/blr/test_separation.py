@@ -138,8 +138,25 @@ def test_a_start_and_a_stream_change_nothing(noise):
     assert find_separation(Stream(chunks, lambda t, w: (t, w), 4, 2), 2, 4).kind == "none"
     data = Rows(Phi, (Phi[:, 1] > 0).astype(float))
     theta = np.array([0.0, 3.0, 0.0, 0.0])
-    terms = data.accumulate(blr.separation.likelihood_terms(blr.separation.Bernoulli(), theta))
-    assert find_separation(data, 2, 4, (theta, terms)).kind == "complete"
+    _, *terms = data.accumulate(blr.separation.likelihood_terms(blr.separation.Bernoulli(), theta))
+    assert find_separation(data, 2, 4, (theta, *terms)).kind == "complete"
+
+
+def test_a_start_far_off_is_left_by_newton_steps(noise, monkeypatch):
+    Phi, t = noise
+    monkeypatch.setattr(blr.separation, "_by_program", None)  # overlap is proven without it
+    data, theta = Rows(Phi, t), np.array([0.0, 3.0, 0.0, 0.0])
+    _, *terms = data.accumulate(blr.separation.likelihood_terms(blr.separation.Bernoulli(), theta))
+    assert find_separation(data, 2, 4, (theta, *terms)).kind == "none"
+
+
+@pytest.mark.parametrize("variance", [1e-12, 1e-20])
+def test_a_prior_that_outweighs_the_data_has_a_verdict(noise, variance):
+    """The Hessian, what is left of A less the prior's precision, is then rounding, negative somewhere."""
+    Phi, t = noise
+    q = blr.fit(Phi, t, blr.GaussianPrior(0.0, np.array([1e4, variance, variance, variance])))
+    assert q.trust.verdict == "green"
+    assert q.trust.numbers["separation"] == 0
 
 
 def test_too_large_to_tell_says_so(noise, monkeypatch):
