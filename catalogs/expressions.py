@@ -12,6 +12,8 @@ array([ True, False])
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -54,7 +56,7 @@ from catalogs.expression_tree import (
 from catalogs.expression_units import unit_of
 from catalogs.values import batch_values, column_values
 
-__all__ = ["Expression", "parse"]
+__all__ = ["Expression", "expression_name", "parse"]
 
 Array = np.ndarray[Any, Any]
 
@@ -62,6 +64,14 @@ Array = np.ndarray[Any, Any]
 def parse(text: str) -> Expression:
     """Return the expression that a text says; `ExpressionError` shows what is wrong with it, and where."""
     return Expression(text, parse_tree(text))
+
+
+def expression_name(column: str) -> str:
+    """Return a column's name as expressions have it: in backticks where it would mean something else."""
+    plain = (
+        re.fullmatch(r"[A-Za-z_]\w*", column) and not keyword.iskeyword(column) and column not in FUNCTIONS
+    )
+    return column if plain else f"`{column}`"
 
 
 @dataclass(frozen=True)

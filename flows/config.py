@@ -16,10 +16,11 @@ from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError, nearest
 from catalogs.expressions import parse
 from flows.config_bases import Basis, LinearBasis, SpecificationTable
-from flows.config_catalog import MARKS, CatalogTable, Marks, Target, check_states
+from flows.config_catalog import MARKS, CatalogTable, Marks, check_states
 from flows.config_label import Label
-from flows.config_photometry import Band, Expression
+from flows.config_photometry import Band, Expression, made_by
 from flows.config_shift import Shift
+from flows.config_target import Target, check_expressions
 
 __all__ = [
     "Basis",
@@ -190,13 +191,15 @@ class Specification(SpecificationTable):
     def check_target(self) -> None:
         """Raise ValueError where [target] is of columns that nothing asks for, or contradicts [catalog]."""
         known = self._columns_named()
-        for key in ("columns", "units", *MARKS):
+        for key in ("columns", "units", "expressions", *MARKS):
             for name in getattr(self.target, key):
-                if name not in known:
+                if name not in known and not (key == "expressions" and made_by(name, self.photometry)):
                     raise ValueError(
                         f"target.{key}: got '{name}', expected our name of a column that a feature, an error, "
                         f"target.where or [catalog] names; {nearest(name, known)}"
                     )
+        texts = (*self.features.values(), *self.errors.values())
+        check_expressions(self.target, self.catalog, texts, self.photometry)
         self.target_marks()
 
     def target_marks(self) -> dict[str, Marks]:

@@ -1,4 +1,4 @@
-"""The catalogues of a specification, the labelled one and the one to classify, and their marks of no value."""
+"""The labelled catalogue of a specification, and its marks of no value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from flows.config_bases import Paths, SpecificationTable, listed
 from flows.config_photometry import Expression
 
-__all__ = ["MARKS", "CatalogTable", "Marks", "Target", "check_states"]
+__all__ = ["MARKS", "CatalogTable", "Marks", "Sentinels", "TableName", "check_states"]
 
 Sentinels = Annotated[tuple[float | str, ...], BeforeValidator(listed)]
 TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
@@ -60,34 +60,6 @@ class CatalogTable(SpecificationTable):
     def _check_states(self) -> CatalogTable:
         check_states({key: getattr(self, key) for key in MARKS})
         return self
-
-
-class Target(SpecificationTable):
-    """The catalogue to classify, where it differs from the labelled one."""
-
-    paths: Paths | None = Field(
-        default=None, description="Files, folders or globs, relative to the specification; or URLs"
-    )
-    table: TableName | None = Field(
-        default=None,
-        description="Of files with several tables: name or number; default: catalog.table, or which has the columns",
-    )
-    columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
-    units: dict[str, str] = Field(
-        default={}, description="Our name of a column = its unit, where the target does not say, or wrongly"
-    )
-    sentinels: dict[str, Sentinels] = Field(
-        default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
-    )
-    not_detected: dict[str, Sentinels] = Field(
-        default={}, description="Our name of a column = catalog.not_detected in its place here; [] for none"
-    )
-    masked: dict[str, Sentinels] = Field(
-        default={}, description="Our name of a column = catalog.masked in its place here; [] for none"
-    )
-    where: Expression | None = Field(
-        default=None, description="Condition on the rows to classify (in our names); others get flag 5"
-    )
 
 
 def check_states(marks: Mapping[str, Marks]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -11,7 +12,10 @@ from catalogs.expressions import parse
 from catalogs.photometry import EXTINCTION
 from flows.config_bases import SpecificationTable
 
-__all__ = ["Band", "Expression", "Extinction"]
+__all__ = ["ERROR", "Band", "Expression", "Extinction", "made_by"]
+
+ERROR: Final = "_err"
+"""How the name of a magnitude's error ends."""
 
 
 def _parsed(text: str) -> str:
@@ -106,3 +110,12 @@ class Band(SpecificationTable):
         parts = [self.flux, self.magnitude, self.error, self.inverse_variance]
         parts += [taken.e_bv, taken.transmission, taken.magnitudes] if taken else []
         return tuple(text for text in parts if text is not None)
+
+
+def made_by(name: str, bands: Mapping[str, Band]) -> str | None:
+    """Return the band that makes a column of that name: its magnitude, or the error where one is stated."""
+    if name in bands:
+        return name
+    stem = name.removesuffix(ERROR)
+    has_error = stem in bands and (bands[stem].error or bands[stem].inverse_variance)
+    return stem if name.endswith(ERROR) and has_error else None

@@ -8,7 +8,7 @@ Shapes: n rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -33,16 +33,16 @@ from catalogs.photometry import (
     unit_factor,
 )
 from catalogs.text_numbers import numbers_or_texts, words_of
-from flows.config_photometry import Band
+from flows.column_mapping import ColumnMapping
+from flows.config_photometry import ERROR, Band, made_by
 from flows.errors import SpecificationError
 from flows.flux_units import error_scale, unit_of_band
 
-__all__ = ["ERROR", "DerivedColumns"]
+__all__ = ["DerivedColumns"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 
-ERROR: Final = "_err"
 INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
 """How the name of a state's indicator ends."""
 BLANK: Final = "blank"
@@ -85,11 +85,11 @@ class DerivedColumns:
 
     def band_of(self, name: str) -> str | None:
         """Return the band that makes a column of that name."""
-        if name in self.bands:
-            return name
-        stem = name.removesuffix(ERROR)
-        has_error = stem in self.bands and (self.bands[stem].error or self.bands[stem].inverse_variance)
-        return stem if name.endswith(ERROR) and has_error else None
+        return made_by(name, self.bands)
+
+    def without(self, names: Container[str]) -> DerivedColumns:
+        """Return these without the bands of some names, which are columns to a target that says what they are."""
+        return replace(self, bands={name: band for name, band in self.bands.items() if name not in names})
 
     def needs(self, name: str) -> frozenset[str]:
         """Return the catalogue's columns, under our names, that a column is made of: itself, if it is one."""
@@ -241,7 +241,7 @@ class DerivedColumns:
         return band.softening
 
     def in_units_of(
-        self, catalog: Catalog, columns: Mapping[str, str], stated: Mapping[str, str] | None = None
+        self, catalog: Catalog, mapping: ColumnMapping, stated: Mapping[str, str] | None = None
     ) -> DerivedColumns:
         """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says.
 
@@ -253,7 +253,7 @@ class DerivedColumns:
         for name, band in self.bands.items():
             if band.flux is None:
                 continue
-            ours = {n: known.get(columns.get(n, n)) for text in band.texts for n in self._parsed[text].names}
+            ours = {n: mapping.unit(n, known) for text in band.texts for n in self._parsed[text].names}
             ours |= {n: unit for n, unit in (stated or {}).items() if n in ours}
             flux = self._parsed[band.flux]
             units[name] = unit_of_band(name, band, flux, ours, catalog, training=stated is None)

@@ -1,7 +1,7 @@
 """From a catalogue's columns to the feature matrix, its mask and its errors: where `catalogs` and `blr` meet.
 
 Conventions: n rows, F features.  What is not finite is missing: X is 0 there and `missing` is true, since
-`blr` refuses NaN.  Expressions speak our names of columns; `columns` maps them to the catalogue's.
+`blr` refuses NaN.  Expressions speak our names of columns; `mapping` says what the catalogue has in their place.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from catalogs import photometry
 from catalogs.catalog import Catalog
-from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
+from catalogs.errors import ExpressionError
 from catalogs.expressions import Expression, parse
 from catalogs.photometry import State, floats
 from catalogs.text_numbers import holds_text, numbers_of, numbers_or_texts, words_of
-from catalogs.values import batch_values
+from flows.column_mapping import ColumnMapping
 from flows.config import Specification
 from flows.derived import DerivedColumns
 
@@ -61,7 +62,7 @@ class FeatureReader:
     errors: Mapping[str, Expression] = field(default_factory=dict)
     where: Expression | None = None
     sentinels: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
+    mapping: ColumnMapping = field(default_factory=ColumnMapping)
     also: Mapping[str, str] = field(default_factory=dict)  # further columns = the key that wants each
     derived: DerivedColumns = field(default_factory=DerivedColumns)
     scales: Mapping[str, float] = field(default_factory=dict)  # what brings a column to the training's unit
@@ -81,7 +82,7 @@ class FeatureReader:
     @cached_property
     def read(self) -> tuple[str, ...]:
         """The catalogue's names of the columns needed, each once."""
-        return tuple(dict.fromkeys(self.columns.get(name, name) for name in self.names))
+        return self.mapping.read(self.names)
 
     def check(self, catalog: Catalog) -> None:
         """Raise `ColumnNotFoundError` where the catalogue lacks a column, saying who wants it."""
@@ -92,12 +93,12 @@ class FeatureReader:
                 )
         for name, key in self.also.items():
             self._check_columns(catalog, self.derived.needs(name), wanted_by=key)
-        self.derived.in_units_of(catalog, self.columns, self.stated)
+        self.derived.in_units_of(catalog, self.mapping, self.stated)
 
     def of(self, catalog: Catalog) -> FeatureReader:
         """Return the reader for one catalogue, whose units of flux are known."""
         return (
-            replace(self, derived=self.derived.in_units_of(catalog, self.columns, self.stated))
+            replace(self, derived=self.derived.in_units_of(catalog, self.mapping, self.stated))
             if self.derived.bands
             else self
         )
@@ -106,9 +107,7 @@ class FeatureReader:
         """Return the columns under our names, the derived ones too, sentinels made missing."""
         wanted = self._spoken if names is None else frozenset(names)
         needed = wanted.union(*(self.derived.needs(name) for name in wanted))
-        plain = [name for name in needed if name in self.derived.needs(name)]
-        theirs = batch_values(batch, {self.columns.get(name, name) for name in plain})
-        raw = {name: theirs[self.columns.get(name, name)] for name in plain}
+        raw = self.mapping.values(batch, (name for name in needed if name in self.derived.needs(name)))
         values = {name: self._scaled(name, self._usable(name, column)) for name, column in raw.items()}
         made = {name: self._made(name, raw, values) for name in needed if name not in raw}
         return {name: column for name, column in (values | made).items() if name in wanted}
@@ -137,22 +136,19 @@ class FeatureReader:
         asked = sorted(cell for cell in used if cell[0] in self.derived.not_detected)
         if not asked:
             return None
-        theirs = batch_values(batch, {self.columns.get(name, name) for name, _ in asked})
+        values = self.mapping.values(batch, {name for name, _ in asked})
         found = np.zeros(batch.num_rows, dtype=bool)
         for name, index in asked:
             cell: Any = (slice(None), *index)
-            values = theirs[self.columns.get(name, name)][cell]
-            found |= self.derived.indicator(name, values, State.NOT_DETECTED)
+            found |= self.derived.indicator(name, values[name][cell], State.NOT_DETECTED)
         return found
 
     def count_states(self, batch: pa.RecordBatch) -> Counter[tuple[str, State]]:
         """Return how many rows are in each state, of the columns of which any value has one."""
         told = {*self.sentinels, *self.derived.not_detected, *self.derived.masked}
-        asked = [name for name in self.names if name in told]
-        theirs = batch_values(batch, {self.columns.get(name, name) for name in asked})
+        values = self.mapping.values(batch, (name for name in self.names if name in told))
         counts: Counter[tuple[str, State]] = Counter()
-        for name in asked:
-            column = theirs[self.columns.get(name, name)]
+        for name, column in values.items():
             found = self.derived.states(name, column, self.sentinels.get(name, ()))
             for state in State:
                 counts[name, state] += int(np.count_nonzero(found == state))
@@ -212,12 +208,7 @@ class FeatureReader:
 
     def _check_columns(self, catalog: Catalog, names: Iterable[str], *, wanted_by: str) -> None:
         for name in sorted(names):
-            theirs = self.columns.get(name, name)
-            if theirs not in catalog.names:
-                raise ColumnNotFoundError(
-                    f"{catalog.path} has no column '{theirs}', expected by {wanted_by}; "
-                    f"{nearest(theirs, catalog.names)}"
-                )
+            self.mapping.check(catalog, name, wanted_by=wanted_by)
 
 
 def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -> Array:
@@ -245,17 +236,7 @@ def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
         words = words_of(values)
         return numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
     numbers = [s for s in sentinels if not isinstance(s, str)]
-    if values.dtype.kind not in "iuf":
-        return values
-    with np.errstate(over="ignore", invalid="ignore"):
-        # In the column's own precision: a float32 column holds 99.99 as float32 has it.
-        marks = [np.asarray(s).astype(np.asarray(values).dtype) for s in numbers if _holds(values, s)]
-    hit = np.isin(np.ma.getdata(values), marks) if marks else np.zeros(1, dtype=bool)
-    if not hit.any():
-        return values
-    if values.dtype.kind == "f":
-        return np.where(hit, np.nan, values)
-    return np.ma.MaskedArray(np.ma.getdata(values), mask=hit | np.ma.getmaskarray(values))
+    return photometry.apply_sentinels(values, numbers) if values.dtype.kind in "iuf" else values
 
 
 def _others(words: Array) -> str:
@@ -264,14 +245,6 @@ def _others(words: Array) -> str:
     texts = dict.fromkeys(words[~numbers & (words != "")].tolist()) if numbers.any() else {}
     shown = ", ".join(f"'{text}'" for text in list(texts)[:SHOWN])
     return f" (among the numbers are {shown})" if texts else ""
-
-
-def _holds(values: Array, sentinel: float) -> bool:
-    """Say whether a column's type can hold the sentinel: -9999 is in no column of unsigned integers."""
-    if values.dtype.kind == "f":
-        return True
-    limits = np.iinfo(values.dtype)
-    return sentinel == int(sentinel) and limits.min <= sentinel <= limits.max
 
 
 def training_reader(specification: Specification, *, split_by: Iterable[str] = ()) -> FeatureReader:
@@ -319,15 +292,18 @@ def derived_columns(specification: Specification) -> DerivedColumns:
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:
     """Return the reader of a catalogue to classify, for a model of those features."""
     wanted, target, marks = tuple(features), specification.target, specification.target_marks()
+    mapping = ColumnMapping(target.columns, _parsed(target.expressions))
     derived = replace(
-        derived_columns(specification), not_detected=marks["not_detected"], masked=marks["masked"]
+        derived_columns(specification).without(mapping.expressions),
+        not_detected=marks["not_detected"],
+        masked=marks["masked"],
     )
     return FeatureReader(
         features=_parsed({name: specification.features[name] for name in wanted}),
         errors=_parsed({name: e for name, e in specification.errors.items() if name in wanted}),
         where=parse(target.where) if target.where else None,
         sentinels=marks["sentinels"],
-        columns=target.columns,
+        mapping=mapping,
         derived=derived,
     )
 

@@ -17,7 +17,7 @@ from catalogs.expressions import Expression
 from catalogs.photometry import ZERO_POINT, unit_factor
 from flows.config_photometry import Band
 
-__all__ = ["error_scale", "flux_unit", "unit_of_band"]
+__all__ = ["error_scale", "flux_unit", "unit_of_band", "written_unit"]
 
 FLUX_UNITS: Final = {
     "nanomaggy": "nanomaggy",
@@ -57,7 +57,7 @@ def unit_of_band(
     What the catalogue says of itself comes first: a target in nJy is read as nJy.  Words that nobody can read are
     overruled by who states the unit, for the labelled catalogue under [photometry], for a target under [target].
     """
-    written = _written(flux, units)
+    written = written_unit(flux, units)
     said = flux_unit(written)
     if said is not None:
         return said
@@ -81,7 +81,7 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
 
     `text` is the key of the error, `written` are the units of the flux's own columns.
     """
-    told = _written(error, units)
+    told = written_unit(error, units)
     if not told or told in written.values():
         return 1.0
     given = _root(told) if text == "inverse_variance" else told
@@ -106,8 +106,8 @@ def _root(told: str) -> str | None:
         return None
 
 
-def _written(expression: Expression, units: Units) -> str | None:
-    """Return the unit of an expression's values, of one column as the catalogue writes it."""
+def written_unit(expression: Expression, units: Units) -> str | None:
+    """Return the unit of an expression's values from its columns' `units`: of one column as the catalogue writes it."""
     own = {name: units.get(name) for name in expression.names}
     if expression.is_column:
         return next(iter(own.values()))

@@ -13,7 +13,8 @@ from catalogs.errors import nearest
 from catalogs.text_numbers import numbers_of
 from catalogs.values import is_real
 from flows.config import Specification
-from flows.config_catalog import MARKS, CatalogTable, Target
+from flows.config_catalog import MARKS, CatalogTable
+from flows.config_target import Target
 from flows.errors import SpecificationError
 
 __all__ = ["check_marks", "check_target_marks"]
@@ -39,7 +40,7 @@ def check_target_marks(target: Target, catalog: Catalog) -> None:
     """Raise `SpecificationError` where a mark of a target's column of numbers is a number in quotes."""
     for key, name, marks in _marked(target):
         theirs = target.columns.get(name, name)
-        if theirs in catalog.names and _holds_numbers(catalog, theirs):
+        if name in target.expressions or (theirs in catalog.names and _holds_numbers(catalog, theirs)):
             _check_numbers(f"target.{key}", name, marks)
 
 

@@ -6,6 +6,7 @@ Everything that can be wrong is found here: inputs, columns, names, what lies in
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +20,14 @@ from flows.errors import UsageError
 from flows.jobs import Job, Looker, Policy
 from flows.manifest import FileState, Manifest, Output, Quarantined, file_state
 from flows.model import Model
+from flows.progress import tell
 from flows.room import check_room
 from flows.scoring import Scorer
 from flows.slim import check_copies
 from flows.sources import Found, copy_name, files_of, find_files, name_of
 from flows.staging import Staging
 from flows.table_choice import target_table
+from flows.units import unchecked
 
 __all__ = ["Job", "Plan", "known_outputs", "make_plan"]
 
@@ -116,14 +119,24 @@ def make_plan(
     same = before is not None and before.same_maker(model.label, spec_hash)
     deferred = deferred or {}
     known = _still_quarantined(paths, out, before) if before and same and not verify else {}
+    units = Counter[str]()
+
+    def check(catalog: Catalog) -> None:
+        units.update(_check(catalog, scorer, specification))
+
     found, failed = find_files(
         paths,
-        lambda catalog: _check(catalog, scorer, specification),
+        check,
         choice=target_table(specification, model.features),
         form=form,
         left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )
+    for said, n in units.items():
+        tell().note(
+            f"{said}{f' ({n:,} catalogues)' if n > 1 else ''}: taken as it is; "
+            "if it is the same, say so under [target.units]"
+        )
     errors = [*failed.values(), *(error for _, error in brought.failed)]
     if errors and not (
         found or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
@@ -190,8 +203,9 @@ def _state(path: Path, known: Quarantined | None) -> FileState | None:
         return None
 
 
-def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> None:
-    scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
+def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tuple[str, ...]:
+    """Raise a `CatalogError` where a catalogue cannot be annotated; return which units could not be compared."""
+    here = scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
     for name in scorer.reader.read:
         if n := catalog.column(name).absent:
             raise ColumnNotFoundError(
@@ -199,6 +213,7 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> No
                 "all, for the model reads it; classify the others by themselves, or write it there, null where unknown"
             )
     check_copies(catalog, scorer.columns, specification)
+    return unchecked(here.reader, catalog, scorer.model.columns)
 
 
 def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> dict[Path, Quarantined]:

@@ -22,7 +22,7 @@ from catalogs.catalog import Catalog
 from catalogs.errors import NameClashError
 from flows.class_shares import shift_record, with_shares
 from flows.config import Specification, specification_hash
-from flows.config_catalog import Target
+from flows.config_target import Target
 from flows.drift import FeatureCounts
 from flows.errors import ModelError
 from flows.features import FeatureBatch, FeatureReader, target_reader

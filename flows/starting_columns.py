@@ -7,7 +7,6 @@ selected stay out.
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.elements import Element
-from catalogs.expression_functions import FUNCTIONS
-from catalogs.expressions import parse
+from catalogs.expressions import expression_name, parse
 from catalogs.leaks import Leak, Scaled
 from catalogs.profile import Profile
 from flows.starting_bands import colours, is_magnitude
@@ -77,8 +75,7 @@ def quoted(name: str) -> str:
     """Return a column's name, or an element's, as expressions have it."""
     if isinstance(name, Element):
         return f"{quoted(name.vector)}[{name.place}]"
-    plain = re.fullmatch(r"[A-Za-z_]\w*", name) and not keyword.iskeyword(name) and name not in FUNCTIONS
-    return name if plain else f"`{name}`"
+    return expression_name(name)
 
 
 def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:

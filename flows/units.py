@@ -1,6 +1,6 @@
 """Units of a catalogue against those of the first one of a training: converted where unambiguous, else refused.
 
-A column of which either side states no unit is taken as it is, but for magnitudes, which are in mag.  Fluxes of
+A column of which one side states no unit is taken as it is, and told of; magnitudes are in mag without one.  Fluxes of
 [photometry] are converted there, by their zero points.
 """
 
@@ -14,11 +14,13 @@ from astropy import units
 
 from catalogs.catalog import Catalog
 from catalogs.errors import CatalogError
-from catalogs.photometry import unit_factor
+from catalogs.expressions import expression_name
+from catalogs.photometry import ZERO_POINT, unit_factor
+from flows.column_mapping import ColumnMapping
 from flows.features import FeatureReader
 from flows.flux_units import flux_unit
 
-__all__ = ["conversions", "converted", "in_units_of_the_first"]
+__all__ = ["conversions", "converted", "in_units_of_the_first", "unchecked"]
 
 PLAIN = {
     "degrees": "deg",
@@ -45,12 +47,9 @@ def converted(
     reader = replace(reader, stated=stated)
     reader.check(catalog)
     scales = conversions(
-        {
-            name: _in_magnitudes(said, magnitude=name in reader.derived.magnitudes)
-            for name, said in trained.items()
-        },
+        _with_magnitudes(trained, reader),
         catalog,
-        columns=reader.columns,
+        mapping=reader.mapping,
         stated=stated,
         fluxes=reader.derived.fluxes,
     )
@@ -58,6 +57,35 @@ def converted(
     # A limit is stated in the training's unit, and is converted with the column that it stands in.
     limits = {name: limit / scales.get(name, 1.0) for name, limit in derived.limits.items()}
     return replace(reader, scales=scales, derived=replace(derived, limits=limits))
+
+
+def unchecked(
+    reader: FeatureReader, catalog: Catalog, trained: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the columns, in words, of which one side alone states a unit, so that nothing could be compared.
+
+    A catalogue that states no unit at all, as CSV files do, is not told of: nobody expects any there.
+    """
+    here = {c.name: c.unit for c in catalog.columns}
+    mapping = reader.mapping
+    told = reader.derived.fluxes.union(reader.stated or (), mapping.expressions)
+    found = []
+    for name, said in _with_magnitudes(trained, reader).items():
+        if name in told or name not in reader.names:
+            continue
+        ours, unit = said.get("unit"), mapping.unit(name, here)
+        if unit and not ours:
+            found.append(f"{mapping.said(name)} is in '{unit}', and had no unit in training")
+        elif ours and not unit and any(here.values()):
+            found.append(f"{mapping.said(name)} has no unit, and was in '{ours}' in training")
+    return tuple(found)
+
+
+def _with_magnitudes(
+    trained: Mapping[str, Mapping[str, Any]], reader: FeatureReader
+) -> dict[str, Mapping[str, Any]]:
+    known = reader.derived.magnitudes
+    return {name: _in_magnitudes(said, magnitude=name in known) for name, said in trained.items()}
 
 
 def _in_magnitudes(said: Mapping[str, Any], *, magnitude: bool) -> Mapping[str, Any]:
@@ -79,39 +107,47 @@ def conversions(
     trained: Mapping[str, Mapping[str, Any]],
     catalog: Catalog,
     *,
-    columns: Mapping[str, str],
+    mapping: ColumnMapping,
     stated: Mapping[str, str] | None,
     fluxes: frozenset[str] = frozenset(),
 ) -> dict[str, float]:
     """Return the factor of each column that has to be converted, by our names.
 
-    `trained` says of each column what the training's catalogue did, `columns` what they are called here, `stated`
+    `trained` says of each column what the training's catalogue did, `mapping` what stands for them here, `stated`
     the units that the specification gives where this catalogue says none, or the wrong one; None of a labelled
     catalogue, of which it gives none.
     """
     here = {c.name: c.unit for c in catalog.columns}
     found = {}
     for name, said in trained.items():
-        theirs = columns.get(name, name)
-        if theirs not in here or name in fluxes:
+        if name in fluxes or not here.keys() >= {*mapping.theirs(name)}:
             continue
-        factor = _factor(said.get("unit"), (stated or {}).get(name) or here[theirs])
+        unit = (stated or {}).get(name) or mapping.unit(name, here)
+        factor = _factor(said.get("unit"), unit)
         if factor is None:
-            raise CatalogError(_unlike(catalog, theirs, name, str(said["unit"]), training=stated is None))
+            raise CatalogError(
+                f"{catalog.path}: got {mapping.said(name)} in '{unit}', expected '{said['unit']}', in which "
+                + _remedy(name, str(said["unit"]), mapping.read([name]), unit or "", training=stated is None)
+            )
         if factor != 1:
             found[name] = factor
     return found
 
 
-def _unlike(catalog: Catalog, theirs: str, name: str, trained: str, *, training: bool) -> str:
-    """Return what is wrong with a column whose unit cannot be converted."""
-    got = f"{catalog.path}: got column '{theirs}' in '{catalog.column(theirs).unit}', expected '{trained}', in which "
+def _remedy(name: str, trained: str, theirs: tuple[str, ...], unit: str, *, training: bool) -> str:
+    """Return what to do about a column whose unit cannot be converted, and why it has to be done."""
     if training:
-        return f"{got}the first labelled catalogue has it; convert it, or correct its unit"
-    return (
-        f"{got}the model was trained; convert it, or, if they are the same, state it: units = {{ {name} = "
-        f'"{trained}" }} under [target]'
-    )
+        return "the first labelled catalogue has it; convert it, or correct its unit"
+    state = f'the model was trained; if they are the same, state it: units = {{ {name} = "{trained}" }} under [target]'
+    flux, old_flux = flux_unit(unit), flux_unit(trained)
+    column = expression_name(theirs[0]) if len(theirs) == 1 else "..."
+    if flux is not None and PLAIN.get(trained.lower(), trained).startswith("mag"):
+        made = f"{ZERO_POINT[flux]} - 2.5 * log10({column})"
+    elif old_flux is not None and PLAIN.get(unit.lower(), unit).startswith("mag"):
+        made = f"10 ** (0.4 * ({ZERO_POINT[old_flux]} - {column}))"
+    else:
+        return f"{state}; else convert it, or make it of what the target has, in [target.expressions]"
+    return f"{state}; where the magnitudes are AB's, convert it: expressions = {{ {name} = '{made}' }} under [target]"
 
 
 def _factor(trained: str | None, here: str | None) -> float | None:

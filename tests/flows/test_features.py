@@ -13,6 +13,7 @@ import pytest
 from catalogs.catalog import Catalog, Column
 from catalogs.errors import ColumnNotFoundError, ExpressionError
 from catalogs.expressions import parse
+from flows.column_mapping import ColumnMapping
 from flows.config import Label
 from flows.derived import DerivedColumns
 from flows.errors import TrainingError
@@ -45,7 +46,9 @@ def test_what_is_not_finite_is_missing():
 
 def test_columns_under_other_names():
     mapped = FeatureReader(
-        {"b_j": parse("bmag - jmag")}, where=parse("bmag < 14"), columns={"bmag": "MAG_B", "jmag": "MAG_J"}
+        {"b_j": parse("bmag - jmag")},
+        where=parse("bmag < 14"),
+        mapping=ColumnMapping({"bmag": "MAG_B", "jmag": "MAG_J"}),
     )
     assert mapped.read == ("MAG_B", "MAG_J")
     found = mapped.evaluate(batch(MAG_B=[15.0, 13.0], MAG_J=[12.0, 12.0], bmag=[0.0, 0.0]))
@@ -109,7 +112,7 @@ def test_errors_of_some_features():
 def test_an_absent_column_is_told_with_its_key_and_the_nearest():
     with pytest.raises(ColumnNotFoundError, match=r"no column 'jmga', expected by features.b_j.*mean 'jmag'"):
         reader(b_j="bmag - jmga").check(catalog("bmag", "jmag"))
-    mapped = FeatureReader({"b": parse("bmag")}, columns={"bmag": "MAG_BB"})
+    mapped = FeatureReader({"b": parse("bmag")}, mapping=ColumnMapping({"bmag": "MAG_BB"}))
     with pytest.raises(ColumnNotFoundError, match=r"no column 'MAG_BB'.*did you mean 'MAG_B'"):
         mapped.check(catalog("MAG_B"))
     with pytest.raises(ColumnNotFoundError, match=r"no column 'x', expected by where"):

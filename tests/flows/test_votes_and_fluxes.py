@@ -15,6 +15,7 @@ import catalogs
 from catalogs.errors import CatalogError
 from catalogs.photometry import ZERO_POINT, unit_factor
 from flows.classification import classify
+from flows.column_mapping import ColumnMapping
 from flows.config_file import parse_specification
 from flows.evaluation import evaluate
 from flows.features import training_reader
@@ -295,7 +296,7 @@ def test_mega_is_not_milli():
     assert flux_unit("MJy") is None
     there = catalogs.Catalog("made", Path("made"), (catalogs.Column("flux", pa.float64(), unit="MJy"),), ())
     for trained in ("mJy", "Jy"):
-        found = conversions({"flux": {"unit": trained}}, there, columns={}, stated={})
+        found = conversions({"flux": {"unit": trained}}, there, mapping=ColumnMapping(), stated={})
         assert found["flux"] == pytest.approx(units.Unit("MJy").to(trained))
 
 
