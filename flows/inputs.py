@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -24,10 +25,12 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
 
     What a URL's pattern matches is its server's to say, later.  `key` says in the errors who named them.
     """
-    found = [source for pattern in patterns for source in _matches(pattern, folder, key)]
-    distinct = tuple(dict.fromkeys(found))
-    _check_told_apart([source for source in distinct if isinstance(source, str)], key)
-    return tuple(check_inside(s, key=key) if isinstance(s, Path) else s for s in distinct)
+    distinct: dict[str, Source] = {}
+    for pattern in patterns:
+        for source in _matches(pattern, folder, key):
+            distinct.setdefault(_spelt_once(source), source)
+    _check_told_apart([source for source in distinct.values() if isinstance(source, str)], key)
+    return tuple(check_inside(s, key=key) if isinstance(s, Path) else s for s in distinct.values())
 
 
 def local_sources(sources: Iterable[Source]) -> list[Path]:
@@ -50,6 +53,11 @@ def check_parameters(catalogues: Iterable[object]) -> None:
     kept = "Prefect keeps and shows a run's parameters"
     remedy = "put passwords into ~/.netrc or the driver's settings, or run without Prefect: add --direct"
     check_no_secret(map(str, catalogues), key="CATALOG", kept=kept, remedy=remedy)
+
+
+def _spelt_once(source: Source) -> str:
+    """Return what all ways to write a path share: relative or absolute, with dots or without."""
+    return os.path.abspath(source) if isinstance(source, Path) else source  # noqa: PTH100  links stay what they are
 
 
 def _matches(pattern: str, folder: Path, key: str) -> Iterable[Source]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from flows.errors import UsageError
@@ -121,3 +123,13 @@ def test_a_chain_of_urls_is_refused(mixed, monkeypatch, with_roots):
     for url in ("simplecache::file:///etc/passwd", "zip://a.parquet::https://survey.org:8443/release/a.zip"):
         with pytest.raises(UsageError, match="a file inside another"):
             resolve_sources([url], mixed, key="x")
+
+
+def test_a_file_is_one_however_it_is_written(tmp_path, monkeypatch):
+    for name in ("b.fits", "a.fits"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.fits").symlink_to("b.fits")
+    patterns = ["b.fits", "./b.fits", str(tmp_path / "b.fits"), f"../{tmp_path.name}/b.fits", "*.fits"]
+    found = resolve_sources(patterns, Path(), key="target.paths")
+    assert found == (Path("b.fits"), Path("a.fits"), Path("link.fits"))
