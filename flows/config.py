@@ -191,7 +191,7 @@ class Specification(SpecificationTable):
     def check_target(self) -> None:
         """Raise ValueError where [target] is of columns that nothing asks for, or contradicts [catalog]."""
         known = self._columns_named()
-        for key in ("columns", "units", "expressions", *MARKS):
+        for key in ("columns", "units", "expressions", "limits", *MARKS):
             for name in getattr(self.target, key):
                 if name not in known and not (key == "expressions" and made_by(name, self.photometry)):
                     raise ValueError(
@@ -241,6 +241,12 @@ class Specification(SpecificationTable):
                 raise ValueError(
                     f"catalog.limits: got '{name}', of which no value means not detected, expected one of "
                     f"catalog.not_detected; {nearest(name, self.catalog.not_detected)}"
+                )
+        for name in self.target.limits:
+            if name not in self.catalog.limits:
+                raise ValueError(
+                    f"target.limits: got '{name}', which the model takes as missing where it was not detected, "
+                    f"expected one of catalog.limits; {nearest(name, self.catalog.limits)}, or state it there and train"
                 )
         return self
 

@@ -42,6 +42,10 @@ class Target(SpecificationTable):
     masked: dict[str, Sentinels] = Field(
         default={}, description="Our name of a column = catalog.masked in its place here; [] for none"
     )
+    limits: dict[str, float] = Field(
+        default={},
+        description="Our name of a column = catalog.limits in its place here, in the target's unit",
+    )
     where: Expression | None = Field(
         default=None, description="Condition on the rows to classify (in our names); others get flag 5"
     )

@@ -66,6 +66,7 @@ class FeatureReader:
     also: Mapping[str, str] = field(default_factory=dict)  # further columns = the key that wants each
     derived: DerivedColumns = field(default_factory=DerivedColumns)
     scales: Mapping[str, float] = field(default_factory=dict)  # what brings a column to the training's unit
+    limits: Mapping[str, float] = field(default_factory=dict)  # a target's own, in its units
     stated: Mapping[str, str] | None = None  # units of a target's columns, where it does not say, or wrongly
 
     @cached_property
@@ -305,6 +306,7 @@ def target_reader(specification: Specification, features: Iterable[str]) -> Feat
         sentinels=marks["sentinels"],
         mapping=mapping,
         derived=derived,
+        limits=target.limits,
     )
 
 

@@ -54,9 +54,9 @@ def converted(
         fluxes=reader.derived.fluxes,
     )
     derived = reader.of(catalog).derived
-    # A limit is stated in the training's unit, and is converted with the column that it stands in.
+    # A limit of the model is in the training's unit, and is converted with its column; the target's own is not.
     limits = {name: limit / scales.get(name, 1.0) for name, limit in derived.limits.items()}
-    return replace(reader, scales=scales, derived=replace(derived, limits=limits))
+    return replace(reader, scales=scales, derived=replace(derived, limits={**limits, **reader.limits}))
 
 
 def unchecked(

@@ -206,6 +206,36 @@ def test_a_limit_is_in_the_trainings_unit(tmp_path, column, unit, other, factor)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("column", "unit", "other", "factor"), [("mag", "mag", "mmag", 1e3), ("flux", "nanomaggy", "nJy", NJY)]
+)
+def test_a_targets_own_limit_is_in_its_own_unit(tmp_path, column, unit, other, factor):
+    """The slow twin: the limit is written into the file, and nothing is said of it."""
+    band = '[photometry.m]\nflux = "flux"\nsoftening = 1e-10\n' if column == "flux" else ""
+    states = f"not_detected = {{ {column} = -9 }}\nlimits = {{ {column} = 20.5 }}\n"
+    text = f'{HEAD}{states}{LABEL}{band}[features]\nf = "{"m" if band else "mag"}"\n'
+    limit, found = 22.5 * factor, []
+    for mark, target in ((-9.0, f"[target]\nlimits = {{ {column} = {limit} }}\n"), (limit, "")):
+        columns = survey()
+        columns[column] = np.where(np.arange(N) < 9, mark, columns[column] * factor)
+        write(tmp_path / "there.parquet", columns, **{column: other})
+        catalog = catalogs.open(tmp_path / "there.parquet")
+        specification = parse_specification(text + target, source="x", base_folder=str(tmp_path))
+        plain = target_reader(specification, ["f"])
+        reader = converted(plain, catalog, trained={column: {"unit": unit}}, stated={})
+        found.append(reader.evaluate(next(catalog.batches(catalog.names))).X)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+
+
+def test_a_targets_limit_needs_one_in_training():
+    with pytest.raises(
+        SpecificationError, match=r"target.limits: got 'mag', which the model takes as missing"
+    ):
+        parse_specification(
+            HEAD + LABEL + "[features]\nf = 'mag'\n[target]\nlimits = { mag = 22 }\n", source="x"
+        )
+
+
 @pytest.mark.parametrize("key", ["units", "columns"])
 def test_a_name_that_nothing_asks_for_is_refused(key):
     text = HEAD + LABEL + BAND.format("") + "[target]\nwhere = 'mag < 20'\n"
