@@ -49,14 +49,16 @@ class ColumnMapping:
         made = self.expressions.get(name)
         return units.get(self.columns.get(name, name)) if made is None else written_unit(made, units)
 
-    def check(self, catalog: Catalog, name: str, *, wanted_by: str) -> None:
+    def check(self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True) -> None:
         """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of."""
         made = self.expressions.get(name)
         by = wanted_by if made is None else f"target.expressions.{name} = '{made.text}'"
+        remedy = f"; or state what it is here: columns = {{ '{name}' = '...' }} under [target]"
         for theirs in self.theirs(name):
             if theirs not in catalog.names:
                 raise ColumnNotFoundError(
                     f"{catalog.path} has no column '{theirs}', expected by {by}; {nearest(theirs, catalog.names)}"
+                    f"{remedy if target and made is None else ''}"
                 )
 
     def values(self, batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:

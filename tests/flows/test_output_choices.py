@@ -18,7 +18,7 @@ from astropy.io import fits
 from catalogs import atomic
 from catalogs.annotations import standard_columns
 from catalogs.atomic import StorageError
-from catalogs.errors import OutputExistsError
+from catalogs.errors import ColumnNotFoundError, OutputExistsError
 from flows import room
 from flows.classification import classify
 from flows.cli import run as cli
@@ -75,6 +75,17 @@ def test_slim_copies_need_something_to_join_by(trained: Path, tmp_path: Path) ->
     (tmp_path / "spec.toml").write_text(f'{text}\n[output]\nmode = "slim"\n[split]\nby = "type"\n')
     with pytest.raises(SpecificationError, match=re.escape("output.mode: got 'slim' without catalog.id")):
         load_specification(tmp_path / "spec.toml")
+
+
+def test_slim_copies_of_a_catalogue_without_the_id(trained: Path, tmp_path: Path) -> None:
+    bare = pq.read_table(trained / "survey.parquet").rename_columns({"name": "object"})
+    pq.write_table(bare, tmp_path / "bare.parquet")
+    remedy = "no column 'name', expected by catalog.id of slim copies; .* columns = { 'name' = '...' } under .target"
+    with pytest.raises(ColumnNotFoundError, match=remedy):
+        run(trained, tmp_path, 'mode = "slim"', str(tmp_path / "bare.parquet"))
+    told = 'mode = "slim"\n[target]\ncolumns = { name = "object" }'
+    run(trained, tmp_path, told, str(tmp_path / "bare.parquet"))
+    assert pq.read_table(tmp_path / "out/bare.parquet").column_names[0] == "object"
 
 
 def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(trained, tmp_path, monkeypatch):
