@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -129,9 +130,16 @@ def _binary(
 def _are_names(t: Any, classes: Sequence[Any] | None) -> bool:
     if t.dtype.kind not in "biuf":
         return True
-    # Numbers are fractions unless the classes say that they are labels, such as 1 and 2.
-    numbers = classes is not None and all(isinstance(c, (int, np.integer)) for c in classes)
-    return classes is not None and numbers and t.dtype.kind in "biu" and set(classes) != {0, 1}
+    # Numbers are fractions unless the classes say that they are labels, such as 1 and 2, or 1 and 0.
+    numbered = classes is not None and all(isinstance(c, (Real, np.bool_)) for c in classes)
+    if classes is None or not numbered or tuple(classes) == (0, 1):
+        return False
+    if t.dtype.kind == "f" and set(classes) == {0, 1}:
+        raise ValueError(
+            f"targets are floats and the classes {list(classes)}, so that 1.0 may be the label of the first or a share "
+            "of the second; give integers or booleans where they are labels, classes=[0, 1] where they are shares"
+        )
+    return bool(t.dtype.kind in "biu")
 
 
 def _require_fractions(t: Vector) -> None:
@@ -140,7 +148,8 @@ def _require_fractions(t: Vector) -> None:
         row = int(wrong.argmax())
         raise ValueError(
             f"targets of a binary likelihood must lie in [0, 1], got {t[row]} at row {row} "
-            f"({int(wrong.sum())} such rows); give trials= with successes, classes= with labels, or use 'softmax'"
+            f"({int(wrong.sum())} such rows); give trials= with successes, integers and classes= for labels, or use "
+            "'softmax'"
         )
 
 

@@ -39,6 +39,24 @@ def test_classes_turn_the_sides():
     assert resolve_targets(t, binary=True, classes=("late", "early")).fraction.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("t", "classes"),
+    [
+        ([1, 0], [1, 0]),
+        ([True, False], [True, False]),
+        ([2, 1], [2.0, 1.0]),
+        ([True, False], np.array([1, 0])),
+    ],
+)
+def test_classes_turn_the_sides_of_numbers_too(t, classes):
+    assert resolve_targets(t, binary=True, classes=classes).fraction.tolist() == [0, 1]
+
+
+def test_floats_under_classes_one_and_zero_are_refused():
+    with pytest.raises(ValueError, match="may be the label of the first or a share of the second"):
+        resolve_targets([1.0, 0.0], binary=True, classes=[1, 0])
+
+
 def test_soft_labels_and_successes():
     assert resolve_targets([0.25, 1.0], binary=True).fraction.tolist() == [0.25, 1.0]
     found = resolve_targets([1, 0, 0], binary=True, trials=[4, 2, 0])
