@@ -119,8 +119,9 @@ def whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
-    """Yield the records of a stream."""
-    pending = b""
+    """Yield the records of a stream; DamagedFileError where a quotation is never closed."""
+    pending: list[bytes] = []
+    size = 0
     for data in whole_lines(stream):
         if not pending and b'"' not in data:
             yield Block(data)
@@ -129,26 +130,32 @@ def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
         for line in data.splitlines(keepends=True):
             # Quotation marks in a comment, `# delimiter: ","`, open nothing.
             comment = not pending and line.startswith(COMMENT)
-            pending += line
-            if comment or b'"' not in pending or not is_open(pending, dialect):
-                found.append(pending)
-                pending = b""
-            elif len(pending) > LONGEST_RECORD:
-                raise unclosed(path, pending)
+            inside = not comment and is_open(line, dialect, inside=bool(pending))
+            pending.append(line)
+            size += len(line)
+            if not inside:
+                found.append(b"".join(pending))
+                pending, size = [], 0
+            elif size > LONGEST_RECORD:
+                raise unclosed(path, pending[0])
         yield Block(b"".join(found), found)
     if pending:
-        raise unclosed(path, pending)
+        raise unclosed(path, pending[0])
 
 
-def is_open(record: bytes, dialect: Dialect) -> bool:
-    """Say whether a quotation is still open at the end of what should be a record."""
+def is_open(line: bytes, dialect: Dialect, *, inside: bool) -> bool:
+    """Say whether a quotation is open at the end of a line, which begins inside of one or with a record."""
     at = 0
-    while opened := dialect.opening.search(record, at):
-        closed = QUOTED.match(record, opened.end())
+    while True:
+        if not inside:
+            opened = dialect.opening.search(line, at)
+            if opened is None:
+                return False
+            at = opened.end()
+        closed = QUOTED.match(line, at)
         if closed is None:
             return True
-        at = closed.end()
-    return False
+        inside, at = False, closed.end()
 
 
 def unclosed(path: Path, record: bytes) -> DamagedFileError:

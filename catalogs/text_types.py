@@ -85,15 +85,14 @@ def infer_types(
     for data in blocks:
         table = convert(data, names, delimiter, missing=missing, encoding=encoding)
         rows += table.num_rows
-        doubtful = [n for n in names if may_be_whole(table.column(n))]
-        types = dict.fromkeys(doubtful, pa.string())
-        texts = convert(
-            data, names, delimiter, types=types, wanted=doubtful, missing=missing, encoding=encoding
-        )
-        for name in names:
-            column = table.column(name)
-            kind = whole(texts.column(name), column, missing) if name in types else plain(column.type)
-            found[name] = wider(found[name], kind)
+        kinds = {n: plain(c.type) for n, c in zip(names, table.columns, strict=True) if not may_be_whole(c)}
+        if doubtful := [n for n in names if n not in kinds]:
+            types = dict.fromkeys(doubtful, pa.string())
+            texts = convert(
+                data, names, delimiter, types=types, wanted=doubtful, missing=missing, encoding=encoding
+            )
+            kinds |= {n: whole(texts.column(n), table.column(n), missing) for n in doubtful}
+        found = {name: wider(kind, kinds[name]) for name, kind in found.items()}
     return {name: ARROW[kind] for name, kind in found.items()}, rows
 
 
@@ -101,6 +100,9 @@ def may_be_whole(column: pa.ChunkedArray) -> bool:
     """Say whether numbers are whole, or so large that float64 could have rounded them so."""
     if not pt.is_floating(column.type):
         return bool(pt.is_integer(column.type))
+    low, high = pc.min_max(column).as_py().values()
+    if low is None or -EXACT_INTEGER < low <= high < EXACT_INTEGER:  # as nearly all are
+        return False
     largest = pc.max(pc.abs(column.filter(pc.is_finite(column)))).as_py()
     return largest is not None and largest >= EXACT_INTEGER
 
@@ -133,6 +135,8 @@ def plain(datatype: pa.DataType) -> Kind:
 
 def wider(a: Kind, b: Kind) -> Kind:
     """Return the kind that holds both; text where nothing else does."""
+    if a is b:
+        return a
     both = {a, b} - {Kind.NOTHING}
     if len(both) <= 1:
         return both.pop() if both else Kind.NOTHING

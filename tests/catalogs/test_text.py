@@ -17,7 +17,7 @@ from astropy.table import MaskedColumn, QTable, Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogs import text, text_records
+from catalogs import text, text_records, text_types
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
@@ -555,6 +555,40 @@ def test_quotation_marks_in_comments_open_nothing(tmp_path):
     assert table_of(plain).to_pydict() == {"row": [0, 1, 2], "name": ["a", "b", "# c\n# d"]}
     (out,) = annotate(text.open(plain), tmp_path / "out", COLUMNS, computing(3), read=["row"])
     assert out.read_text().startswith('# what,"an odd comment\nrow,name,')
+
+
+def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path):
+    """Of each line only the line is looked at: 100,000 of them, looked at from the first on, took hours."""
+    rows = '1,"five arcmin,2.5\n' + "2,plain,3.5\n" * 100_000
+    path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
+    with pytest.raises(DamagedFileError, match=r"begins '1,.five arcmin,2.5' is never closed"):
+        text.open(path)
+
+
+@given(st.lists(st.text(alphabet='",a\n', max_size=9), max_size=6))
+def test_a_record_ends_where_no_quotation_is_open(pieces):
+    """Line by line as, slowly, by all lines since the last record's end."""
+    dialect = text_records.Dialect(",", ("a", "b"), 0)
+    slow, fast, record, inside = [], [], b"", False
+    for line in "".join(pieces).encode().splitlines(keepends=True):
+        record += line
+        slow.append(text_records.is_open(record, dialect, inside=False))
+        record = record if slow[-1] else b""
+        inside = text_records.is_open(line, dialect, inside=inside)
+        fast.append(inside)
+    assert fast == slow
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.floats(), st.sampled_from([2.0**53, 2.0**53 - 1, -(2.0**53), 1e300])),
+        max_size=5,
+    )
+)
+def test_numbers_that_float64_may_have_rounded_are_told(numbers):
+    column = pa.chunked_array([pa.array(numbers, pa.float64())])
+    finite = [abs(x) for x in numbers if x is not None and np.isfinite(x)]
+    assert text_types.may_be_whole(column) == (max(finite, default=0) >= 2**53)
 
 
 def test_comments_that_may_be_rows_are_counted(tmp_path):
