@@ -88,7 +88,10 @@ def find_separation(
     if start is not None and _overlaps(data, likelihood, *start, slack=_SLACK):
         return Separation("none")
     theta = np.zeros(D) if start is None else start[0]
-    mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
+    try:
+        mode = maximise(evaluate, flat, theta, max_iter=_NEWTON_PASSES)
+    except np.linalg.LinAlgError:  # without a prior nothing holds a direction of which no row says anything
+        return _by_program(data, likelihood, theta, n_classes, n_functions)
     if _overlaps(data, likelihood, mode.theta, mode.gradient, mode.hessian):
         return Separation("none")
     return _by_program(data, likelihood, mode.theta, n_classes, n_functions)
