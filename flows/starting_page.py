@@ -13,6 +13,7 @@ from typing import Any
 
 from catalogs.catalog import Catalog
 from catalogs.elements import Element
+from catalogs.expressions import parse
 from catalogs.formats import annotated_columns
 from catalogs.profile import Profile
 from catalogs.suspicions import naming_column, suspected_identifiers, suspected_sentinels, suspected_texts
@@ -75,6 +76,18 @@ class Page:
         yield from self._features()
         yield from self._candidates()
         yield from self._output()
+        yield from self._target()
+
+    def _target(self) -> Iterator[str]:
+        """Yield, as comments, how another survey's file is classified: no part of the training."""
+        bands = {band.name: vector_name(band.flux) for band in self.chosen.bands}
+        used = {name for text, _ in self.chosen.features.values() for name in parse(text).names}
+        name = _text(min(bands.get(name, name) for name in used))
+        yield ""
+        yield "# Another survey's file, where its columns have other names, or have to be made of its own first:"
+        yield "# [target]"
+        yield f'# columns = {{ {name} = "..." }}'
+        yield f'# expressions = {{ {name} = "..." }}  # such as 22.5 - 2.5 * log10(flux_r)'
 
     def _output(self) -> Iterator[str]:
         """Yield another prefix, where columns that somebody else made are called as ours would be."""

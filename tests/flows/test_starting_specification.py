@@ -198,3 +198,13 @@ def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
     if name != "sdss":  # of all its rows amber; the first 3,000 hold too few quasars
         assert told["trust"]["verdict"] in {"green", "amber"}
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+
+
+@pytest.mark.parametrize("key", ["columns", "expressions"])
+def test_the_hint_for_another_surveys_file_is_a_key_that_is_taken(made, key):
+    text = starting_specification(catalogs.open(made), "kind", folder=made.parent).text
+    hint = f'# {key} = {{ "bmag" = "..." }}'
+    assert hint in text
+    told = text.replace("# [target]", "[target]").replace(hint, f"{key} = {{ bmag = 'B' }}")
+    target = parse_specification(told, source="spec.toml").target
+    assert getattr(target, key) == {"bmag": "B"}
