@@ -93,7 +93,9 @@ QUALIFIER = re.compile(
 """Words beside a coordinate's: `PLUG_RA`, `raMean`, `ra_1`; with any other, as `ra_error`, it is none."""
 JOINED = re.compile(r"(plug|targ(et)?|fib(er|re)|obj|cat|ifu)(?=(ra|dec)$)")
 """The same words written together with it: MaNGA's `objra`."""
-OTHER_PLACE = re.compile(r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid)")
+OTHER_PLACE = re.compile(
+    r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid|cent(er|re)|pix(els?)?|peak|win|winimage|model)"
+)
 ORIENTATION = re.compile(r"^(pa|phi|theta|posang|position_?angle)(_.*)?$|_(pa|phi|theta|posang|angle)$")
 
 
@@ -280,7 +282,9 @@ def _is_number(catalog: Catalog, name: str) -> bool:
 def is_position(column: Column) -> bool:
     """Say whether a column is called as a coordinate is, or holds angles."""
     word = coordinate_word(column.name)
-    placed = word in RA_NAMES + DEC_NAMES or ORIENTATION.search(column.name.lower()) is not None
+    # Rubin gives a place in every band, `u_ra`: none of them is the object's, and none a measurement.
+    named = word in RA_NAMES + DEC_NAMES or not {"ra", "dec"}.isdisjoint(name_words(column.name))
+    placed = named or ORIENTATION.search(column.name.lower()) is not None
     return placed or OTHER_PLACE.fullmatch(word) is not None or (column.unit or "").strip().lower() in UNITS
 
 

@@ -14,19 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow.types as pt
 
-from catalogs.catalog import Column
 from catalogs.elements import Element
-from catalogs.name_words import name_words
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
+from catalogs.subjects import about_a_magnitude
 from catalogs.values import is_real, is_text
 
 __all__ = [
     "Suspected",
-    "about_a_flux",
-    "about_dust",
-    "about_the_distance",
-    "about_the_observation",
     "bookkeeping",
     "naming_column",
     "not_numbers",
@@ -43,22 +38,16 @@ FEWEST_UNUSUAL = 5
 """The same of any other number."""
 GAP = 1.0
 """Distance of a mark from the other values, in ranges of their middle 98 %."""
+FAR = 1000.0
+"""The same from which it may be the value of most rows."""
 SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
+MOST_CODES = 12
+"""Different values up to which a column may be one of codes."""
 MOST_TEXTS = 3
 """Different texts among numbers, above which the column is one of texts."""
 NO_VALUE = re.compile(r"null|\\N|nan|none|n/?a|#n/a|masked|indef|-+|\.+", re.IGNORECASE)
 COORDINATES = ("pos.", "time.")
-DISTANCES = ("src.redshift", "spect.dopplerveloc", "phys.veloc", "pos.distance", "pos.parallax")
-DISTANCE = re.compile(
-    r"^(z|zs|cz|rv|vel|velocity|v_?hel(io)?|distance|dist(_?mpc|mod)?|parallax|plx|.*red_?shift.*|.*rad(ial)?_?vel.*"
-    r"|z_?(best|spec|phot|prior|final|cmb|hel(io)?|ml|map|mc|peak)|(spec|phot|photo)_?z)$"
-)
-DUST = re.compile(
-    r"^(e_?b_?v|(.*_)?ebv.*|e\(b-v\)|.*extinc.*|.*reddening.*|mw_?transmission.*|a_?[ugrizybvjhk]|a\([a-z]\))$"
-)
-FLUX_UNIT = re.compile(r"(nano)?maggy|nmgy|[munµμ]?jy")
-OBSERVING = ("obs.", "instr.", "time.", "meta.")
 
 
 @dataclass(frozen=True)
@@ -77,7 +66,11 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
         return []
     candidates = dict(column.marks)
     candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
-    if max(candidates.values()) < FEWEST:
+    if column.distinct.estimate <= MOST_CODES:
+        candidates = {
+            v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
+        }
+    if max(candidates.values(), default=0) < FEWEST:
         return []
     sample = profile.numbers(name)
     known = sample[np.isfinite(sample)]
@@ -93,14 +86,25 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
         apart = max(low - value, value - high)
         if count < FEWEST or apart <= 0:
             continue
-        famous = value in column.marks and value != 0
-        if not famous and not (FEWEST_UNUSUAL <= count < 0.5 * column.n and column.distinct.estimate > 20):
+        famous = value in column.marks and _stands_for_none(value, column)
+        most = 0.5 if apart < FAR * middle else 1.0
+        if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
             continue
         if apart > GAP * middle or (famous and apart > 0.1 * middle):
             found.append(Suspected(value, count, "repeated, and far from all other values"))
         elif famous and count > SPIKE * column.n:
             found.append(Suspected(value, count, "a spike at the end of the range"))
     return found
+
+
+def _stands_for_none(value: float, column: ColumnProfile) -> bool:
+    """Say whether one of the numbers that other catalogues use as marks may be one in a column of this kind.
+
+    0 is a value but of magnitudes, and -1 a code beside few others: stars and galaxies are -1 and 1 in VISTA's tables.
+    """
+    if value == 0:
+        return is_real(column.column.datatype) and about_a_magnitude(column.column)
+    return value != -1 or column.distinct.estimate > MOST_CODES
 
 
 def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
@@ -213,28 +217,3 @@ def bookkeeping(profile: Profile, name: str) -> bool:
     values = profile.numbers(name)
     known = values[np.isfinite(values)]
     return bool(known.size and (known == np.trunc(known)).all())
-
-
-def about_the_distance(column: Column) -> bool:
-    """Say whether a column is a redshift, a velocity of recession or a distance: what a survey selects by."""
-    ucd = (column.ucd or "").lower()
-    named = bool(DISTANCE.fullmatch(column.name.lower()))
-    return ucd.startswith(DISTANCES) or (named and not ucd.startswith("phot."))
-
-
-def about_a_flux(column: Column) -> bool:
-    """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) are none."""
-    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
-    words = [w for w in name_words(column.name) if w.endswith("flux") and not w.startswith("frac")]
-    return ucd.startswith("phot.flux") or bool(FLUX_UNIT.fullmatch(unit)) or bool(words)
-
-
-def about_dust(column: Column) -> bool:
-    """Say whether a column is the Galaxy's extinction, which is a matter of the place on the sky."""
-    ucd = (column.ucd or "").lower()
-    return ucd.startswith("phys.absorption") or bool(DUST.fullmatch(column.name.lower()))
-
-
-def about_the_observation(column: Column) -> bool:
-    """Say whether a column's UCD is that of an observation, an instrument, a date, a code or a note."""
-    return (column.ucd or "").lower().startswith(OBSERVING)

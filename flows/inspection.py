@@ -19,8 +19,8 @@ from catalogs.leaks import Leak, find_leaks
 from catalogs.positions import find_position_columns, positions, unit_of_position
 from catalogs.presence import uneven_presence
 from catalogs.profile import Choice, ColumnProfile, Profile, as_numbers, profile, readable
+from catalogs.subjects import about_a_flux, about_an_error, about_the_observation
 from catalogs.suspicions import (
-    about_a_flux,
     bookkeeping,
     not_numbers,
     suspected_identifiers,
@@ -233,18 +233,25 @@ def found_leaks(
 ) -> tuple[list[Leak], dict[str, float]]:
     """Return the leaks of a class, `labels` of the chosen rows from the column `label`, and every column's gain.
 
-    Names and places of objects are in no set: what they tell is where the survey looked.
+    Names and places of objects are in no set: what they tell is where the survey looked.  Nor are errors, and what
+    else belongs to the observation: the error of a magnitude follows from it, so that with another magnitude it makes
+    a colour, which would be taken for a formula with the class in it.
     """
     place = find_position_columns(catalog) or ()
     names = [name for name, _ in suspected_identifiers(seen)]
     columns = {n: without_sentinels(seen, n) for n in seen.chosen if n != label}
-    measured = [n for n in columns if n not in place and n not in names and not bookkeeping(seen, n)]
+    measured = [n for n in columns if n not in place and n not in names and _is_measured(seen, n)]
     fluxes = [n for n in measured if about_a_flux(seen.columns[n].column)]
     leaks, gains = find_leaks(columns, labels, together=measured, fluxes=fluxes)
     alone = [leak for leak in leaks if len(leak.columns) == 1]
     derived = [leak for leak in leaks if leak.derived]
     rest = [leak for leak in leaks if len(leak.columns) > 1 and not leak.derived]
     return [*alone, *derived, *rest][: len(alone) + max(MOST_SETS, len(derived))], gains
+
+
+def _is_measured(seen: Profile, name: str) -> bool:
+    column = seen.columns[name].column
+    return not (bookkeeping(seen, name) or about_an_error(column) or about_the_observation(column))
 
 
 def without_sentinels(seen: Profile, name: str) -> Any:

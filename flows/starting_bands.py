@@ -7,7 +7,7 @@ make colours, of neighbouring bands in wavelength, and two kinds in one band say
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,31 +17,54 @@ from numpy.typing import NDArray
 from catalogs.catalog import Column
 from catalogs.elements import Element
 from catalogs.name_words import name_words
+from catalogs.subjects import about_a_magnitude
 from catalogs.values import is_real, is_text
 
-__all__ = ["Colour", "band_and_kind", "colours", "is_magnitude", "kinds"]
+__all__ = [
+    "Colour",
+    "band_and_kind",
+    "colours",
+    "is_magnitude",
+    "kinds",
+    "magnitudes_among",
+    "most_bands",
+    "other_kinds",
+]
 
 WAVELENGTH: Mapping[str, float] = {
     "fuv": 0.15, "nuv": 0.23, "u": 0.36, "b": 0.44, "g": 0.48, "bp": 0.51, "v": 0.55, "r": 0.62, "vis": 0.72,
     "rp": 0.78, "i": 0.77, "z": 0.9, "y": 1.0, "j": 1.25, "h": 1.65, "k": 2.2, "ks": 2.2, "w1": 3.4, "w2": 4.6,
-    "w3": 12, "w4": 22,
+    "w3": 12, "w4": 22, "ch1": 3.6, "ch2": 4.5, "ch3": 5.8, "ch4": 8.0, "bj": 0.46, "rf": 0.65, "i1": 0.76, "i2": 0.77,
 }  # fmt: skip
 """Micrometres, roughly: colours are of neighbours."""
-FILTER = re.compile(r"f(\d{3,4})[wm]")
+FILTER = re.compile(r"f(?P<space>\d{3,4})(w2?|m|n|lp|x)|(f|j0)(?P<narrow>\d{3})")
+"""`F606W` of the space telescopes, and the narrow ones of S-PLUS and J-PLUS, `F378` or `J0378`."""
+HUBBLE_ULTRAVIOLET = {218, 225, 255, 275, 280}
+WEBB_BEYOND_3 = {322, 335, 356, 360, 410, 430, 444, 460, 466, 470, 480, 560, 770}
+"""Numbers are hundredths of a micrometre, but Hubble's and the narrow filters' nanometres, up to 1 micrometre."""
 WORDS = re.compile(r"^(mag|flux)|(mag|mpro|flux)$")
+JOINED = re.compile(
+    r"(?P<band>ks|[ubvgrizyjhk])(?P<kind>(aper|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er)?|tot(al)?|sersic)\w*)"
+)
+"""A band written together with its kind of magnitude: VISTA's `KSAPERMAG3`."""
+TOTAL = re.compile(r"(?P<band>[ubvgrizyjhk])(?P<kind>[tc])")
+"""GAMA's `flux_ut` and `flux_uc`: total, and for colours."""
 INSTRUMENT = re.compile(
     r"hsc|cfht(ls)?|megacam|u?vista|viking|video|ukidss|vhs|sdss|ps1|panstarrs|des|decam|kids|irac|spitzer|acs|wfc3"
-    r"|nircam|miri|nisp|(un|all)?wise|(2|two)mass|galex|gaia|euclid|sc|subaru|wircam|lsst|rubin"
+    r"|nircam|miri|nisp|(un|all)?wise|(2|two)mass|galex|gaia|euclid|sc|subaru|wircam|lsst|rubin|ext|gpc1?|omegacam"
+    r"|skymapper|[js]plus"
 )
 """Words that say who measured a band; with what is left of the names equal, their bands make colours too."""
 MISSING = 0.5
 """Share of missing values from which a band is in no colour of its neighbours."""
-
-
-MAGNITUDE = re.compile(
-    r"(^|[^a-z])(mag|m_)|mag([^a-z]|$)|^(petro|model|psf|kron|cmodel|auto)mag|^w\dg?m(pro|ag)|^[jhk]s?_m$",
-    re.IGNORECASE,
+KINDS = re.compile(
+    r"aper\d?|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er|re)?|tot(al)?|sersic|gaap|best|best_?fit|dered|corr(ected)?"
 )
+"""Words beside a band's by which numbers in several bands are magnitudes, where they may be: SkyMapper's `g_petro`."""
+FEWEST_BANDS = 3
+MOST_COLOURS = 7
+MOST_PAIRS = 2
+"""Kinds of magnitude beside the first of which one band is compared."""
 LETTER = re.compile(r"^([ubvrigzyjhk]|ks|w[1-4]|nuv|fuv)$", re.IGNORECASE)
 
 
@@ -60,12 +83,29 @@ def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
     if not (is_real(column.datatype) or is_text(column.datatype)) or not known.size:
         return False
     middle = float(np.median(known))
-    ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
-    if ucd.startswith("phot.mag.sb") or "/" in unit:
-        return False
-    said = ucd.startswith("phot.mag") or unit == "mag" or bool(MAGNITUDE.search(column.name))
+    if about_a_magnitude(column):
+        return -5 < middle < 40
     # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
-    return -5 < middle < 40 if said else unit == "" and bool(LETTER.match(column.name)) and 5 < middle < 35
+    return not (column.unit or "").strip() and bool(LETTER.match(column.name)) and 5 < middle < 35
+
+
+def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:
+    """Return the columns of `rows` (n,) that hold magnitudes, by themselves or as those of three bands together."""
+    known = {c.name for c in columns if is_magnitude(c, rows[c.name])}
+    may_be: dict[str, list[str]] = {}
+    for column in columns:
+        kind = band_and_kind(column.name)[1]
+        words = [w for w in kind.split("_") if not INSTRUMENT.fullmatch(w)]
+        if words and all(map(KINDS.fullmatch, words)) and _may_be_magnitudes(column, rows[column.name]):
+            may_be.setdefault(kind, []).append(column.name)
+    together = {name for group in may_be.values() if most_bands(group) >= FEWEST_BANDS for name in group}
+    return [c.name for c in columns if c.name in known or c.name in together]
+
+
+def _may_be_magnitudes(column: Column, values: NDArray[np.float64]) -> bool:
+    known = values[np.isfinite(values)]
+    unitless = not (column.unit or "").strip()
+    return unitless and is_real(column.datatype) and known.size > 0 and 5 < float(np.median(known)) < 35
 
 
 def band_and_kind(name: str) -> tuple[str | None, str]:
@@ -79,17 +119,27 @@ def band_and_kind(name: str) -> tuple[str | None, str]:
         if word in WAVELENGTH or FILTER.fullmatch(word):
             rest = tokens[:i] + tokens[i + 1 :]
             return word, "_".join(t for t in rest if t not in {"mag", "flux"})
+    for i, token in enumerate(tokens):
+        joined = JOINED.fullmatch(token) or (
+            TOTAL.fullmatch(token) if tokens[i - 1] in {"mag", "flux"} else None
+        )
+        if joined is not None:
+            rest = [*tokens[:i], joined["kind"], *tokens[i + 1 :]]
+            return joined["band"], "_".join(t for t in rest if t not in {"mag", "flux"})
     return None, "_".join(tokens)
 
 
 def wavelength(band: str) -> float:
-    """Return a band's wavelength, in micrometres; F606W is at 0.606, F150W at 1.5."""
+    """Return a band's wavelength, in micrometres; F606W is at 0.606, F150W at 1.5, F444W at 4.44."""
     if band in WAVELENGTH:
         return WAVELENGTH[band]
     if band.startswith("["):
         return float(band[1:-1])
-    number = int(FILTER.sub(r"\1", band))
-    return number / (1000 if number >= 300 else 100)
+    found = FILTER.fullmatch(band)
+    number = int((found and (found["space"] or found["narrow"])) or 0)
+    hubble = number in HUBBLE_ULTRAVIOLET or (300 <= number < 1000 and number not in WEBB_BEYOND_3)
+    nanometres = hubble or (found is not None and found["narrow"] is not None)
+    return number / (1000 if nanometres else 100)
 
 
 def kinds(names: Sequence[str]) -> list[list[str]]:
@@ -101,6 +151,12 @@ def kinds(names: Sequence[str]) -> list[list[str]]:
         found.setdefault(key, []).append((wavelength(band) if band else 0.0, place, name))
     ordered = [[name for _, _, name in sorted(group)] for group in (*_across_instruments(found),)]
     return sorted(ordered, key=lambda group: -len(group))
+
+
+def most_bands(names: Sequence[str]) -> int:
+    """Return the number of bands of the kind that has most."""
+    banded = [name for name in names if band_and_kind(name)[0] is not None]
+    return max((len({band_and_kind(name)[0] for name in group}) for group in kinds(banded)), default=0)
 
 
 def _across_instruments(
@@ -119,27 +175,48 @@ def _across_instruments(
     return groups
 
 
-def colours(names: Sequence[str], missing: Mapping[str, float]) -> tuple[list[Colour], list[Colour]]:
-    """Return the colours to begin with, and others that could be tried; `missing` is the share of each column."""
+def colours(
+    names: Sequence[str],
+    missing: Mapping[str, float],
+    copies: Collection[str] = (),
+    *,
+    most: int = MOST_COLOURS,
+) -> tuple[list[Colour], list[Colour]]:
+    """Return the colours to begin with, and others that could be tried; `missing` is the share of each column.
+
+    Of more bands than make `most` colours, those are taken that span them all.  `copies` are columns that order
+    the rows as others do: a magnitude of such a kind is not subtracted from another.
+    """
     groups = kinds(names)
     if not groups:
         return [], []
-    chosen: list[Colour] = []
-    spare: list[Colour] = []
-    for i, group in enumerate(groups):
-        usual = [n for n in group if missing[n] <= MISSING]
-        (spare if i else chosen).extend(Colour(a, b) for a, b in pairwise(usual))
-        for name in set(group).difference(usual):
-            other = next((n for n in group if n != name), None)
-            if other is not None:
-                spare.append(
-                    Colour(name, other, f"colour; {name} is missing in {missing[name]:.0%} of the rows")
-                )
+    every = [[n for n in group if missing[n] <= MISSING] for group in groups]
+    pairs = [_same_band(groups[0], [n for n in group if n not in copies], missing) for group in groups[1:]]
+    compared = [pair for pair in pairs if pair is not None][:MOST_PAIRS]
+    chosen = [Colour(a, b) for a, b in pairwise(_spanning(every[0], max(FEWEST_BANDS, most - len(compared))))]
+    spare = [Colour(a, b) for group in every for a, b in pairwise(group) if Colour(a, b) not in chosen]
+    for name in names:
+        other = next((n for group in groups if name in group for n in group if n != name), None)
+        if missing[name] > MISSING and other is not None:
+            spare.append(Colour(name, other, f"colour; {name} is missing in {missing[name]:.0%} of the rows"))
+    return [*chosen, *compared], sorted(spare, key=lambda c: (c.first, c.second))
+
+
+def _spanning(group: Sequence[str], most: int) -> list[str]:
+    """Return the bands of so many colours, evenly among all that are in order of wavelength, the outermost included."""
+    if len(group) <= most + 1:
+        return list(group)
+    return [group[i] for i in np.linspace(0, len(group) - 1, most + 1).round().astype(int)]
+
+
+def other_kinds(groups: Sequence[Sequence[str]], copies: Collection[str]) -> list[str]:
+    """Return, of the kinds beside the first, a column each in a band that the first has, none of `copies`."""
+    known = {band_and_kind(name)[0] for group in groups[:1] for name in group}
+    found = []
     for group in groups[1:]:
-        pair = _same_band(groups[0], group, missing)
-        if pair is not None:
-            chosen.append(pair)
-    return chosen, sorted(spare, key=lambda c: (c.first, c.second))
+        shared = [name for name in group if band_and_kind(name)[0] in known and name not in copies]
+        found += shared[len(shared) // 2 :][:1]
+    return found[:MOST_PAIRS]
 
 
 def _same_band(first: Sequence[str], second: Sequence[str], missing: Mapping[str, float]) -> Colour | None:

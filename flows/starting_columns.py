@@ -18,9 +18,10 @@ from catalogs.elements import Element
 from catalogs.expressions import expression_name, parse
 from catalogs.leaks import Leak, Scaled
 from catalogs.profile import Profile
-from flows.starting_bands import colours, is_magnitude
-from flows.starting_fluxes import FluxBand, bare_fluxes, flux_bands, is_flux
-from flows.starting_reasons import Evidence, is_error, reason_against, vector_name
+from catalogs.subjects import about_an_error
+from flows.starting_bands import colours, magnitudes_among, most_bands
+from flows.starting_fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
+from flows.starting_reasons import Evidence, reason_against, vector_name
 
 __all__ = ["Chosen", "choose_columns", "quoted"]
 
@@ -28,6 +29,8 @@ MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
 MOST_FEATURES = 8
 """More would make a first training slow, and its posterior hard to trust; the others are listed."""
+MOST_KEPT_FREE, TELLS_MUCH = 3, 0.02
+"""Places that colours leave to columns that tell so much by themselves: sizes and shapes, where bands are many."""
 TELLS_NOTHING = 0.003
 """Share of the class's entropy below which a number that is no magnitude and no size is listed only."""
 FEWEST_VALUES = 0.1
@@ -111,30 +114,33 @@ def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
 
 def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     fluxes = [n for n in names if is_flux(seen.columns[n].column)]
-    magnitudes = [
-        n for n in names if n not in fluxes and is_magnitude(seen.columns[n].column, evidence.rows[n])
-    ]
-    bands = [] if magnitudes else flux_bands(seen, fluxes)
+    magnitudes = magnitudes_among([seen.columns[n].column for n in names if n not in fluxes], evidence.rows)
+    bare = bare_fluxes(seen, names, evidence.rows, evidence.copies)
+    if most_bands(magnitudes) < 2 <= max(most_bands(fluxes), most_bands(bare)):
+        magnitudes = []  # of one band there is no colour, where fluxes of several make some
+    bands = [] if magnitudes else flux_bands(seen, fluxes, evidence.copies)
     made = {band.name: band.magnitudes(evidence.rows) for band in bands}
     evidence = replace(evidence, rows={**evidence.rows, **made})
     chosen, columns = Chosen(bands=bands), _Columns(seen, evidence)
-    _add_colours(chosen, columns, magnitudes or list(made))
-    for name in fluxes if bands else ():
-        if name not in {band.flux for band in bands}:
+    bare = [] if magnitudes or bands else bare
+    used = {*magnitudes, *bare, *(band.flux for band in bands)}
+    for name in fluxes if bands else said_by_magnitudes(seen, names, magnitudes or bare):
+        if name not in used:
             chosen.left_out[name] = "a flux of another kind, or of no known band"
-    bare = [] if magnitudes or bands else bare_fluxes(seen, names, evidence.rows)
-    _add_flux_colours(chosen, columns, bare)
-    taken = {*magnitudes, *(fluxes if bands else ()), *bare}
-    _add_others(chosen, columns, [n for n in names if n not in taken])
+    others = [n for n in names if n not in used and n not in chosen.left_out]
+    most = MOST_FEATURES - 1 - min(MOST_KEPT_FREE, sum(columns.gain(n) >= TELLS_MUCH for n in others))
+    _add_colours(chosen, columns, magnitudes or list(made), most)
+    _add_flux_colours(chosen, columns, bare, most)
+    _add_others(chosen, columns, others)
     _drop_empty(chosen, evidence)
     _note_errors(chosen, seen)
     return chosen
 
 
-def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], most: int) -> None:
     """Add the colours, and the magnitude that is missing least."""
     missing = {name: columns.missing(name) for name in names}
-    first, others = colours(names, missing)
+    first, others = colours(names, missing, columns.evidence.copies, most=most)
     for spare, group in ((False, first), (True, others)):
         for c in group:
             text = f"{quoted(c.first)} - {quoted(c.second)}"
@@ -144,12 +150,16 @@ def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> Non
         chosen.add(best, quoted(best), "apparent: leave it out where the target catalogue goes deeper")
 
 
-def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], most: int) -> None:
     """Add the colours of fluxes in a unit of no known zero point, which they do not need, and one flux."""
-    first, _ = colours(names, {name: columns.missing(name) for name in names})
-    for c in first:
-        text = f"log10({quoted(c.first)} / {quoted(c.second)})"
-        chosen.add(f"{c.first}_{c.second}", text, "colour, of fluxes whose zero point is not known")
+    first, others = colours(
+        names, {name: columns.missing(name) for name in names}, columns.evidence.copies, most=most
+    )
+    for spare, group in ((False, first), (True, others)):
+        for c in group:
+            text = f"log10({quoted(c.first)} / {quoted(c.second)})"
+            told = "colour, of fluxes whose zero point is not known" if c.remark == "colour" else c.remark
+            chosen.add(f"{c.first}_{c.second}", text, told, spare=spare)
     if names:
         best = min(names, key=lambda n: round(columns.missing(n), 2))
         remark = "apparent: leave it out where the target catalogue goes deeper"
@@ -247,7 +257,7 @@ def _values(evidence: Evidence, name: str) -> NDArray[np.float64]:
 
 def _note_errors(chosen: Chosen, seen: Profile) -> None:
     """Find the error columns of the magnitudes that features are made of."""
-    errors = {n.lower(): n for n, c in seen.columns.items() if is_error(c.column)}
+    errors = {n.lower(): n for n, c in seen.columns.items() if about_an_error(c.column)}
     errors |= {f"{band.name}_err": f"{band.name}_err" for band in chosen.bands if band.error}
     for feature, (expression, _) in chosen.features.items():
         parts = [p.strip("` ") for p in expression.split(" - ")]

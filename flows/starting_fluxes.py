@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,13 @@ import numpy as np
 from catalogs.catalog import Column
 from catalogs.photometry import ZERO_POINT, magnitude
 from catalogs.profile import Profile
-from catalogs.suspicions import about_a_flux, about_dust
+from catalogs.subjects import about_a_flux, about_an_error, about_dust
 from catalogs.values import is_real
 from flows.flux_units import flux_unit
-from flows.starting_bands import band_and_kind, kinds
-from flows.starting_reasons import Floats, is_error
+from flows.starting_bands import band_and_kind, kinds, other_kinds
+from flows.starting_reasons import Floats
 
-__all__ = ["FluxBand", "flux_bands", "is_flux"]
+__all__ = ["FluxBand", "bare_fluxes", "flux_bands", "is_flux", "said_by_magnitudes"]
 
 ERROR_WORDS = re.compile(r"(ivar|err(or)?|sigma|unc|e)")
 MOSTLY = 0.9
@@ -57,13 +57,16 @@ class FluxBand:
 
 def is_flux(column: Column) -> bool:
     """Say whether a column is a flux in a unit that magnitudes are made of."""
-    return is_real(column.datatype) and flux_unit(column.unit) is not None and not is_error(column)
+    return is_real(column.datatype) and flux_unit(column.unit) is not None and not about_an_error(column)
 
 
-def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
+def bare_fluxes(
+    seen: Profile, names: Sequence[str], rows: Mapping[str, Floats], copies: Collection[str] = ()
+) -> list[str]:
     """Return the columns that are called fluxes, of the kind in the most bands, in one unit that is none of ours.
 
-    Those of two bands at least, and positive in most rows (n,), as fluxes are that were detected.
+    Those of two bands at least, and positive in most rows (n,), as fluxes are that were detected; and of other kinds a
+    column each, as `flux_bands` takes them.
     """
     called: dict[str, list[str]] = {}
     for name in names:
@@ -72,26 +75,42 @@ def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats])
         called_so = about_a_flux(column) and not is_flux(column) and band_and_kind(name)[0] is not None
         if called_so and np.mean(known > 0) > MOSTLY:
             called.setdefault((column.unit or "").strip(), []).append(name)
-    first = max((next(iter(kinds(some))) for some in called.values()), key=len, default=[])
-    return first if len(first) > 1 else []
+    groups: list[list[str]] = max(map(kinds, called.values()), key=lambda some: len(some[0]), default=[[]])
+    return [*groups[0], *other_kinds(groups, copies)] if len(groups[0]) > 1 else []
 
 
-def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
-    """Return the bands of the kind of flux that has the most of them, of columns that are fluxes."""
-    banded = [name for name in names if band_and_kind(name)[0] is not None]
-    if not banded:
-        return []
-    every = [c.column for c in seen.columns.values()]
+def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence[str]) -> list[str]:
+    """Return the columns that are fluxes in bands of which there are magnitudes."""
+    bands = {band_and_kind(name)[0] for name in magnitudes} - {None}
+    others = [name for name in names if name not in magnitudes and about_a_flux(seen.columns[name].column)]
+    return [name for name in others if band_and_kind(name)[0] in bands]
+
+
+def flux_bands(seen: Profile, names: Sequence[str], copies: Collection[str] = ()) -> list[FluxBand]:
+    """Return the bands of the kind of flux that has the most of them, of columns that are fluxes.
+
+    And one band of each other kind, whose magnitude beside the first kind's says how extended an object is; none of
+    those that order the rows as other columns do, which are in `copies`.
+    """
+    groups = kinds([name for name in names if band_and_kind(name)[0] is not None])
     found: list[FluxBand] = []
-    for name in kinds(banded)[0]:
-        band, kind = band_and_kind(name)
-        made = "mag_" + re.sub(r"\W", "", str(band))
-        while made in seen.columns or made in {f.name for f in found}:
-            made += "_"
-        unit = flux_unit(seen.columns[name].column.unit)
-        error = next((c.name for c in every if is_error(c) and _of(c.name, str(band), kind)), None)
-        found.append(FluxBand(made, name, str(unit), error, _dust(every, str(band))))
+    for name in groups[0] if groups else ():
+        found.append(_flux_band(seen, name, f"mag_{band_and_kind(name)[0]}", found))
+    for name in other_kinds(groups, copies):
+        found.append(_flux_band(seen, name, "mag_" + "_".join(map(str, band_and_kind(name))), found))
     return found
+
+
+def _flux_band(seen: Profile, name: str, called: str, known: Sequence[FluxBand]) -> FluxBand:
+    """Return a flux's magnitude, called so, or otherwise where a column or a magnitude is."""
+    band, kind = band_and_kind(name)
+    every = [c.column for c in seen.columns.values()]
+    made = re.sub(r"\W", "", called)
+    while made in seen.columns or made in {f.name for f in known}:
+        made += "_"
+    error = next((c.name for c in every if about_an_error(c) and _of(c.name, str(band), kind)), None)
+    unit = flux_unit(seen.columns[name].column.unit)
+    return FluxBand(made, name, str(unit), error, _dust(every, str(band)))
 
 
 def _of(error: str, band: str, kind: str) -> bool:

@@ -12,26 +12,26 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from blr.ranks import mid_ranks
-from catalogs.catalog import Column
 from catalogs.elements import Element
 from catalogs.leaks import ALONE, Leak
 from catalogs.positions import is_position
 from catalogs.presence import Presence
 from catalogs.profile import Profile
-from catalogs.suspicions import (
+from catalogs.subjects import (
+    about_a_flux,
+    about_a_magnitude,
+    about_an_error,
     about_dust,
     about_the_distance,
     about_the_observation,
-    bookkeeping,
-    not_numbers,
 )
+from catalogs.suspicions import bookkeeping, not_numbers
 from catalogs.values import is_text
 from flows.starting_bands import is_magnitude
 
 __all__ = [
     "Evidence",
     "Reason",
-    "is_error",
     "near_copies",
     "reason_against",
     "same_question",
@@ -50,13 +50,6 @@ SAME_ORDER = 0.9995
 LARGEST = 5.0
 """Degrees: what is never larger is a size, not a place."""
 MOST_COMPARED, ROWS_COMPARED = 60, 2000
-ERROR = re.compile(
-    r"(^e_|^err|^sigma|_err$|err$|_error$|_sigma$|_unc$|_ivar$|^ivar|^s_|_err_|_ivar_|err_|_uncert"
-    r"|_msig|sigmpro|_sig$|invvar|_std$|_rms$)",
-    re.IGNORECASE,
-)
-
-
 VOTES = re.compile(r"(?P<stem>.+)_(?P<kind>counts?|votes?|debiased|fraction|weighted_fraction|weight)")
 
 
@@ -109,9 +102,9 @@ def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         "without any value": not c.is_number and not is_text(c.column.datatype),
         "a place or a direction on the sky": _on_the_sky(seen, name),
         _text_reason(seen, name): known is None and is_text(c.column.datatype),
-        "about the observation": about_the_observation(c.column),
-        "an error, not a measurement": is_error(c.column),
         "the Galaxy's dust before it: correct fluxes with it, under [photometry]": about_dust(c.column),
+        "about the observation": about_the_observation(c.column),
+        "an error, not a measurement": about_an_error(c.column),
         "without a name that an expression could hold": not name or "`" in name,
         "the same in every row": c.constant,
         f"the same as {evidence.duplicates.get(name)}": name in evidence.duplicates,
@@ -164,7 +157,7 @@ def _doubtful(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column is better left out, though a person may know better."""
     if name in evidence.presence:
         return Reason(f"selection-like: {evidence.presence[name].shown}", 1)
-    if name in evidence.copies:
+    if name in evidence.copies and not _bands_alike(seen, name, evidence.copies[name]):
         return Reason(f"in the same order as {evidence.copies[name]}: says nothing new")
     if bookkeeping(seen, name):
         told = max(0.0, evidence.gains.get(name, 0.0))
@@ -173,6 +166,15 @@ def _doubtful(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
             text + (f"; selection-like, it tells {told:.0%} of the class" if told > TELLS else ""), 2
         )
     return None
+
+
+def _bands_alike(seen: Profile, name: str, other: str) -> bool:
+    """Say whether two columns are both magnitudes, or both fluxes.
+
+    Two kinds of magnitude order bright rows alike in some bands and not in others: each kind is taken whole, or not.
+    """
+    a, b = seen.columns[name].column, seen.columns[other].column
+    return (about_a_magnitude(a) and about_a_magnitude(b)) or (about_a_flux(a) and about_a_flux(b))
 
 
 def same_question(label: str, name: str) -> bool:
@@ -196,11 +198,6 @@ def votes(name: str, names: Collection[str]) -> str | None:
 def vector_name(name: str) -> str:
     """Return the name of the column that an element is of, or the column's own."""
     return name.vector if isinstance(name, Element) else name
-
-
-def is_error(column: Column) -> bool:
-    """Say whether a column holds errors."""
-    return (column.ucd or "").startswith("stat.error") or bool(ERROR.search(vector_name(column.name)))
 
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from catalogs.formats import annotated_columns
 from catalogs.positions import positions
 from catalogs.presence import uneven_presence
 from catalogs.profile import Profile, as_numbers
+from catalogs.subjects import about_a_magnitude
 from catalogs.suspicions import naming_column, suspected_identifiers, suspected_texts
 from flows.config_file import parse_specification
 from flows.errors import TrainingError
@@ -176,6 +177,8 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
     )
     usable = [name for name in numbers if reason_against(seen, name, evidence) is None]
+    # Magnitudes first, so that fluxes are copies of them.
+    usable.sort(key=lambda name: not about_a_magnitude(seen.columns[name].column))
     return replace(evidence, copies=near_copies(rows, usable))
 
 

@@ -84,7 +84,7 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatc
     start = started(legacy, "CLASS")
     written = tomllib.loads(start.text)
     assert written["photometry"]["mag_g"] == {"flux": "FLUX_G", "inverse_variance": "FLUX_IVAR_G"}
-    assert list(written["features"].values()) == ["mag_g - mag_r", "mag_r"]
+    assert list(written["features"].values()) == ["mag_g - mag_r", "mag_r - mag_r_fiberflux", "mag_r"]
     assert '# "log_shape_r" = "log10(SHAPE_R)"  # tells next to nothing by itself' in start.text
     assert '# extinction = { e_bv = "EBV", coefficient = 3.2 }' in start.text
     assert written["catalog"]["sentinels"] == {"FLUX_G": [-9999.0]}
