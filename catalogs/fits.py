@@ -30,7 +30,8 @@ from catalogs.fits_heap import heap_cells
 from catalogs.fits_history import provenance_metadata
 from catalogs.fits_restored import is_plain, open_tables
 from catalogs.fits_selection import Selection
-from catalogs.fits_source import GZIP_MAGIC, Source, Stamp, stamp
+from catalogs.fits_source import GZIP_MAGIC, Source
+from catalogs.stamp import Stamp, stamp
 
 __all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
 

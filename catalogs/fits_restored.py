@@ -15,7 +15,8 @@ from catalogs import fits_ascii, fits_ztable
 from catalogs.fits_ascii import ASCII_TABLE
 from catalogs.fits_cards import header_bytes
 from catalogs.fits_header import Hdu, padding, read_hdus
-from catalogs.fits_source import Source, Stamp, Unnamed, open_source
+from catalogs.fits_source import Source, Unnamed, open_source
+from catalogs.stamp import Stamp
 
 __all__ = ["is_plain", "open_tables"]
 

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from catalogs.atomic import StorageError
 from catalogs.errors import CatalogError, DamagedFileError
+from catalogs.stamp import Stamp, check_unchanged
 
 __all__ = [
     "GZIP_MAGIC",
@@ -31,11 +32,9 @@ __all__ = [
     "MAX_INFLATED",
     "Bytes",
     "Source",
-    "Stamp",
     "Unnamed",
     "is_gzipped",
     "open_source",
-    "stamp",
 ]
 
 Bytes = npt.NDArray[np.uint8]
@@ -46,15 +45,6 @@ MAX_INFLATED = 32 << 30
 KEEP_FREE = 1 << 30
 """Bytes of the temporary folder's disk that inflating leaves alone."""
 PIECE = 1 << 22
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """What changes when a file does."""
-
-    size: int
-    modified_ns: int
-    inode: int
 
 
 @dataclass(frozen=True)
@@ -94,14 +84,6 @@ class Source:
             yield piece
 
 
-def stamp(path: Path) -> Stamp:
-    """Return the file's stamp; a folder or a missing file is an error."""
-    if not path.is_file():
-        raise CatalogError(f"{path} is not a file; expected a FITS file: check the name")
-    status = path.stat()
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
-
-
 def is_gzipped(path: Path) -> bool:
     """Tell by the first bytes, for names lie."""
     with path.open("rb") as stream:
@@ -109,19 +91,14 @@ def is_gzipped(path: Path) -> bool:
 
 
 @contextmanager
-def open_source(path: Path, expected: Stamp | None = None) -> Iterator[Source]:
+def open_source(path: Path, expected: Stamp) -> Iterator[Source]:
     """Open a file; `DamagedFileError` if it is no longer the one that was `expected`."""
-    found = stamp(path)
-    if expected is not None and found != expected:
-        raise DamagedFileError(
-            f"{path} changed after it was opened: {expected.size:,} bytes then, {found.size:,} now; "
-            "open it again once it is finished"
-        )
+    check_unchanged(path, expected)
     if is_gzipped(path):
-        yield _inflated(path, found).source(path)
+        yield _inflated(path, expected).source(path)
         return
     with path.open("rb", buffering=0) as raw:
-        yield Source(path, raw.fileno(), found.size)
+        yield Source(path, raw.fileno(), expected.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +122,7 @@ class Unnamed:
 
 
 @functools.lru_cache(maxsize=4)
-def _inflated(path: Path, found: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
+def _inflated(path: Path, seen: Stamp) -> Unnamed:  # noqa: ARG001  (the stamp is part of the cache's key)
     """Inflate to a file that has no name, so that nothing is left behind however the process ends."""
     with gzip.open(path, "rb") as stream, tempfile.TemporaryFile() as inflated:
         try:

@@ -28,6 +28,7 @@ from catalogs.catalog import BATCH_ROWS, Annotation, Catalog, Column
 from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, writing_like
 from catalogs.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.stamp import Stamp, check_unchanged, stamp
 from catalogs.votable_changes import (
     add_columns,
     check_own_fields,
@@ -69,20 +70,6 @@ def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files 
     )
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """What changes when a file does."""
-
-    size: int
-    modified_ns: int
-
-
-def stamp(path: Path) -> Stamp:
-    """Return the file's stamp."""
-    status = path.stat()
-    return Stamp(status.st_size, status.st_mtime_ns)
-
-
 @dataclass(frozen=True, eq=False)
 class Document:
     """A parsed file, and the rows of its tables, in their order."""
@@ -111,15 +98,6 @@ def document(path: Path, expected: Stamp) -> Document:
             f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
         ) from error
     return Document(file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()))
-
-
-def check_unchanged(path: Path, expected: Stamp) -> None:
-    """Raise where a file is another one than when it was opened."""
-    if (found := stamp(path)) != expected:
-        raise DamagedFileError(
-            f"{path} changed after it was opened: {expected.size:,} bytes then, {found.size:,} now; "
-            "open it again once it is finished"
-        )
 
 
 def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:

@@ -207,7 +207,7 @@ def test_a_header_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.fits", tmp_path):
-        with pytest.raises(CatalogError, match="is not a file; expected a FITS file"):
+        with pytest.raises(CatalogError, match="is not a file, expected one"):
             fits.open(path)
 
 

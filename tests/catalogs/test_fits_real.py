@@ -14,6 +14,7 @@ from catalogs.annotations import Provenance, standard_columns
 from catalogs.catalog import Catalog
 from catalogs.errors import FormatError
 from catalogs.fits_source import open_source
+from catalogs.stamp import stamp
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 ASTROPY = Path(astropy_fits.__file__).parent / "tests" / "data"
@@ -123,7 +124,7 @@ def assert_same_cards(old: Any, new: Any, number: int) -> None:
 def assert_sums(out: Path, number: int) -> None:
     """By hand: astropy cannot check a file with another, broken sum; CFITSIO, a gap before the heap."""
     hdu = fits.open(out, number).partitions[0].table.hdu
-    with open_source(out) as source:
+    with open_source(out, stamp(out)) as source:
         whole = source.read(hdu.header.offset, hdu.end - hdu.header.offset)
     data, ones = whole[hdu.header.n_bytes :], 2**32 - 1
     assert sum(whole.view(">u4").tolist()) % ones == 0

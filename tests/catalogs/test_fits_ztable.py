@@ -19,6 +19,7 @@ from catalogs.atomic import StorageError
 from catalogs.errors import CatalogError, DamagedFileError, FormatError
 from catalogs.fits_header import read_hdus
 from catalogs.fits_source import open_source
+from catalogs.stamp import stamp
 
 N = 1000
 MARK = (NewColumn("blr_mark", pa.int32()),)
@@ -189,7 +190,7 @@ def test_bytes_overwritten_at_random(tmp_path: Path, seed: int) -> None:
     """The sum of the whole table is known, so damage of the tiles is never a wrong table."""
     plain = make(tmp_path / "t.fits")
     packed = pack(plain, tmp_path / "p.fits", ALGORITHMS[["gzip", "rice"][seed % 2]], 300)
-    with open_source(packed) as source:
+    with open_source(packed, stamp(packed)) as source:
         hdu = read_hdus(source)[1]
     content, rng = bytearray(packed.read_bytes()), np.random.default_rng(seed)
     for place in rng.integers(hdu.data_offset, hdu.data_offset + hdu.data_bytes, 3):

@@ -19,14 +19,13 @@ import pytest
 from astropy.io import votable as astropy_votable
 from astropy.io.votable.tree import Field
 
-from catalogs import votable
 from catalogs.errors import CatalogError
 from catalogs.votable_binary import stored_type
 from catalogs.votable_columns import is_text
 from tests.catalogs.round_trip_samples import N, astropy_table
 from tests.catalogs.test_damage import DAMAGES, MEMORY_KB, SECONDS, bounded
 from tests.catalogs.test_damage_annotated import tried
-from tests.catalogs.votable_samples import parsed, slow_values
+from tests.catalogs.votable_samples import our_values, parsed, slow_values
 
 __all__ = ["bounded"]
 
@@ -69,17 +68,6 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
 }
 
 
-def read(path: Path) -> list[str]:
-    """Return each column's values."""
-    cat = votable.open(path)
-    columns: list[list[object]] = [[] for _ in cat.columns]
-    (rows,) = votable.document(path, votable.stamp(path)).rows
-    for arrays in rows.arrow(range(len(columns))):
-        for column, array in zip(columns, arrays, strict=True):
-            column.extend(array.to_pylist())
-    return [str(column) for column in columns]
-
-
 def slow_read(path: Path) -> tuple[list[Field], list[str]] | None:
     """Return the fields and values as astropy reads them; None where it cannot."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -93,7 +81,7 @@ def slow_read(path: Path) -> tuple[list[Field], list[str]] | None:
 def compared(path: Path) -> str:
     """Read a damaged file; return what came of it."""
     try:
-        found = read(path)
+        found = our_values(path)
     except CatalogError as error:
         return type(error).__name__ if len(str(error)) > 40 else "SAYS NOTHING"
     slow = slow_read(path)

@@ -15,6 +15,7 @@ from catalogs import votable, votable_document, votable_stream, votable_tabledat
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn
 from catalogs.errors import DamagedFileError
+from catalogs.stamp import stamp
 from catalogs.votable_write import Content, write
 from tests.catalogs.votable_samples import N, by_astropy, cells, document, lists, parsed, slow_values
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.V
 def by_us(path: Path) -> bytes:
     """Return a file's document in BINARY2, as we write it."""
     votable.document.cache_clear()
-    read = votable.document(path, votable.stamp(path))
+    read = votable.document(path, stamp(path))
     (table,) = read.file.iter_tables()
     stream = io.BytesIO()
     write(read.file, stream, {table: Content(N, read.rows[0].blocks(range(len(table.fields))))})
@@ -69,7 +70,7 @@ def test_all_types_are_read_as_astropy_reads_them(
     ]
     path, text = tmp_path / "t.vot", document(fields)
     path.write_bytes(text if serialisation == "tabledata" else by_astropy(text, serialisation))
-    (rows,), (_, table) = votable.document(path, votable.stamp(path)).rows, parsed(path.read_bytes())
+    (rows,), (_, table) = votable.document(path, stamp(path)).rows, parsed(path.read_bytes())
     assert rows.n_rows == N
     assert len(list(rows.blocks([0]))) > 1 or piece > 401
     found = [pa.chunked_array(column) for column in zip(*rows.arrow(range(len(fields))), strict=True)]

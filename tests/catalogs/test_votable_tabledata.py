@@ -15,7 +15,7 @@ from catalogs import votable, votable_document, votable_tabledata
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn
 from catalogs.errors import FormatError
-from tests.catalogs.votable_samples import parsed, slow_values
+from tests.catalogs.votable_samples import our_values, parsed, slow_values
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
@@ -89,18 +89,6 @@ def sample(kinds: Mapping[str, tuple[str, list[str]]] = FIELDS) -> bytes:
     return document(rows, fields=fields)
 
 
-def values(path: Path) -> list[str]:
-    """Return each column's values as we read them."""
-    cat = votable.open(path)
-    columns: list[list[object]] = [[] for _ in cat.columns]
-    (rows,) = votable.document(path, votable.stamp(path)).rows
-    for arrays in rows.arrow(range(len(columns))):
-        for column, array in zip(columns, arrays, strict=True):
-            column.extend(array.to_pylist())
-    assert all(len(column) == cat.n_rows for column in columns)
-    return [str(column) for column in columns]
-
-
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_spelling(tmp_path: Path, name: str) -> None:
     """Values and nulls as astropy's, of each kind of field alone."""
@@ -109,7 +97,7 @@ def test_every_spelling(tmp_path: Path, name: str) -> None:
     rows = "".join(f"<TR><TD>{word}</TD></TR>" for word in words)
     path = tmp_path / "t.vot"
     path.write_bytes(document(rows, fields=fields))
-    assert values(path) == slow_values(parsed(path.read_bytes())[1])
+    assert our_values(path) == slow_values(parsed(path.read_bytes())[1])
 
 
 def written_otherwise() -> Iterator[tuple[str, bytes]]:
@@ -171,7 +159,7 @@ def test_all_ways_of_xml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: s
     path = tmp_path / "t.vot"
     path.write_bytes(WRITTEN[way])
     assert votable.sniff(path, b"")
-    assert values(path) == slow_values(parsed(sample())[1])
+    assert our_values(path) == slow_values(parsed(sample())[1])
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.4"])
@@ -180,7 +168,7 @@ def test_an_empty_integer_is_missing_in_any_edition(tmp_path: Path, version: str
     path = tmp_path / "t.vot"
     rows = "<TR><TD></TD></TR><TR><TD>0</TD></TR>"
     path.write_bytes(document(rows, fields='<FIELD name="n" datatype="int"/>', version=version))
-    assert values(path) == ["[None, 0]"]
+    assert our_values(path) == ["[None, 0]"]
 
 
 def of(kind: str, *words: str, head: str = "") -> bytes:
@@ -287,7 +275,7 @@ def test_what_is_refused(tmp_path: Path, case: str) -> None:
     path = tmp_path / "t.vot"
     path.write_bytes(data)
     with pytest.raises(FormatError, match=message) as caught:
-        values(path)
+        our_values(path)
     assert str(path) in str(caught.value)
     assert "expected" in str(caught.value)
 
@@ -325,7 +313,7 @@ def test_rows_and_documents_without_end(tmp_path: Path, monkeypatch: pytest.Monk
 def test_rows_are_counted_whatever_is_claimed(tmp_path: Path, claimed: str) -> None:
     path = tmp_path / "t.vot"
     path.write_bytes(PLAIN.replace(b"<TABLE>", f'<TABLE nrows="{claimed}">'.encode()))
-    assert values(path) == ["[5, 6]"]
+    assert our_values(path) == ["[5, 6]"]
     assert b'nrows="2"' in annotated(path, tmp_path / "out").read_bytes()
 
 
@@ -341,7 +329,7 @@ def test_annotated_as_it_was(tmp_path: Path, way: str) -> None:
     """All old values are in the copy."""
     path = tmp_path / "t.vot"
     path.write_bytes(WRITTEN[way])
-    assert values(annotated(path, tmp_path / "out"))[:-1] == values(path)
+    assert our_values(annotated(path, tmp_path / "out"))[:-1] == our_values(path)
 
 
 def test_astropy_reads_the_copy(tmp_path: Path) -> None:
@@ -361,9 +349,9 @@ def test_texts_longer_than_their_fields_are_kept(tmp_path: Path) -> None:
     fields = "".join(f'<FIELD name="f{i}" datatype={kind}/>' for i, kind in enumerate(kinds))
     path.write_bytes(document(rows, fields=fields))
     before = ["['abcd', 'a']", "['abc', 'abσ\U0001f30c']", "['abcd', 'e']"]
-    assert values(path) == before
+    assert our_values(path) == before
     out = annotated(path, tmp_path / "out")
-    assert values(out)[:3] == before
+    assert our_values(out)[:3] == before
     _, table = parsed(out.read_bytes())
     assert [(f.datatype, f.arraysize) for f in table.fields[:3]] == [
         ("char", "4"),
@@ -384,7 +372,7 @@ def test_a_real_one_of_galaxy_zoo(tmp_path: Path) -> None:
     assert votable.open(path).n_rows == 300
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert values(path) == slow_values(parsed(path.read_bytes())[1])
+        assert our_values(path) == slow_values(parsed(path.read_bytes())[1])
 
 
 STILTS = shutil.which("stilts")
@@ -402,4 +390,4 @@ def test_stilts_reads_the_copy(tmp_path: Path) -> None:
     command = [STILTS, "tpipe", f"in={out}", "ifmt=votable", f"out={copied}", "ofmt=votable-tabledata"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert values(copied)[:-1] == values(path)
+    assert our_values(copied)[:-1] == our_values(path)
