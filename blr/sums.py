@@ -237,16 +237,33 @@ def _hessian(Phi: Matrix, curvature: Matrix, likelihood: Likelihood) -> Matrix:
 
 
 def output_covariances(Phi: Matrix, inverse_cholesky: Matrix, n_outputs: int) -> Matrix:
-    """Return the covariance (n, C, C) of the C activations of each row under a precision L Lᵀ, given L⁻¹ (D, D)."""
-    C, M = n_outputs, Phi.shape[1]
-    U = inverse_cholesky
-    if C == 1:
-        Z = np.matmul(Phi, U.T, out=_buffer(Phi.shape))
-        return np.einsum("nm,nm->n", Z, Z)[:, None, None]
-    # Whitened activations, not A⁻¹ itself: their squares cannot go negative, however ill A is conditioned.
-    Z = np.stack([Phi @ U[:, c * M : (c + 1) * M].T for c in range(C)])
-    packed = np.stack([np.einsum("nd,nd->n", Z[c], Z[d]) for c, d in pairs(C)], axis=1)
-    return unpack(packed, C)
+    """Return the covariance (n, C, C) of the C activations of each row under a precision L Lᵀ, given L⁻¹ (D, D).
+
+    Blocks (M, M) of L⁻¹ above the diagonal are taken for zero.
+    """
+    C = n_outputs
+    packed = np.zeros((C * (C + 1) // 2, len(Phi)))
+    size = chunk_rows(inverse_cholesky.shape[1])
+    for start in range(0, len(Phi), size):
+        rows = slice(start, start + size)
+        _add_squares(Phi[rows], inverse_cholesky, packed[:, rows])
+    return unpack(packed.T, C)
+
+
+def _add_squares(Phi: Matrix, U: Matrix, packed: Matrix) -> None:
+    """Add Σ_b z_bc'z_bd of the rows' whitened activations z_bc = U_bc φ to `packed` (P, n).
+
+    Whitened, not φ'A⁻¹φ itself: squares cannot go negative, however ill A is conditioned.
+    """
+    n, M = Phi.shape
+    C = len(U) // M
+    Z = _buffer((C * n, M)).reshape(C, n, M)
+    for b in range(C):
+        for c in range(b + 1):  # U is lower triangular
+            np.matmul(Phi, U[b * M : (b + 1) * M, c * M : (c + 1) * M].T, out=Z[c])
+        for p, (c, d) in enumerate(pairs(C)):
+            if d <= b:
+                packed[p] += np.einsum("nm,nm->n", Z[c], Z[d])
 
 
 def skewness_term(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix) -> ChunkFunction:

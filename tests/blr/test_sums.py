@@ -83,13 +83,15 @@ def test_without_weights_and_hessian(case):
     assert gradient == pytest.approx(expected[1], rel=1e-11, abs=1e-11)
 
 
-def test_output_covariances_are_rows_of_a_quadratic_form(dense):
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("C", [1, 2, 5])
+def test_output_covariances_are_rows_of_a_quadratic_form(dense, C):
     rng = np.random.default_rng(0)
-    Phi, C = rng.standard_normal((6, 3)), 2
+    Phi = rng.standard_normal((40, 3))  # three blocks of rows, the last one not full
     S = dense.covariance(rng, C * 3)
     U = Gaussian(np.zeros(C * 3), np.linalg.inv(S)).inverse_cholesky
     found = output_covariances(Phi, U, C)
-    for n in range(6):
+    for n in range(len(Phi)):
         J = np.kron(np.eye(C), Phi[n])
         assert found[n] == pytest.approx(J @ S @ J.T, rel=1e-11)
 
