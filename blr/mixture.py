@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import mutual_information
-from blr.predictive import binary_exact, binary_expected_entropy
+from blr.predictive import binary_integrals
 from blr.softmax_predictive import softmax_exact
 
 __all__ = ["Prediction", "mix", "mix_nodes", "predicted", "replaced", "require_logit", "stacked"]
@@ -80,8 +80,7 @@ def predicted(
     if shift is not None:
         mean = mean + (shift[1] - shift[0] if mean.ndim == 1 else shift - shift.mean())
     if mean.ndim == 1:
-        p = binary_exact(mean, covariance, link=link)
-        expected = binary_expected_entropy(mean, covariance, link=link)
+        p, expected = binary_integrals(mean, covariance, link=link)
         return Prediction(np.stack([1 - p, p], axis=1), expected, mean, covariance)
     p, expected = softmax_exact(mean, covariance)
     return Prediction(p, expected, mean, covariance)

@@ -28,6 +28,7 @@ __all__ = [
     "MIXTURE_WEIGHTS",
     "binary_exact",
     "binary_expected_entropy",
+    "binary_integrals",
     "binary_monte_carlo",
     "binary_plugin",
     "binary_probit",
@@ -96,6 +97,18 @@ def binary_expected_entropy(mean: ArrayLike, variance: ArrayLike, *, link: str =
     if link == "logistic":
         return _logistic(-np.abs(mean), variance, with_entropy=True)[1]
     return _quadrature(mean, variance, _link_entropy(_link(link)))
+
+
+def binary_integrals(
+    mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic"
+) -> tuple[Vector, Vector]:
+    """Return what `binary_exact` and `binary_expected_entropy` do, of the logistic link in one pass over the nodes."""
+    if link != "logistic":
+        expected = binary_expected_entropy(mean, variance, link=link)
+        return binary_exact(mean, variance, link=link), expected
+    mean, variance = _moments(mean, variance)
+    lower, expected = _logistic(-np.abs(mean), variance, with_entropy=True)
+    return np.where(mean > 0, 1 - lower, lower), expected
 
 
 def binary_monte_carlo(activation: ArrayLike, *, link: str = "logistic") -> tuple[Vector, Vector]:

@@ -17,6 +17,7 @@ from blr.links import LINKS
 from blr.predictive import (
     binary_exact,
     binary_expected_entropy,
+    binary_integrals,
     binary_monte_carlo,
     binary_plugin,
     binary_probit,
@@ -146,6 +147,14 @@ def test_expected_entropy_of_other_links(link):
 
     found = binary_expected_entropy(means, np.full(5, sd**2), link=link)
     np.testing.assert_allclose(found, [expectation(h, m, sd) for m in means], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit", "cloglog"])
+def test_both_integrals_at_once_are_each_by_itself(link):
+    mean, sd = (x.ravel() for x in np.meshgrid([-40.0, -2.0, 0.0, 0.3, 9.0], [0.0, 0.4, 0.9, 1.8, 6.0]))
+    p, h = binary_integrals(mean, sd**2, link=link)
+    np.testing.assert_allclose(p, binary_exact(mean, sd**2, link=link), rtol=1e-15)
+    np.testing.assert_allclose(h, binary_expected_entropy(mean, sd**2, link=link), rtol=1e-15)
 
 
 @given(st.floats(-80, 80), st.floats(0, 50))
