@@ -7,7 +7,8 @@ more classes each probability depends on all activations: its quantiles are thos
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri, softmax
+from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from blr.arrays import Matrix
 from blr.links import LINKS
@@ -50,9 +51,28 @@ def credible_interval(
 
 
 def _quantiles(mean: Matrix, covariance: Matrix, tail: float) -> Matrix:
-    """Return both ends (2, n, K) from the probabilities at the nodes."""
+    """Return both ends (2, n, K) from the probabilities at the nodes.
+
+    In single precision, whose rounding is far below the error of the nodes, and with the nodes last: sorting numbers
+    that lie side by side takes a tenth of the time.
+    """
+    n, K = mean.shape
     values, axes = np.linalg.eigh(covariance)
     root = axes * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    z = normal_nodes(_NODES, mean.shape[1])
-    p = softmax(mean[:, None, :] + np.einsum("sk,njk->nsj", z, root), axis=2)
-    return np.asarray(np.quantile(p, (tail, 1 - tail), axis=1))
+    z = normal_nodes(_NODES, K).T.astype(np.float32)
+    p = (root.reshape(n * K, K).astype(np.float32) @ z).reshape(n, K, _NODES)
+    p += (mean - mean.max(axis=1, keepdims=True))[:, :, None]
+    p -= p.max(axis=1, keepdims=True)
+    np.exp(p, out=p)
+    p /= p.sum(axis=1, keepdims=True)
+    p.sort(axis=2)
+    return np.stack([_sorted_quantile(p, share) for share in (tail, 1 - tail)])
+
+
+def _sorted_quantile(values: NDArray[np.float32], share: float) -> Matrix:
+    """Return the quantile (...) of sorted values (..., S), on the line between the two that are nearest."""
+    place = share * (values.shape[-1] - 1)
+    below = int(place)
+    above = min(below + 1, values.shape[-1] - 1)
+    ends = values[..., [below, above]].astype(np.float64)
+    return np.asarray(ends[..., 0] + (place - below) * (ends[..., 1] - ends[..., 0]))

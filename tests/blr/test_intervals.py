@@ -7,6 +7,7 @@ import pytest
 from scipy.special import ndtr, softmax
 
 from blr.intervals import credible_interval
+from blr.sobol import normal_nodes
 
 
 def test_two_classes_exactly() -> None:
@@ -31,6 +32,22 @@ def test_many_classes_against_draws(scale: float) -> None:
         inside = ((p >= low[i]) & (p <= high[i])).mean(axis=0)
         np.testing.assert_allclose(inside, 0.95, atol=0.02)
         np.testing.assert_allclose([low[i], high[i]], np.quantile(p, (0.025, 0.975), axis=0), atol=0.04)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 2.0, 300.0])
+@pytest.mark.parametrize("far", [1.0, 1e5])
+def test_many_classes_against_quantiles_in_double_precision(spread: float, far: float) -> None:
+    rng = np.random.default_rng(4)
+    K, n = 5, 700  # more than a block
+    root = spread * rng.standard_normal((n, K, K))
+    covariance = root @ root.transpose(0, 2, 1)
+    mean = rng.standard_normal((n, K)) + far * (rng.random((n, K)) < 0.5)
+    found = credible_interval(mean, covariance, 0.9)
+    values, axes = np.linalg.eigh(covariance)
+    root = axes * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    p = softmax(mean[:, None] + np.einsum("sk,njk->nsj", normal_nodes(512, K), root), axis=2)
+    slow = np.quantile(p, (0.05, 0.95), axis=1)
+    np.testing.assert_allclose(found, slow, atol=1e-6 if spread < 300 else 1e-4)
 
 
 def test_no_rows_and_no_share() -> None:
