@@ -1,6 +1,7 @@
 """Catalogues: tables in, tables out, streamed."""
 
 from catalogs.annotate import annotate
+from catalogs.annotate_table import annotate_table
 from catalogs.annotations import NewColumn, Provenance, standard_columns
 from catalogs.catalog import Catalog, Column, Partition
 from catalogs.errors import CatalogError
@@ -15,6 +16,7 @@ __all__ = [
     "Partition",
     "Provenance",
     "annotate",
+    "annotate_table",
     "open",
     "parse",
     "standard_columns",

@@ -67,6 +67,7 @@ def annotate(
     """
     old = old_columns(cat, columns, mode, keep)
     told = {f"'{name}': {what}": None for name, what in cat.changed.items() if old.stays(name)}
+    told |= dict.fromkeys(cat.left_behind)
     for name in read:
         cat.column(name)
     files = copies(cat, old, form, told.setdefault)

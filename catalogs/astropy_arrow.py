@@ -29,19 +29,25 @@ def arrow_array(values: Array) -> pa.Array:
         data = np.strings.decode(data, "utf-8", "replace")
     if data.dtype.kind in "UT":
         return pa.array(data.astype(object), pa.string(), mask=mask)
-    native = data.astype(data.dtype.newbyteorder("="), copy=False)
+    wide = data.dtype.kind == "f" and data.dtype.itemsize > 8  # Arrow has no longer floats than these
+    native = data.astype(np.float64 if wide else data.dtype.newbyteorder("="), copy=False)
     return pa.array(native, mask=mask if mask.any() else None)
 
 
 def objects(data: Array, mask: Array) -> pa.Array:
-    """Return text, or arrays of their own lengths."""
+    """Return texts, arrays of their own lengths, or whatever else is of one kind: numbers, structures, dates."""
     plain = [None if gone or v is None else v for v, gone in zip(data.tolist(), mask.tolist(), strict=True)]
-    if any(isinstance(v, str | bytes) for v in plain) or all(v is None for v in plain):
+    if all(v is None or isinstance(v, str | bytes) for v in plain):
         return pa.array(
             [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in plain], pa.string()
         )
-    lists = [None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain]
-    return pa.array(lists)
+    if any(isinstance(v, list | tuple | np.ndarray) for v in plain):
+        return pa.array([None if v is None else arrow_array(np.ma.atleast_1d(v)).to_pylist() for v in plain])
+    if any(isinstance(v, complex) for v in plain):
+        return arrow_array(
+            np.ma.MaskedArray([v or 0j for v in plain], [v is None for v in plain], np.complex128)
+        )
+    return pa.array(plain)
 
 
 def change(values: Array) -> str | None:
@@ -50,6 +56,8 @@ def change(values: Array) -> str | None:
     given = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
     if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in given):
         return "complex numbers become pairs of real and imaginary part"
+    if data.dtype.kind == "f" and data.dtype.itemsize > 8:
+        return f"{data.dtype} is rounded to float64"
     if any(isinstance(v, bytes) and not is_utf8(v) for v in given):
         return "bytes that are no UTF-8 become the replacement character, U+FFFD"
     return None

@@ -188,7 +188,8 @@ class Whole(Protocol):
 class Catalog:
     """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
 
-    `changed` says of columns what has become of their values already, where a table in memory was written down.
+    Where a table in memory was written down, `changed` says of columns what has become of them already, and
+    `left_behind` what of the table there was no place for.
     """
 
     format: str
@@ -198,6 +199,7 @@ class Catalog:
     metadata: Mapping[str, str] = field(default_factory=dict)
     whole: Whole | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
+    left_behind: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:

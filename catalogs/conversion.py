@@ -13,17 +13,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.types as pt
 
-from catalogs import fits_create, parquet_create
+from catalogs import fits_create, pandas_words, parquet_create
 from catalogs.annotations import Provenance
 from catalogs.catalog import Annotation, Catalog, Column, Convertible, Copyable, OldColumns, Partition
 from catalogs.computing import NewValues, computed_batches
 from catalogs.errors import CatalogError
 from catalogs.fits_cards import comment_cards
 from catalogs.fits_history import block_cards
+from catalogs.fits_meta import meta_cards
 from catalogs.fits_rewrite import NewField
 from catalogs.fits_values import Survey, kind_of, losses, settled
 from catalogs.old_columns import copying
 from catalogs.own_columns import levels, provenance_entries
+from catalogs.parquet_metadata import ASTROPY
 
 __all__ = ["TARGETS", "converted_key", "copied", "copies"]
 
@@ -154,16 +156,20 @@ class Converting:
             for what in losses(kinds[name], survey):
                 self.tell(f"'{name}': {what}")
         return tuple(
-            fits_create.FitsField(c, settled(kinds[c.name], surveys[c.name], c.null), surveys[c.name])
+            fits_create.FitsField(
+                with_unit(c), settled(kinds[c.name], surveys[c.name], c.null), surveys[c.name]
+            )
             for c in self.columns
         )
 
     def remarks(self, texts: Mapping[str, str]) -> list[bytes]:
-        """Return the source's metadata as COMMENT cards; tell which are too long for that."""
-        cards: list[bytes] = []
-        for key, value in texts.items():
-            if DESCRIBING.fullmatch(key) or key == "extname":
-                continue
+        """Return the source's metadata as cards: what has no keyword as COMMENT; tell which are too long for that."""
+        names = [c.name for c in self.columns]
+        cards = meta_cards(texts[ASTROPY], names, self.old.replaced, self.tell) if ASTROPY in texts else []
+        for sentence in pandas_words.left_behind(texts):
+            self.tell(sentence)
+        own = {k: v for k, v in texts.items() if not DESCRIBING.fullmatch(k) and k != "extname"}
+        for key, value in (own | pandas_words.attribute_texts(texts)).items():
             if len(value) > LONGEST_REMARK:
                 self.tell(f"the metadata '{key}', of {len(value):,} characters, are left out")
             else:
@@ -175,6 +181,11 @@ class Converting:
         entries = {k.removeprefix("blr."): v for k, v in provenance.metadata().items()}
         told = levels(provenance_entries(texts, entries, self.old.replaced))
         return [card for level in reversed(told) for card in block_cards(level)]
+
+
+def with_unit(column: Column) -> Column:
+    """Return a column, one of durations with the unit of its numbers."""
+    return replace(column, unit=column.datatype.unit) if pt.is_duration(column.datatype) else column
 
 
 def bounded_rows(columns: Sequence[Column]) -> int:

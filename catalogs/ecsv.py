@@ -13,15 +13,17 @@ import pyarrow as pa
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import Column
 from catalogs.ecsv_header import (
+    META,
     EcsvHeaderError,
     Entry,
     add_entries,
     entry_line,
     read_entries,
-    read_meta,
+    read_items,
     remove_entries,
 )
 from catalogs.errors import FormatError
+from catalogs.fits_history import meta_provenance
 from catalogs.own_columns import provenance_entries
 from catalogs.text_records import Dialect, fields, is_data
 
@@ -41,7 +43,6 @@ OWN = "blr."
 """How the keys of our provenance begin."""
 
 OWN_LINE = re.compile(r"""- \{?["']?blr\.""")
-META = "meta: !!omap"
 SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
 
 
@@ -130,7 +131,10 @@ def annotated_header(
 
 def own_meta(text: str) -> dict[str, str]:
     """Return the provenance that an earlier annotation left in a header."""
-    return {key: value for key, value in read_meta(text).items() if key.startswith(OWN)}
+    try:
+        return meta_provenance({item.key: item.value for item in read_items(text)})
+    except EcsvHeaderError:
+        return {}
 
 
 def with_meta(lines: list[str], entries: Mapping[str, str], *, slim: bool) -> list[str]:

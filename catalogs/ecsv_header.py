@@ -21,15 +21,21 @@ from catalogs.annotations import NewColumn
 from catalogs.catalog import Column
 
 __all__ = [
+    "META",
     "EcsvHeaderError",
     "Entry",
+    "Item",
     "add_entries",
     "ecsv_type",
     "entry_line",
     "read_entries",
-    "read_meta",
+    "read_items",
     "remove_entries",
+    "with_items",
 ]
+
+
+META = "meta: !!omap"
 
 
 class EcsvHeaderError(ValueError):
@@ -46,6 +52,17 @@ class Entry:
     unit: str | None = None
     ucd: str | None = None
     description: str | None = None
+    format: str | None = None
+    has_meta: bool = False  # whether more is said of it than its UCD
+
+
+@dataclass(frozen=True)
+class Item:
+    """A key of the table's metadata, its value without objects, and the lines that say both; none in one long line."""
+
+    key: str
+    value: Any
+    lines: tuple[str, ...] = ()
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -62,6 +79,7 @@ def plain(loader: PlainLoader, _tag: str, node: yaml.Node) -> Any:
 
 
 PlainLoader.add_multi_constructor("!", plain)
+PlainLoader.add_multi_constructor("tag:yaml.org,2002:python/", plain)  # astropy writes tuples so
 
 
 def read_entries(text: str) -> tuple[Entry, ...]:
@@ -73,22 +91,41 @@ def read_entries(text: str) -> tuple[Entry, ...]:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
 
 
-def read_meta(text: str) -> dict[str, str]:
-    """Return the texts in the table's metadata."""
+def read_items(text: str) -> list[Item]:
+    """Return the table's metadata, key by key; their lines too, where it is the ordered mapping that astropy writes."""
     try:
-        meta = dict(PlainLoader(text).get_single_data().get("meta") or {})
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError):
-        return {}
-    return {str(key): value for key, value in meta.items() if isinstance(value, str)}
+        found = PlainLoader(text).get_single_data().get("meta") or {}
+        pairs = [(str(key), value) for key, value in dict(found).items()]
+    except (yaml.YAMLError, TypeError, AttributeError, ValueError) as error:
+        raise EcsvHeaderError(f"no header in YAML: {error}") from None
+    lines = text.split("\n")
+    blocks: list[list[str]] = []
+    for line in lines[lines.index(META) + 1 :] if META in lines else []:
+        if line.startswith("- "):
+            blocks.append([])
+        elif not line.startswith(" "):
+            break
+        blocks[-1].append(line)
+    if len(blocks) != len(pairs):
+        return [Item(*pair) for pair in pairs]
+    return [Item(*pair, tuple(block)) for pair, block in zip(pairs, blocks, strict=True)]
+
+
+def with_items(text: str, items: Sequence[Item]) -> str:
+    """Return a header of the columns in `text` and of these items."""
+    lines = text.split("\n")
+    end = next((i for i, line in enumerate(lines) if i and not line.startswith(("-", " "))), len(lines))
+    return "\n".join([*lines[:end], META, *(line for item in items for line in item.lines)])
 
 
 def entry(given: Any) -> Entry:
     """Return one column's entry."""
     meta = dict(given.get("meta") or {})  # an ordered mapping arrives as pairs
-    known = {key: given.get(key) for key in ("subtype", "unit", "description")}
+    known = {key: given.get(key) for key in ("subtype", "unit", "description", "format")}
     known["ucd"] = meta.get("ucd", meta.get("UCD"))
     texts = {key: str(value) if value else None for key, value in known.items()}
-    return Entry(str(given["name"]), str(given["datatype"]), **texts)
+    more = bool(meta.keys() - {"ucd", "UCD"})
+    return Entry(str(given["name"]), str(given["datatype"]), has_meta=more, **texts)
 
 
 def add_entries(text: str, new: Sequence[str]) -> str:

@@ -10,16 +10,36 @@ from collections.abc import Iterable, Sequence
 
 from catalogs.fits_header import CARD, padding
 
-__all__ = ["comment_cards", "empty_primary", "header_bytes", "history_cards", "integer_card", "text_cards"]
+__all__ = [
+    "PROSE",
+    "comment_cards",
+    "empty_primary",
+    "header_bytes",
+    "history_cards",
+    "integer_card",
+    "text_cards",
+    "value_cards",
+    "verbatim_cards",
+]
 
 PIECE = 67
 """Characters of a long text on a card: between the quotes are 68, and one is the ampersand."""
 PROSE = 72
+"""Characters on a card of prose."""
 
 
 def integer_card(keyword: str, value: int, comment: str = "") -> bytes:
     """Return a card with an integer that ends in column 30."""
     return _card(f"{keyword:<8}= {value:>20}", comment)
+
+
+def value_cards(keyword: str, value: str | bool | float) -> tuple[bytes, ...]:  # noqa: FBT001 -- a value
+    """Return the card, or cards, with a text, a truth value or a number."""
+    if isinstance(value, str):
+        return text_cards(keyword, value)
+    if isinstance(value, bool):
+        return (_card(f"{keyword:<8}= {'T' if value else 'F':>20}"),)
+    return (_card(f"{keyword:<8}= {str(value).upper():>20}"),)
 
 
 def text_cards(keyword: str, text: str, comment: str = "") -> tuple[bytes, ...]:
@@ -41,6 +61,11 @@ def history_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
 def comment_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
     """Return COMMENT cards; a long line goes on, indented, on the next."""
     return _prose("COMMENT", lines)
+
+
+def verbatim_cards(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
+    """Return cards of prose, line by line as they are; each fits one."""
+    return tuple(_card(f"{keyword:<8}{_printable(line)}") for line in lines)
 
 
 def _prose(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:

@@ -1,6 +1,7 @@
 """Our provenance in a FITS header: HISTORY cards, one block an annotation, the latest last.
 
-Read back as the same keys and values that other formats store, and removed when its columns are.
+Read back as the same keys and values that other formats store, and removed when its columns are.  Astropy keeps such
+cards as a list of lines under `HISTORY` in a table's `meta`, and so do we there.
 """
 
 from __future__ import annotations
@@ -8,11 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from catalogs.fits_cards import history_cards
-from catalogs.own_columns import own_names
+from catalogs.own_columns import is_provenance, levels, own_names
 
-__all__ = ["block_cards", "provenance_metadata", "with_block"]
+__all__ = [
+    "HISTORY",
+    "block_cards",
+    "meta_provenance",
+    "provenance_metadata",
+    "with_block",
+    "with_provenance",
+    "without_provenance",
+]
+
+HISTORY = "HISTORY"
 
 ENTRY = re.compile(r"blr ([a-z_0-9]+) = (.*)", re.DOTALL)
 FLAG = re.compile(r"blr flag bit (\d+) \(\d+\) (.*)", re.DOTALL)
@@ -51,6 +63,35 @@ def with_block(cards: Sequence[bytes], block: Sequence[bytes], replaced: Collect
 def block_cards(entries: Mapping[str, str]) -> tuple[bytes, ...]:
     """Return the cards of an annotation from its provenance as metadata, without `blr.`."""
     return history_cards(line(key, value) for key, value in entries.items())
+
+
+def meta_provenance(meta: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the provenance in an astropy table's `meta`: the keys that our ECSV has, or else lines of HISTORY."""
+    keys = {k: v for k, v in meta.items() if is_provenance(k) and isinstance(v, str)}
+    return keys or provenance_metadata(cards_of(meta))
+
+
+def without_provenance(meta: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return an astropy table's `meta` without our provenance."""
+    rest = {k: v for k, v in meta.items() if not is_provenance(k)}
+    ours = {i for block in blocks(cards_of(meta)) for i in block.cards}
+    if ours:
+        rest[HISTORY] = [line for i, line in enumerate(meta[HISTORY]) if i not in ours]
+    return {k: v for k, v in rest.items() if k != HISTORY or not ours or v}
+
+
+def with_provenance(meta: Mapping[Any, Any], metadata: Mapping[str, str]) -> dict[Any, Any]:
+    """Return an astropy table's `meta` with this provenance for the one that it had."""
+    rest = without_provenance(meta)
+    before = rest.get(HISTORY, [])
+    told = [card[8:].decode().rstrip() for level in reversed(levels(metadata)) for card in block_cards(level)]
+    return {**rest, HISTORY: [*(before if isinstance(before, list) else [before]), *told]}
+
+
+def cards_of(meta: Mapping[Any, Any]) -> list[bytes]:
+    """Return the lines of HISTORY in a table's `meta` as cards."""
+    found = meta.get(HISTORY)
+    return [f"{HISTORY} {line}".encode() for line in found] if isinstance(found, list) else []
 
 
 def line(key: str, value: str) -> str:

@@ -101,7 +101,14 @@ def kind_of(datatype: pa.DataType) -> CellKind:
     if variable:
         inner = plain_type(inner.value_type)
     if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
-        return CellKind(inner, tuple(shape), variable)
+        extension = isinstance(datatype, pa.BaseExtensionType)
+        told = (
+            f"{datatype.extension_name} is written as what Arrow stores it as, {inner}" if extension else ""
+        )
+        return CellKind(inner, tuple(shape), variable, told=told)
+    if pt.is_duration(inner):
+        told = f"durations are written as whole numbers, in {inner.unit}"
+        return CellKind(pa.int64(), tuple(shape), variable, told=told)
     if pt.is_decimal(inner):
         return CellKind(pa.float64(), tuple(shape), variable, told="decimal numbers are rounded to float64")
     if variable or (shape and not is_text(inner)) or pt.is_nested(inner):

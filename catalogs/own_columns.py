@@ -25,6 +25,7 @@ __all__ = [
     "USER_BITS",
     "annotated_names",
     "check_columns",
+    "is_provenance",
     "levels",
     "own_names",
     "provenance_entries",
@@ -57,6 +58,11 @@ def replaced_columns(
     new = {c.name.casefold() for c in columns}
     made = {name for level in levels(metadata) if (own := own_names(level)) & new for name in own}
     return tuple(name for name in names if name.casefold() in made)
+
+
+def is_provenance(key: object) -> bool:
+    """Say whether a key of a file's or a table's metadata is one of ours."""
+    return isinstance(key, str) and KEY.fullmatch(key) is not None
 
 
 def levels(metadata: Mapping[str, str]) -> list[Level]:

@@ -18,7 +18,7 @@ from catalogs.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.folders import HiveValue, missing
 from catalogs.parquet_footer import damaged, read_footer
-from catalogs.parquet_metadata import ARROW, columns_of
+from catalogs.parquet_metadata import ARROW, columns_of, recorded_provenance
 from catalogs.parquet_writer import Kept, append_columns, new_table
 from catalogs.remote import RemoteFile
 
@@ -153,7 +153,7 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
         for k, v in (metadata.metadata or {}).items()
         if k != ARROW.encode()  # the schema says it better
     }
-    return metadata, schema, pairs
+    return metadata, schema, pairs | recorded_provenance(pairs)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ VOParquet (a data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,17 @@ import pyarrow.types as pt
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import Column
-from catalogs.ecsv_header import EcsvHeaderError, add_entries, entry_line, read_entries, remove_entries
-from catalogs.own_columns import provenance_entries
+from catalogs.ecsv_header import (
+    EcsvHeaderError,
+    add_entries,
+    entry_line,
+    read_entries,
+    read_items,
+    remove_entries,
+)
+from catalogs.fits_history import meta_provenance
+from catalogs.own_columns import is_provenance, provenance_entries
+from catalogs.pandas_words import PANDAS, attributes, with_columns
 from catalogs.votable_fields import (
     Field,
     VOTableError,
@@ -37,7 +45,6 @@ VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"
 ASTROPY = "table_meta_yaml"
 ASTROPY_LENGTH = "table::len::"
 ARROW = "ARROW:schema"
-PANDAS = "pandas"
 SHAPE = "shape"
 """Arrow field metadata of vectors of several dimensions, which other readers know only as flat lists."""
 
@@ -172,9 +179,9 @@ def annotated_key_values(
     changed[ASTROPY] = with_astropy(old, columns, new, dropped)
     changed |= {ASTROPY_LENGTH + c.name: str(c.width) for c in new if pt.is_string(c.datatype) and c.width}
     flags = {k.removeprefix(PREFIX): v for k, v in provenance.metadata(PREFIX).items()}
-    changed |= provenance_entries(old, flags, dropped)
-    if PANDAS in old and dropped:
-        changed[PANDAS] = without_pandas_columns(old[PANDAS], dropped)
+    changed |= provenance_entries({**old, **recorded_provenance(old)}, flags, dropped)
+    if PANDAS in old:
+        changed[PANDAS] = with_columns(old[PANDAS], dropped)
     if ARROW in old and (schema := with_arrow(old, new, changed, dropped)):
         changed[ARROW] = schema
     return changed
@@ -220,16 +227,17 @@ def with_astropy(
         return "\n".join(["datatype:", *(entry_line(c) for c in columns), *added])
 
 
-def without_pandas_columns(text: str, dropped: Collection[str]) -> str:
-    """Return pandas' description of a table without some columns; as it is where it cannot be read."""
+def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return what a file that astropy or pandas wrote says of an annotation before, in their words of the table."""
+    if any(map(is_provenance, pairs)):
+        return {}
+    found = {k: v for k, v in attributes(pairs).items() if is_provenance(k) and isinstance(v, str)}
+    if "blr" not in pairs.get(ASTROPY, ""):
+        return found
     try:
-        tree = json.loads(text)
-        tree["columns"] = [c for c in tree["columns"] if c.get("field_name", c.get("name")) not in dropped]
-        # A RangeIndex is described by a mapping, any other by its column's name.
-        tree["index_columns"] = [i for i in tree["index_columns"] if isinstance(i, dict) or i not in dropped]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return text
-    return json.dumps(tree)
+        return found | meta_provenance({item.key: item.value for item in read_items(pairs[ASTROPY])})
+    except EcsvHeaderError:
+        return found
 
 
 def with_arrow(

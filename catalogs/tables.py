@@ -6,92 +6,104 @@ So every verb works on them as on a file; the file goes when nothing uses its pa
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import weakref
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from astropy.table import Table
-from astropy.table.serialize import represent_mixins_as_columns
 
 from catalogs import parquet
-from catalogs.astropy_arrow import arrow_array, change
-from catalogs.catalog import Catalog
+from catalogs.annotations import NewColumn
+from catalogs.arrow_table import ArrowTable
+from catalogs.astropy_table import AstropyTable
+from catalogs.catalog import Catalog, Column
+from catalogs.computing import NewValues
 from catalogs.errors import FormatError
+from catalogs.own_columns import recognised_provenance
+from catalogs.stored import Stored
 
-__all__ = ["FILE_NAME", "arrow_table", "open_table"]
+__all__ = ["FILE_NAME", "InMemory", "in_memory", "open_table", "provenance_of"]
 
 FILE_NAME = "table.parquet"
 
 
-def open_table(table: Any) -> Catalog:
-    """Return a table in memory as a catalogue of one partition; `changed` says what of it Arrow has not."""
-    arrow = arrow_table(table)
-    folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
-    pq.write_table(arrow, folder / FILE_NAME, compression="NONE", use_dictionary=False)
-    catalog = parquet.open_file(folder / FILE_NAME)
-    weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
-    return replace(catalog, changed=changes(table)) if isinstance(table, Table) else catalog
+class InMemory(Protocol):
+    """A table in memory of some library."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that its columns have as a catalogue's."""
+        ...
+
+    @property
+    def provenance(self) -> Mapping[str, str]:
+        """What earlier annotations left in it."""
+        ...
+
+    def arrow(self, names: Sequence[str]) -> pa.Table:
+        """Return the values of those columns."""
+        ...
+
+    def stored(self) -> Stored:
+        """Return the whole table as a file has it."""
+        ...
+
+    def annotated(
+        self,
+        columns: Sequence[NewColumn],
+        values: NewValues,
+        replaced: Collection[str],
+        provenance: Mapping[str, str],
+    ) -> Any:
+        """Return a copy of the library's own kind, without the columns `replaced`, with new ones behind the others."""
+        ...
 
 
-def changes(table: Table) -> dict[str, str]:
-    """Return what becomes of the values of an astropy table's columns, of those that are not as they were."""
-    plain = represent_mixins_as_columns(table)
-    found = {name: change(np.ma.asanyarray(plain[name].data)) for name in plain.colnames}
-    return {name: what for name, what in found.items() if what}
-
-
-def arrow_table(table: Any) -> pa.Table:
-    """Return a table in memory as Arrow, units and descriptions as field metadata."""
+def in_memory(table: Any) -> InMemory:
+    """Return a table in memory by what its library is."""
     if isinstance(table, Table):
-        return from_astropy(table)
-    # pandas, Polars and others hand over Arrow themselves; pandas is slow to import, so it is not asked for.
+        return AstropyTable(table)
+    pandas = sys.modules.get("pandas")  # whoever has a frame has imported it
+    if pandas is not None and isinstance(table, pandas.DataFrame):
+        from catalogs.pandas_frame import PandasFrame  # noqa: PLC0415 - pandas takes a second to import
+
+        return PandasFrame(table)
     if not hasattr(table, "__arrow_c_stream__"):
         raise FormatError(
             f"got {type(table).__name__}; expected the path of a catalogue, or a pandas, astropy or Arrow table"
         )
     try:
-        found = pa.table(with_named_index(table))
+        return ArrowTable(pa.table(table))
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise FormatError(
             f"got a {type(table).__name__} of which Arrow makes no table: {' '.join(str(error).split())}; expected "
             "columns of one type and different names: rename or convert them"
         ) from error
-    double = sorted({name for name in found.column_names if found.column_names.count(name) > 1})
-    if double:
-        raise FormatError(
-            f"got a table with several columns '{double[0]}', expected different names; rename them"
-        )
-    return found
 
 
-def with_named_index(table: Any) -> Any:
-    """Return a table, pandas' with the named levels of its index as columns, which Arrow would hide."""
-    index = getattr(table, "index", None)
-    named = {name for name in getattr(index, "names", ()) if name is not None}
-    for double in (True, False):
-        levels = [name for name in named if (name in table.columns) == double]
-        table = table.reset_index(level=levels, drop=double) if levels else table
-        named.difference_update(levels)
-    return table
+def open_table(table: Any) -> Catalog:
+    """Return a table in memory as a catalogue of one partition; it says what of the table Parquet has not."""
+    source = in_memory(table)
+    stored = source.stored()
+    # Without a dictionary the order of categories would be lost, and those that no row has.
+    categories = [f.name for f in stored.table.schema if pa.types.is_dictionary(f.type)]
+    folder = Path(tempfile.mkdtemp(prefix="blr-table-"))
+    pq.write_table(stored.table, folder / FILE_NAME, compression="NONE", use_dictionary=categories)
+    catalog = parquet.open_file(folder / FILE_NAME)
+    weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
+    metadata = {**catalog.metadata, **provenance_of(source)}
+    return replace(catalog, metadata=metadata, changed=stored.changed, left_behind=stored.left_behind)
 
 
-def from_astropy(table: Table) -> pa.Table:
-    """Return an astropy table; times, coordinates and quantities as the columns that they are stored in."""
-    plain = represent_mixins_as_columns(table)
-    fields, arrays = [], []
-    for name in plain.colnames:
-        column = plain[name]
-        array = arrow_array(np.ma.asanyarray(column.data))
-        known = {
-            "unit": str(column.unit or ""),
-            "ucd": str(column.meta.get("ucd") or ""),
-            "description": column.description or "",
-        }
-        fields.append(pa.field(name, array.type, metadata={k: v for k, v in known.items() if v}))
-        arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+def provenance_of(table: InMemory) -> dict[str, str]:
+    """Return what a table says of earlier annotations; where it says nothing, whose columns look like a whole one.
+
+    Readers of FITS, Parquet and VOTable do not give all of a file's metadata to the tables that they make.
+    """
+    return dict(table.provenance) or recognised_provenance([Column(n, pa.null()) for n in table.names])

@@ -32,6 +32,7 @@ DEFERRED = {
     "catalogs.distinct": "pandas: most commands count nothing",
     "catalogs.positions": "astropy.coordinates: most runs match nothing by position",
     "catalogs.split": "astropy.coordinates: most splits are by id",
+    "catalogs.tables": "pandas: whoever hands over a frame has imported it",
 }
 
 # blr: arrays in, arrays out.  Whatever else it needs has to be argued for here.

@@ -1,0 +1,150 @@
+"""An astropy table in memory: to Arrow with all that it says of itself, and a copy of it with new columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from astropy.table import Column, Table
+from astropy.table.meta import get_yaml_from_table
+from astropy.table.serialize import represent_mixins_as_columns
+from yaml import YAMLError
+
+from catalogs.annotations import NewColumn
+from catalogs.astropy_arrow import arrow_array, change
+from catalogs.computing import NewValues
+from catalogs.errors import FormatError
+from catalogs.fits_history import meta_provenance, with_provenance, without_provenance
+from catalogs.parquet_metadata import ASTROPY, ASTROPY_LENGTH, SHAPE
+from catalogs.stored import Stored
+
+__all__ = ["AstropyTable"]
+
+
+@dataclass(frozen=True)
+class AstropyTable:
+    """A table of astropy's; times, coordinates and quantities are the columns that astropy stores them in."""
+
+    table: Table
+
+    @cached_property
+    def plain(self) -> Table:
+        """The table with columns of arrays only; its `meta` says how the others are made of them again."""
+        try:
+            return represent_mixins_as_columns(self.table)
+        except (TypeError, ValueError) as error:
+            raise FormatError(
+                f"got an astropy table that astropy itself could not store: {' '.join(str(error).split())}; "
+                "expected columns that `Table.write` takes: rename or convert them"
+            ) from error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(self.plain.colnames)
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What earlier annotations left in `meta`."""
+        return meta_provenance(self.table.meta)
+
+    def arrow(self, names: Sequence[str]) -> pa.Table:
+        """Return those columns: units, UCDs and descriptions as field metadata."""
+        columns = [self.plain[name] for name in names]
+        arrays = [flattened(as_arrow(c)) for c in columns]
+        fields = [field(c, array) for c, array in zip(columns, arrays, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def stored(self) -> Stored:
+        """Return all columns, with astropy's own words on the table, from which it makes times and the like again."""
+        left = [
+            f"the index of {', '.join(index.id)} is left out: `Table.add_index` makes it again"
+            for index in self.table.indices
+        ]
+        described = Table(self.plain, copy=False)
+        described.meta = keepable(without_provenance(self.plain.meta), left, "the table's metadata")
+        for c in described.itercols():
+            c.meta = keepable(c.meta, left, f"'{c.name}': its metadata")
+        pairs = {ASTROPY: "\n".join(get_yaml_from_table(described)), **self.provenance}
+        pairs |= {
+            # Where it is told and texts are null, astropy reads 'None'; where it is not, astropy refuses them.
+            ASTROPY_LENGTH + c.name: str(width(c.dtype))
+            for c in described.itercols()
+            if c.dtype.kind in "SU" and not np.any(np.ma.getmaskarray(c))
+        }
+        changed = {c.name: what for c in self.plain.itercols() if (what := change(np.ma.asanyarray(c.data)))}
+        return Stored(self.arrow(self.names).replace_schema_metadata(pairs), changed, tuple(left))
+
+    def annotated(
+        self,
+        columns: Sequence[NewColumn],
+        values: NewValues,
+        replaced: Collection[str],
+        provenance: Mapping[str, str],
+    ) -> Table:
+        """Return a copy of the table without the columns `replaced`, with the new ones behind the others."""
+        table = self.table.copy()
+        table.remove_columns([name for name in table.colnames if name in replaced])
+        for c in columns:
+            about = {"unit": c.unit, "description": c.description, "meta": {"ucd": c.ucd} if c.ucd else None}
+            table[c.name] = Column(values[c.name], **about)
+        table.meta = with_provenance(table.meta, provenance)
+        return table
+
+
+def width(dtype: np.dtype[Any]) -> int:
+    """Return how many characters a text has room for."""
+    return dtype.itemsize // (4 if dtype.kind == "U" else 1)
+
+
+def as_arrow(column: Column) -> pa.Array:
+    """Return a column's values as Arrow."""
+    try:
+        return arrow_array(np.ma.asanyarray(column.data))
+    except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
+        raise FormatError(
+            f"'{column.name}', of {column.dtype}, is not of one type that Arrow knows: {' '.join(str(error).split())}; "
+            "expected numbers, texts, or arrays of one kind: convert or remove the column"
+        ) from error
+
+
+def flattened(array: pa.Array) -> pa.Array:
+    """Return vectors of several dimensions as flat ones, as astropy's own Parquet has them."""
+    if not pa.types.is_fixed_size_list(array.type) or not pa.types.is_fixed_size_list(array.type.value_type):
+        return array
+    inner, size = array, 1
+    while pa.types.is_fixed_size_list(inner.type):
+        size *= inner.type.list_size
+        inner = inner.values
+    return pa.FixedSizeListArray.from_arrays(inner, size)
+
+
+def field(column: Column, array: pa.Array) -> pa.Field:
+    """Return an Arrow field with what is known of a column."""
+    shape = (*column.shape[1:], *([2] if column.dtype.kind == "c" else []))
+    known = {
+        "unit": str(column.unit or ""),
+        "ucd": str(column.meta.get("ucd") or ""),
+        "description": column.description or "",
+        SHAPE: ",".join(map(str, shape)) if len(shape) > 1 else "",
+    }
+    return pa.field(column.name, array.type, metadata={k: v for k, v in known.items() if v})
+
+
+def keepable(meta: Mapping[str, Any], left: list[str], what: str) -> dict[str, Any]:
+    """Return the metadata that YAML can hold; tell of the others."""
+    kept = {}
+    for key, value in meta.items():
+        try:
+            get_yaml_from_table(Table(meta={key: value}))
+        except (YAMLError, TypeError, ValueError):
+            left.append(
+                f"{what} '{key}', of type {type(value).__name__}, are left out: YAML does not know such"
+            )
+        else:
+            kept[key] = value
+    return kept

@@ -1,0 +1,19 @@
+"""What becomes of a table in memory that is written down: as Arrow, with what of it has no place there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+__all__ = ["Stored"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table as Parquet holds it; `changed` says what columns become, `left_behind` what is not kept at all."""
+
+    table: pa.Table
+    changed: Mapping[str, str] = field(default_factory=dict)
+    left_behind: tuple[str, ...] = ()
