@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from flows.cli_options import Direct, DryRun, Json, Limit, Overwrite, Port, Quiet, Store, Table, Threads
+from flows.interrupt import terminable
 
 __all__ = ["app", "main", "run"]
 
@@ -326,7 +327,8 @@ def deployments(
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit status: 0 done, 1 failed, 2 wrong use, 3 partly done, 130 interrupted."""
     try:
-        result: Any = app(args=list(arguments), prog_name="blr", standalone_mode=False)
+        with terminable("run the same command again"):
+            result: Any = app(args=list(arguments), prog_name="blr", standalone_mode=False)
         if result == INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301  Typer has made a number of it
     except BaseException as error:  # noqa: BLE001  whatever ends a command has an exit status

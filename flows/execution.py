@@ -13,7 +13,7 @@ from flows.annotation import annotate_each, annotate_file, model_at
 from flows.config import Specification
 from flows.errors import OutputFolderError
 from flows.grouping import groups
-from flows.interrupt import stop_points
+from flows.interrupt import stop_points, terminable
 from flows.jobs import Job
 from flows.lock import LOCK, Owner, exclusive
 from flows.manifest import COUNTED, MANIFEST, Manifest, Output, Quarantined
@@ -61,6 +61,7 @@ class Steps:
 
 
 DIRECT = Steps()
+GO_ON = "run the same command again to go on from there"
 
 
 def execute(planned: Callable[[], Plan], model: Model, request: Json, steps: Steps, *, dry_run: bool) -> Json:
@@ -71,7 +72,7 @@ def execute(planned: Callable[[], Plan], model: Model, request: Json, steps: Ste
     if plan.nothing_to_do:
         _sweep(plan, steps)
         return told_of(model, plan, "nothing to do")
-    with exclusive(plan.out, run=steps.identify()) as killed:
+    with terminable(GO_ON), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:
             steps.bury(killed)
         if Manifest.read(plan.out) != plan.found:  # another run has finished meanwhile
@@ -135,7 +136,7 @@ def _annotated(plan: Plan, request: Json, steps: Steps) -> tuple[list[Output], l
         what = to_do[0].name if len(to_do) == 1 else f"{len(to_do):,} files"
         tell().start(what, sum(job.n_rows for job in to_do), "rows")
     results: list[Json] = []
-    with stop_points("run the same command again to go on from there") as stop:
+    with stop_points(GO_ON) as stop:
         for group in groups(to_do):
             stop()
             jobs = [request | _places(plan) | _job_dict(job, plan, request) for job in group.jobs]

@@ -15,7 +15,7 @@ from types import FrameType
 
 from flows.errors import Interrupted, Terminated
 
-__all__ = ["stop_asked", "stop_points"]
+__all__ = ["stop_asked", "stop_points", "terminable"]
 
 _asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
 
@@ -41,23 +41,34 @@ def stop_points(remedy: str) -> Iterator[Callable[[], None]]:
         asked.set()
         signal.signal(signal.SIGINT, before)
 
-    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise Terminated("stopped by SIGTERM; what was finished is kept: " + remedy)
-
     def check() -> None:
         if asked.is_set():
             raise Interrupted(f"stopped by Ctrl-C; what was finished is kept: {remedy}")
 
     before = signal.signal(signal.SIGINT, ask)
-    # A worker of Prefect has its own, by which it learns of it.
-    ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, terminate)
     token = _asked.set(asked)
     try:
-        yield check
+        with terminable(remedy):
+            yield check
     finally:
         _asked.reset(token)
         signal.signal(signal.SIGINT, before)
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def terminable(remedy: str) -> Iterator[None]:
+    """Raise `Terminated` inside where SIGTERM comes, which would end the program without a word."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        raise Terminated("stopped by SIGTERM; what was finished is kept: " + remedy)
+
+    main = threading.current_thread() is threading.main_thread()
+    # A worker of Prefect has its own, by which it learns of it.
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

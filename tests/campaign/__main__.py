@@ -54,8 +54,10 @@ def faults(bench: Bench, scenarios: list[Scenario], times: int, rng: random.Rand
     with zygote() as second:
         other = Bench(second, bench.logs / "other")
         for scenario in (scenarios[0], scenarios[3]):
-            lines.append(_shown(told_to_stop(bench, scenario, signal.SIGTERM, few, rng)))
-            lines.append(_shown(told_to_stop(bench, scenario, signal.SIGINT, few, rng)))
+            steps = sorted(rng.sample(range(1, bench.length(scenario)[1] + 1), few))
+            for number in (signal.SIGTERM, signal.SIGINT):
+                lines.append(_shown(told_to_stop(bench, scenario, number, few, rng)))
+                lines.append(_shown(at_steps(bench, scenario, steps, number)))
             lines.append(_shown(full_disk(bench, scenario, few, rng)))
             lines.append(_shown(read_only(bench, scenario, few, rng)))
             lines.append(_shown(two_at_once(bench, other, scenario, few, rng)))

@@ -109,10 +109,10 @@ def _each(
             disturb(out, pid)
         status = bench.zygote.wait()
         harm, seen = harm_of_stop(scenario, out), phase(scenario, out)
-        # Before the command line has begun, a signal ends the program as it ends any other.
-        early = seen == "not begun" and status in {-signal.SIGTERM, -signal.SIGINT}
+        # Before the command line has begun, and once it is done, a signal ends the program as it ends any other.
+        outside = seen in {"not begun", "finished"} and status in {-signal.SIGTERM, -signal.SIGINT}
         said = status in good and not any(words in bench.errors for words in UNTOLD)
-        harm["untrue"] += not (early or said)
+        harm["untrue"] += not (outside or said)
         where = f"{line.what}, exit status {status}: {bench.errors}"
         undo(out)
         harm += bench.rerun(scenario, out)

@@ -36,9 +36,10 @@ class Bench:
     logs: Path
     lengths: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def run(self, scenario: Scenario, out: Path, *, step: int = 0) -> int:
-        """Run undisturbed, or until a step; return the exit status."""
-        return self.zygote.run(scenario.arguments(out), cwd=scenario.folder, log=self.log, step=step)
+    def run(self, scenario: Scenario, out: Path, *, step: int = 0, number: int = signal.SIGKILL) -> int:
+        """Run undisturbed, or until a step that brings a signal; return the exit status."""
+        arguments = scenario.arguments(out)
+        return self.zygote.run(arguments, cwd=scenario.folder, log=self.log, step=step, number=number)
 
     def start(self, scenario: Scenario, out: Path) -> int:
         """Start a run; return its process."""
@@ -114,13 +115,18 @@ def at_times(bench: Bench, scenario: Scenario, times: int, rng: random.Random) -
     return line
 
 
-def at_steps(bench: Bench, scenario: Scenario, steps: list[int]) -> Line:
-    """Let runs kill themselves before these of their steps."""
-    line = Line(f"{scenario.name}: SIGKILL at a step")
+def at_steps(
+    bench: Bench, scenario: Scenario, steps: list[int], number: signal.Signals = signal.SIGKILL
+) -> Line:
+    """Let runs send themselves a signal before these of their steps; one that can be handled is told of."""
+    line = Line(f"{scenario.name}: {number.name} at a step")
+    status = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}[number]
     for step in steps:
 
         def stop(out: Path, step: int = step) -> None:
-            assert bench.run(scenario, out, step=step) in (-signal.SIGKILL, 0), bench.errors
+            found = bench.run(scenario, out, step=step, number=number)
+            assert found in (status, 0), f"{found}: {bench.errors}"
+            assert not any(words in bench.errors for words in UNTOLD), bench.errors
 
         stopped(bench, scenario, stop, line, where=f"{line.what} {step}")
     return line

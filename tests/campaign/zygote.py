@@ -2,7 +2,7 @@
 
 `blr` takes seconds to import itself, and a campaign wants to stop hundreds of runs while they work.  A child here is
 a process of its own, with its own id, signals, output and working directory, and runs the command line as `blr` does.
-It may be told to kill itself at a step: the n-th time that it is about to change something in the file system.
+It may be told to send itself a signal at a step: the n-th time that it is about to change something in the file system.
 """
 
 from __future__ import annotations
@@ -34,17 +34,22 @@ class Zygote:
 
     process: subprocess.Popen[bytes]
 
-    def start(self, arguments: list[str], *, cwd: Path, log: Path, step: int = 0) -> int:
-        """Run `blr` with these arguments; return its process, which kills itself at the step that is told, if any."""
-        return int(self._ask({"arguments": arguments, "cwd": str(cwd), "log": str(log), "step": step}))
+    def start(
+        self, arguments: list[str], *, cwd: Path, log: Path, step: int = 0, number: int = signal.SIGKILL
+    ) -> int:
+        """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told."""
+        told = {"arguments": arguments, "cwd": str(cwd), "log": str(log), "step": step, "number": number}
+        return int(self._ask(told))
 
     def wait(self) -> int:
         """Return the exit status of the child, negative for a signal, once it has ended."""
         return int(self._ask({}))
 
-    def run(self, arguments: list[str], *, cwd: Path, log: Path, step: int = 0) -> int:
+    def run(
+        self, arguments: list[str], *, cwd: Path, log: Path, step: int = 0, number: int = signal.SIGKILL
+    ) -> int:
         """Start, and wait."""
-        self.start(arguments, cwd=cwd, log=log, step=step)
+        self.start(arguments, cwd=cwd, log=log, step=step, number=number)
         return self.wait()
 
     def _ask(self, told: dict[str, Any]) -> str:
@@ -84,10 +89,10 @@ def steps_in(log: Path) -> int:
 
 
 class _Steps:
-    """Counts what a process does to the file system, and kills it before one of these."""
+    """Counts what a process does to the file system, and sends it a signal before one of these."""
 
-    def __init__(self, last: int) -> None:
-        self.taken, self._last, self._on = 0, last, True
+    def __init__(self, last: int, number: int) -> None:
+        self.taken, self._last, self._number, self._on = 0, last, number, True
         sys.addaudithook(self._hear)
 
     def stop(self) -> None:
@@ -98,7 +103,7 @@ class _Steps:
             return
         self.taken += 1
         if self.taken == self._last:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._number)
 
 
 def _child(told: dict[str, Any]) -> None:
@@ -114,7 +119,7 @@ def _child(told: dict[str, Any]) -> None:
     errors = os.open(log.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor, number in ((quiet, 0), (output, 1), (errors, 2)):
         os.dup2(descriptor, number)
-    steps = _Steps(told["step"])
+    steps = _Steps(told["step"], told["number"])
     status = run(told["arguments"])
     steps.stop()
     sys.stdout.flush()

@@ -48,6 +48,15 @@ def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
     assert {"giving names", "tidying up"} & line.seen.keys()
 
 
+def test_terminated_at_steps_over_the_whole_run(bench, scenarios):
+    """While names are given too, which SIGTERM ended without a word."""
+    scenario = scenarios[3]
+    _, steps = bench.length(scenario)
+    line = at_steps(bench, scenario, [2, steps // 2, steps - 25, steps - 12, steps - 3], signal.SIGTERM)
+    assert harmless(line), table([line])
+    assert {"annotating", "giving names"} <= line.seen.keys()
+
+
 def test_killed_at_random_times(bench, scenarios):
     line = at_times(bench, scenarios[0], 2, RANDOM)
     assert harmless(line), table([line])
