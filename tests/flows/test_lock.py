@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -15,6 +14,7 @@ import pytest
 
 from flows.errors import OutputFolderError
 from flows.lock import LINK, LOCK, Owner, exclusive
+from tests.flows.children import Child
 
 HOLD = """
 import pathlib, sys
@@ -25,18 +25,9 @@ with exclusive(pathlib.Path(sys.argv[1]), run="its-run") as killed:
 """
 
 
-def holder(folder) -> subprocess.Popen[str]:
-    """Start a process that holds the folder, and return once it does."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    process.said = process.stdout.readline().strip()
-    return process
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    process.communicate()
+def holder(folder) -> Child:
+    """Return a process that holds the folder."""
+    return Child(HOLD, folder)
 
 
 def without_locks(monkeypatch) -> None:
@@ -65,22 +56,21 @@ def test_nothing_is_left_behind(tmp_path):
 
 
 def test_another_process_holds_it(tmp_path):
-    process = holder(tmp_path)
-    with pytest.raises(OutputFolderError, match=f"process {process.pid} "), exclusive(tmp_path):
+    other = holder(tmp_path)
+    with pytest.raises(OutputFolderError, match=f"process {other.pid} "), exclusive(tmp_path):
         pass
-    end(process)
+    other.end()
     with exclusive(tmp_path) as killed:
         assert killed is None
 
 
 def test_the_lock_of_a_killed_run_goes_with_it(tmp_path):
-    process = holder(tmp_path)
-    process.send_signal(signal.SIGKILL)
-    end(process)
+    other = holder(tmp_path)
+    other.kill()
     assert (tmp_path / LOCK).exists()
     with exclusive(tmp_path) as killed:
         assert killed is not None
-        assert (killed.pid, killed.run, killed.gone) == (process.pid, "its-run", True)
+        assert (killed.pid, killed.run, killed.gone) == (other.pid, "its-run", True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 from flows.unended import crash_unended
+from tests.flows.children import Child
 
 SHARE = """
 import pathlib, sys
@@ -16,32 +15,26 @@ sys.stdin.read()
 """
 
 
-def participant(home) -> subprocess.Popen[str]:
-    """Start a process that takes part, and return once it has said whether it was alone."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SHARE, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    process.said = process.stdout.readline().strip()
-    return process
+def participant(home) -> Child:
+    """Return a process that takes part, and has said whether it was alone."""
+    return Child(SHARE, home)
 
 
 def test_who_is_alone_knows_it_and_others_do_not(tmp_path):
     first = participant(tmp_path)
     second = participant(tmp_path)
     first.kill()
-    first.communicate()
     third = participant(tmp_path)
     for process in (second, third):
-        process.communicate()
+        process.end()
     fourth = participant(tmp_path)
-    fourth.communicate()
+    fourth.end()
     assert [p.said for p in (first, second, third, fourth)] == ["True", "False", "False", "True"]
 
 
 def test_where_nothing_can_be_written_nothing_is_known(tmp_path):
     process = participant(tmp_path / "absent")
-    process.communicate()
+    process.end()
     assert process.said == "False"
 
 

@@ -1,0 +1,36 @@
+"""Processes of their own, for what ends with its process: locks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["Child"]
+
+
+class Child:
+    """A process that runs a script on a folder, until the script has read to the end of its input.
+
+    `said` is the first line that it printed: once it has, the child is there.
+    """
+
+    def __init__(self, script: str, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout
+        self.said = self.process.stdout.readline().strip()
+        self.pid = self.process.pid
+
+    def end(self) -> None:
+        """Let it come to its end."""
+        self.process.communicate()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.communicate()
