@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from catalogs.astropy_masks import SERIALIZED
 from catalogs.ecsv_header import EcsvHeaderError, Item, read_entries, read_items, remove_entries, with_items
 from catalogs.fits_cards import PROSE, value_cards, verbatim_cards
 from catalogs.fits_history import HISTORY, without_provenance
@@ -19,7 +20,6 @@ __all__ = ["meta_cards"]
 
 BEGIN = "--BEGIN-ASTROPY-SERIALIZED-COLUMNS--"
 END = "--END-ASTROPY-SERIALIZED-COLUMNS--"
-SERIALIZED = "__serialized_columns__"
 LOGARITHMIC = "astropy.units.function."
 PIECE = 70
 """Characters of a line of YAML on a card; a backslash behind them says that it goes on."""

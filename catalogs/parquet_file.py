@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from catalogs.astropy_masks import masked, masks_of
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Annotation, Catalog
 from catalogs.computing import each_batch
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.folders import HiveValue, missing
 from catalogs.parquet_footer import damaged, read_footer
-from catalogs.parquet_metadata import ARROW, columns_of, recorded_provenance
+from catalogs.parquet_metadata import ARROW, ASTROPY, columns_of, recorded_provenance
 from catalogs.parquet_writer import Kept, append_columns, new_table
 from catalogs.remote import RemoteFile
 
@@ -68,19 +69,23 @@ class ParquetPartition:
                     raise ColumnNotFoundError(
                         f"{self.remote or self.path} has no column '{name}'; {nearest(name, known)}"
                     )
+            text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"").decode("utf-8", "replace")
+            masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
             # Without any stored column there is nothing to count rows by.
-            wanted = stored or known[:1]
-            for batch in exactly(file.iter_batches(rows, columns=wanted), rows):
-                yield self.selected(batch, columns)
+            wanted = dict.fromkeys([*stored, *masks.values()]) or known[:1]
+            for batch in exactly(file.iter_batches(rows, columns=list(wanted)), rows):
+                yield self.selected(batch, columns, masks)
 
-    def selected(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    def selected(
+        self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]
+    ) -> pa.RecordBatch:
         """Return the named columns of a batch, constants among them."""
         if not columns:
             return batch.select([])
-        return pa.record_batch([self.values(batch, c) for c in columns], names=list(columns))
+        return pa.record_batch([self.values(batch, c, masks) for c in columns], names=list(columns))
 
-    def values(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """Return one column of a batch, decoded, of the catalogue's type."""
+    def values(self, batch: pa.RecordBatch, name: str, masks: Mapping[str, str]) -> pa.Array:
+        """Return one column of a batch, decoded, masked, of the catalogue's type."""
         if name in self.constants:
             return pa.repeat(pa.scalar(self.constants[name], self.types.get(name)), batch.num_rows)
         if name in self.absent:
@@ -88,6 +93,8 @@ class ParquetPartition:
         array = batch.column(name)
         while pt.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if name in masks:
+            array = masked(array, batch.column(masks[name]))
         return self.cast(array, name) if name in self.types else array
 
     def cast(self, array: pa.Array, name: str) -> pa.Array:

@@ -9,10 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from astropy.table import Table
+from astropy import units as u
+from astropy.table import MaskedColumn, QTable, Table
+from astropy.table.serialize import represent_mixins_as_columns
+from astropy.utils.masked import Masked
 
 import catalogs
 from catalogs import parquet
+from catalogs.annotations import NewColumn
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from catalogs.votable_fields import Field, new_votable
 from tests.catalogs.parquet_samples import N, rich_table, write_rich
@@ -205,6 +209,40 @@ def test_astropys_metadata(tmp_path):
     table.write(tmp_path / "a.parquet")
     ra = parquet.open(tmp_path / "a.parquet").column("ra")
     assert (ra.unit, ra.description, ra.ucd) == ("deg", "right ascension", "pos.eq.ra")
+
+
+def test_astropys_masks_are_nulls(tmp_path):
+    """Astropy writes what is masked as values, with a column of masks beside them; the copy is the same table to it."""
+    columns = {
+        "row": [0, 1, 2],
+        "mag": MaskedColumn([20.5, -999.0, 21.0], mask=[0, 1, 0]),
+        "id": MaskedColumn([2**60 + 1, 5, 6], mask=[0, 0, 1]),
+        "name": MaskedColumn(["a", "b", "c"], mask=[1, 0, 0]),
+        "v": MaskedColumn(np.arange(6.0).reshape(3, 2), mask=[[0, 1], [0, 0], [1, 1]]),
+        "flux": Masked([1.0, 2.0, 3.0] * u.Jy, mask=[False, True, False]),
+    }
+    table = QTable(columns)
+    table.write(tmp_path / "a.parquet")
+    catalog = parquet.open(tmp_path / "a.parquet")
+    for names in (["row", "mag", "id", "name", "v", "flux"], ["flux", "v"], ["mag", "mag.mask"]):
+        for rows in (2, 100):
+            found = pa.Table.from_batches(catalog.batches(names, rows)).to_pydict()
+            plain = represent_mixins_as_columns(table)  # whose masks are arrays'
+            twin = {name: plain[name].tolist() for name in names if name in plain.colnames}
+            assert {name: found[name] for name in twin} == twin
+    assert found["mag.mask"] == [False, True, False]
+    new = NewColumn("mark", pa.float64())
+
+    def mark(batch):
+        return {"mark": batch.column("mag").to_numpy(zero_copy_only=False)}
+
+    (out,) = catalogs.annotate(catalog, tmp_path / "out", [new], mark, read=["mag"])
+    copy = QTable.read(out)
+    assert np.isnan(copy["mark"][1])
+    for name in columns:
+        assert repr(copy[name]) == repr(table[name])
+    (out,) = catalogs.annotate(catalog, tmp_path / "fits", [new], mark, read=["mag"], form="fits")
+    assert QTable.read(out)["id"].tolist() == [2**60 + 1, 5, None]
 
 
 def test_voparquet_is_trusted_over_the_others(tmp_path):
