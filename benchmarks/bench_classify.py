@@ -20,29 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from turns import cost_of, in_turns, tell
+from two_types import MODEL, model_of, types_of
 
 from flows.classification import classify
-from flows.training import train
 
 ROWS, ROUNDS = 10_000_000, 3
 COLUMNS = 20
 FEATURES = ("c0", "c1", "c2", "c3", "c4")
 GROUP = 250_000
 SOURCE = "big.parquet"
-
-SPECIFICATION = """
-name = "benchmark"
-[catalog]
-paths = ["labelled.parquet"]
-id = "id"
-[label]
-column = "label"
-classes = {{ early = ["early"], late = ["late"] }}
-[features]
-{features}
-[[candidate]]
-basis = {{ kind = "polynomial", degree = 2 }}
-"""
 
 
 def table(n: int, seed: int, *, labelled: bool = False) -> pa.Table:
@@ -52,8 +38,7 @@ def table(n: int, seed: int, *, labelled: bool = False) -> pa.Table:
     columns |= {f"c{i}": rng.standard_normal(n, dtype=np.float32) for i in range(COLUMNS - 1)}
     made = pa.table(columns)
     if labelled:
-        late = columns["c0"] + columns["c1"] ** 2 + rng.logistic(size=n) > 1
-        made = made.append_column("label", pa.array(np.where(late, "late", "early")))
+        made = made.append_column("label", pa.array(types_of(columns, rng)))
     return made
 
 
@@ -87,9 +72,7 @@ def make(folder: Path, rows: int) -> None:
         for start in range(0, rows, GROUP):
             writer.write_table(table(min(GROUP, rows - start), 1 + start // GROUP))
     pq.write_table(table(20_000, 999_999, labelled=True), folder / "labelled.parquet")
-    spec = folder / "spec.toml"
-    spec.write_text(SPECIFICATION.format(features="\n".join(f'{f} = "{f}"' for f in FEATURES)))
-    train(spec, store=folder / "models")
+    model_of(folder, FEATURES)
 
 
 def side(name: str, folder: Path) -> None:
@@ -101,7 +84,7 @@ def side(name: str, folder: Path) -> None:
     if name == "plain":
         cost_of(lambda: plain(source, out / SOURCE))
     else:
-        cost_of(lambda: classify([source], model="benchmark", store=folder / "models", out=out))
+        cost_of(lambda: classify([source], model=MODEL, store=folder / "models", out=out))
 
 
 def compare(rows: int, rounds: int) -> float:

@@ -20,28 +20,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from two_types import MODEL, model_of, types_of
 
 from flows.runtime import prefect_environment, start_server_with_services
-from flows.training import train
 
 BLR = Path(sys.executable).with_name("blr")
 FILES = 6
 TRIAL = 100_000
 """Rows a file of the run that tells how long a row takes."""
 FEATURES = ("c0", "c1", "c2", "c3")
-SPECIFICATION = """
-name = "benchmark"
-[catalog]
-paths = ["labelled.parquet"]
-id = "id"
-[label]
-column = "label"
-classes = {{ early = ["early"], late = ["late"] }}
-[features]
-{features}
-[[candidate]]
-basis = {{ kind = "polynomial", degree = 2 }}
-"""
 
 
 def write(path: Path, n: int, seed: int) -> None:
@@ -52,8 +39,7 @@ def write(path: Path, n: int, seed: int) -> None:
         rows = min(1_000_000, n - start)
         columns = {"id": np.arange(start, start + rows) + seed * 10**9}
         columns |= {name: rng.standard_normal(rows, dtype=np.float32) for name in FEATURES}
-        late = columns["c0"] + columns["c1"] ** 2 + rng.logistic(size=rows) > 1
-        table = pa.table(columns | {"label": np.where(late, "late", "early")})
+        table = pa.table(columns | {"label": types_of(columns, rng)})
         writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
         writer.write_table(table)
     if writer is not None:
@@ -63,7 +49,7 @@ def write(path: Path, n: int, seed: int) -> None:
 def classify(folder: Path, *options: str, **settings: str) -> tuple[float, float]:
     """Classify the files with a command of its own; return the clock's seconds, and the processor's."""
     shutil.rmtree(folder / "out", ignore_errors=True)
-    command = [BLR, "classify", "release", "--model", "benchmark", "--out", "out", "--quiet", *options]
+    command = [BLR, "classify", "release", "--model", MODEL, "--out", "out", "--quiet", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     start, used = time.perf_counter(), processor()
     subprocess.run(command, cwd=folder, env=environment | settings, check=True, capture_output=True)  # noqa: S603
@@ -91,10 +77,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "labelled.parquet", 20_000, 0)
-        (folder / "spec.toml").write_text(
-            SPECIFICATION.format(features="\n".join(f'{f} = "{f}"' for f in FEATURES))
-        )
-        train(folder / "spec.toml", folder / "models")
+        model_of(folder, FEATURES)
         make(folder, 1000)
         fixed = classify(folder, "--direct")[0]
         make(folder, TRIAL)
