@@ -51,8 +51,7 @@ def annotate_table(
     check_names([name for name in source.names if name not in replaced], columns)
     read, compute = with_user_bits(read, compute, replaced, columns)
     values = computed(source.arrow(read), columns, compute, rows, threads)
-    entries = (provenance or Provenance()).covering(columns).metadata("")
-    told = provenance_entries(recorded, entries, replaced)
+    told = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
     annotated: AnyTable = source.annotated(columns, values, replaced, told)
     return annotated
 

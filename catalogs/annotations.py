@@ -16,7 +16,10 @@ import pyarrow as pa
 
 from catalogs.errors import CatalogError, NameClashError
 
-__all__ = ["CREDIBLE", "NewColumn", "Provenance", "check_names", "safe_name", "standard_columns"]
+__all__ = ["CREDIBLE", "OWN", "NewColumn", "Provenance", "check_names", "safe_name", "standard_columns"]
+
+OWN = "blr."
+"""How the keys of our provenance begin, in whatever metadata a format has."""
 
 PROBABILITY = "stat.probability"
 CLASS_PROBABILITY = "stat.probability;src.class"
@@ -48,7 +51,7 @@ class Provenance:
         """Return the provenance with the columns' names in it: by these a file's own columns are known again."""
         return replace(self, entries={**self.entries, "columns": ", ".join(c.name for c in columns)})
 
-    def metadata(self, prefix: str = "blr.") -> dict[str, str]:
+    def metadata(self, prefix: str = OWN) -> dict[str, str]:
         """Return keys and values for formats that store such: `blr.<entry>`, `blr.flag.<bit>`."""
         flags = {f"{prefix}flag.{bit}": f"{name}: {meaning}" for bit, (name, meaning) in self._bits()}
         return {f"{prefix}{key}": value for key, value in self.entries.items()} | flags

@@ -178,8 +178,7 @@ class Converting:
 
     def history(self, texts: Mapping[str, str], provenance: Provenance) -> list[bytes]:
         """Return the provenance of this and of earlier annotations as HISTORY cards, the latest last."""
-        entries = {k.removeprefix("blr."): v for k, v in provenance.metadata().items()}
-        told = levels(provenance_entries(texts, entries, self.old.replaced))
+        told = levels(provenance_entries(texts, provenance, self.old.replaced))
         return [card for level in reversed(told) for card in block_cards(level)]
 
 

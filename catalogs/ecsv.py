@@ -39,9 +39,6 @@ __all__ = [
 
 ECSV_MARK = b"# %ECSV"
 
-OWN = "blr."
-"""How the keys of our provenance begin."""
-
 OWN_LINE = re.compile(r"""- \{?["']?blr\.""")
 SUBTYPE = re.compile(r"(\w+)\[([0-9,]+)\]")
 
@@ -122,8 +119,7 @@ def annotated_header(
     end = b"\r\n" if head[0].endswith(b"\r\n") else b"\n"
     mark, *rest = head
     text = header_text(rest)
-    entries = {key.removeprefix(OWN): value for key, value in provenance.metadata().items()}
-    pairs = provenance_entries(own_meta(text), entries, dropped)
+    pairs = provenance_entries(own_meta(text), provenance, dropped)
     text = add_entries(remove_entries(text, dropped) if dropped else text, [entry_line(c) for c in columns])
     lines = with_meta(text.split("\n"), pairs, slim=slim)
     return [mark, *(f"# {line}".rstrip().encode() + end for line in lines)]

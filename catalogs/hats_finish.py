@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from catalogs.annotations import NewColumn, Provenance
+from catalogs.annotations import OWN, NewColumn, Provenance
 from catalogs.atomic import atomic_path, atomic_write_text
 from catalogs.catalog import OldColumns
 from catalogs.hats_properties import COLLECTION, PROPERTIES, Properties, read_properties, words
@@ -28,7 +28,6 @@ COMMON, MERGED = "_common_metadata", "_metadata"
 STATISTICS = "per_partition_statistics.parquet"
 ESTIMATED_SIZE = "hats_estsize"
 DEFAULT_COLUMNS = "hats_cols_default"
-PREFIX = "blr."
 OURS = ".blr-"
 
 
@@ -144,10 +143,9 @@ class Change:
 
     def changed(self, old: Properties, size: int) -> dict[str, str | None]:
         """Return the changed properties."""
-        before = {key: value for _, key, value in old.lines if key.startswith(PREFIX)}
-        entries = {k.removeprefix(PREFIX): v for k, v in self.provenance.metadata(PREFIX).items()}
+        before = {key: value for _, key, value in old.lines if key.startswith(OWN)}
         changed: dict[str, str | None] = dict.fromkeys(before)
-        changed |= provenance_entries(before, entries, self.old.replaced)
+        changed |= provenance_entries(before, self.provenance, self.old.replaced)
         if old.get(ESTIMATED_SIZE):
             changed[ESTIMATED_SIZE] = str(size // 1024)
         if default := words(old.get(DEFAULT_COLUMNS)):

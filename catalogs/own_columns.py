@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from catalogs.annotations import NewColumn, check_names, standard_columns
+from catalogs.annotations import OWN, NewColumn, Provenance, check_names, standard_columns
 from catalogs.catalog import Catalog, Column, Compute
 from catalogs.errors import CatalogError
 
@@ -93,7 +93,7 @@ def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:
         if made:
             found.append(", ".join(c.name for c in made))
         start += max(1, len(made))
-    return {f"blr.{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(found))}
+    return {f"{OWN}{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(found))}
 
 
 def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
@@ -123,21 +123,21 @@ def may_hold(found: Column, made: NewColumn) -> bool:
 
 
 def provenance_entries(
-    old: Mapping[str, str], entries: Mapping[str, str], replaced: Iterable[str] = ()
+    old: Mapping[str, str], provenance: Provenance, replaced: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return all `blr.` metadata of an annotated copy: the new entries, and what is left of earlier annotations.
+    """Return all `blr.` metadata of an annotated copy: the new provenance, and what is left of earlier annotations.
 
-    `entries` have no prefix.  Whoever annotated the file before is not forgotten: annotations whose columns stay
-    become `previous` ones, of those that are replaced the model is named.
+    Whoever annotated the file before is not forgotten: annotations whose columns stay become `previous` ones, of those
+    that are replaced the model is named.
     """
     gone = {name.casefold() for name in replaced}
     staying = [level for level in levels(old) if not own_names(level) & gone]
-    first = with_replaced_models(old, entries, replaced)
-    result = {f"blr.{key}": value for key, value in first.items()}
+    first = with_replaced_models(old, provenance.metadata(prefix=""), replaced)
+    result = {OWN + key: value for key, value in first.items()}
     for depth, level in enumerate(staying, 1):
         # What all of them say alike (the meanings of flags) need not be said again.
         differing = {key: value for key, value in level.items() if first.get(key) != value}
-        result |= {f"blr.{PREVIOUS * depth}{key}": value for key, value in differing.items()}
+        result |= {f"{OWN}{PREVIOUS * depth}{key}": value for key, value in differing.items()}
     return result
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from catalogs.annotations import NewColumn, Provenance
+from catalogs.annotations import OWN, NewColumn, Provenance
 from catalogs.catalog import Column
 from catalogs.ecsv_header import (
     EcsvHeaderError,
@@ -47,8 +47,6 @@ ASTROPY_LENGTH = "table::len::"
 ARROW = "ARROW:schema"
 SHAPE = "shape"
 """Arrow field metadata of vectors of several dimensions, which other readers know only as flat lists."""
-
-PREFIX = "blr."
 
 DESCRIPTIONS = (VOTABLE, ASTROPY)
 """Keys under which whole tables are described, with references from one column to others."""
@@ -172,14 +170,13 @@ def annotated_key_values(
 
     `columns` are the old ones that stay, `dropped` the names of those that do not.
     """
-    changed: dict[str, str | None] = {key: None for key in old if key.startswith(PREFIX)}
+    changed: dict[str, str | None] = {key: None for key in old if key.startswith(OWN)}
     changed |= {ASTROPY_LENGTH + name: None for name in dropped if ASTROPY_LENGTH + name in old}
     changed[VOTABLE_VERSION] = old.get(VOTABLE_VERSION, "1.0")
     changed[VOTABLE] = with_votable(old, columns, new, dropped)
     changed[ASTROPY] = with_astropy(old, columns, new, dropped)
     changed |= {ASTROPY_LENGTH + c.name: str(c.width) for c in new if pt.is_string(c.datatype) and c.width}
-    flags = {k.removeprefix(PREFIX): v for k, v in provenance.metadata(PREFIX).items()}
-    changed |= provenance_entries({**old, **recorded_provenance(old)}, flags, dropped)
+    changed |= provenance_entries({**old, **recorded_provenance(old)}, provenance, dropped)
     if PANDAS in old:
         changed[PANDAS] = with_columns(old[PANDAS], dropped)
     if ARROW in old and (schema := with_arrow(old, new, changed, dropped)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from astropy.io.votable.tree import Field, Info, TableElement, VOTableFile
 from astropy.utils.xml.check import fix_id
 
-from catalogs.annotations import NewColumn, Provenance
+from catalogs.annotations import OWN, NewColumn, Provenance
 from catalogs.errors import FormatError
 from catalogs.own_columns import provenance_entries
 from catalogs.votable_fields import field_type
@@ -22,9 +22,6 @@ __all__ = [
     "own_infos",
     "replace_provenance",
 ]
-
-OWN = "blr."
-"""How the names of our INFO elements begin."""
 
 
 def column_names(table: TableElement) -> list[str]:
@@ -47,8 +44,7 @@ def own_infos(table: TableElement) -> dict[str, str]:
 
 def replace_provenance(table: TableElement, provenance: Provenance, dropped: Sequence[str]) -> None:
     """Put the new provenance, and what is left of earlier ones, in the place of the old."""
-    entries = {key.removeprefix(OWN): value for key, value in provenance.metadata().items()}
-    pairs = provenance_entries(own_infos(table), entries, dropped)
+    pairs = provenance_entries(own_infos(table), provenance, dropped)
     table.infos[:] = [i for i in table.infos if not (i.name and i.name.startswith(OWN))]
     table.infos.extend(Info(name=key, value=value) for key, value in pairs.items())
 
