@@ -21,16 +21,14 @@ from blr.ensemble import averaged
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli
 from blr.mixture import Prediction, predicted
+from blr.output_moments import OutputMoments
 from blr.predictive import binary_exact, binary_probit
 from blr.prior import GaussianPrior
 from blr.problem import Problem, make_problem
 from blr.softmax_predictive import softmax_exact, softmax_fast
-from blr.sums import output_covariances
 from blr.trust import Trust, assess
 
 __all__ = ["Posterior"]
-
-_BLOCK = 4096  # rows a block in prediction: fixed, so that a row's result depends little on its neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +39,8 @@ class Posterior:
     sampled one that of its draws), `precision` (D, D) is A, `cholesky` its lower factor; D = M, or K M in order
     k M + m.
 
-    `kind` is "laplace", "shifted", "refined" or "sampled"; all but the first keep the Laplace fit that they improve on
+    `kind` is "laplace", "shifted", "refined", "sampled" or "sandwich"; all but the first keep the Laplace fit that they
+    improve on
     in `laplace`, and evidence, BIC, effective parameters and trust are its.  `elbo`: of a refined one, nats.  `draws`
     (S, C M): of a sampled one, in the solver's coordinates.  `verdict`: of the fit, where it was stored or is its own.
     """
@@ -149,7 +148,7 @@ class Posterior:
 
         Softmax: (N, K) and (N, K, K), the common shift of all activations projected out.
         """
-        return self.problem.class_moments(*self._output_moments(self.problem.design(Phi)))
+        return self.problem.class_moments(*self._outputs(self.problem.design(Phi)))
 
     @cached_property
     def trust(self) -> Trust:
@@ -168,15 +167,9 @@ class Posterior:
         """What is to be added to the log evidence to second order, nats: good to 0.015 where trust is green."""
         return (self.laplace or self).trust.numbers["second_order"]
 
-    def _output_moments(self, Phi: Matrix) -> tuple[Matrix, Matrix]:
-        C = self.problem.likelihood.n_outputs
-        weights = np.ascontiguousarray(self.gaussian.mean.reshape(C, -1).T)
-        mean, covariance = np.empty((len(Phi), C)), np.empty((len(Phi), C, C))
-        for start in range(0, len(Phi), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            np.matmul(Phi[block], weights, out=mean[block])
-            covariance[block] = output_covariances(Phi[block], self.gaussian.inverse_cholesky, C)
-        return mean, covariance
+    @cached_property
+    def _outputs(self) -> OutputMoments:
+        return OutputMoments(self.gaussian, self.problem.likelihood.n_outputs)
 
     def predict_proba(
         self,
@@ -234,9 +227,11 @@ class Posterior:
 
         `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.
         """
+        matrix = self.problem.design(Phi)
         if self.draws is not None:
-            return averaged(self.problem, self.problem.design(Phi), self.draws, shift)[0]
-        return predicted(*self.logit_moments(Phi), link=self.link, shift=shift)
+            return averaged(self.problem, matrix, self.draws, shift)[0]
+        moments = self.problem.class_moments(*self._outputs(matrix, single=True))
+        return predicted(*moments, link=self.link, shift=shift)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
         """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""

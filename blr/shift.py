@@ -196,8 +196,10 @@ def class_priors(
 def sandwich(q: Posterior) -> Posterior:
     """Return the posterior with the sandwich covariance A⁻¹ B A⁻¹, B = S0⁻¹ + Σ g gᵀ over weighted rows.
 
-    For weighted rows and models that do not hold exactly: White (1982), doi:10.2307/1912526.
+    For weighted rows and models that do not hold exactly: White (1982), doi:10.2307/1912526.  Evidence, BIC and trust
+    stay those of the Laplace fit.
     """
+    laplace = q.laplace or q
     theta, C = q.mode, q.problem.likelihood.n_outputs
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
@@ -211,4 +213,4 @@ def sandwich(q: Posterior) -> Posterior:
         (outer,) = q.problem.require_data().accumulate(term)
     covariance = q.gaussian.covariance @ (outer + q.problem.solver_prior.precision) @ q.gaussian.covariance
     precision = Gaussian(theta, 0.5 * (covariance + covariance.T)).covariance
-    return replace(q, gaussian=Gaussian(q.gaussian.mean, precision), kind="sandwich")
+    return replace(laplace, gaussian=Gaussian(q.gaussian.mean, precision), kind="sandwich", laplace=laplace)

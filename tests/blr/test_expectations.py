@@ -49,6 +49,28 @@ def test_logistic_expectations_are_each_others_derivatives(sd):
     assert (down[1] - up[1]) / (2 * h) == pytest.approx(curvature, abs=1e-7)
 
 
+@pytest.mark.parametrize("name", ["probit", "cauchit", "cloglog"])
+@pytest.mark.parametrize(("m", "sd"), [(0.0, 3000.0), (-900.0, 300.0), (1200.0, 400.0)])
+def test_very_wide_activations_take_few_nodes(name, m, sd, monkeypatch):
+    """Against a rule of steps of 0.05, a million of them for the widest: nodes grow with the logarithm of the sd."""
+    likelihood, t = Bernoulli(LINKS[name]), np.ones(1)
+    step = 0.05 / sd
+    z = step * np.arange(-9 // step, 9 // step + 1)
+    w = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
+    exact = [float(x.ravel() @ w) for x in likelihood.derivatives((m + sd * z)[:, None], np.ones(len(z)))]
+    monkeypatch.setattr(blr.expectations, "_NUMBERS", 0)  # a row at a time
+    seen = []
+    monkeypatch.setattr(
+        Bernoulli,
+        "derivatives",
+        lambda self, a, t, given=Bernoulli.derivatives: (seen.append(len(a)), given(self, a, t))[1],
+    )
+    found = expected_derivatives(likelihood, *cell(m, sd), t)
+    assert sum(seen) < 250
+    for x, y in zip(found, exact, strict=True):
+        assert float(x.ravel()[0]) == pytest.approx(y, rel=2e-6)
+
+
 @pytest.mark.parametrize("name", ["probit", "cauchit"])
 def test_links_far_and_wide_are_finite(name):
     m = np.array([-30.0, 0.0, 30.0])[:, None]

@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import blr
+from blr.predictive import binary_exact
 from blr.shift import _auc, class_priors, density_ratio, log_prior_shift, sandwich
 
 
@@ -163,3 +164,18 @@ def test_sandwich_is_the_posterior_where_the_model_holds_and_wider_where_rows_re
     repeated = blr.fit(Phi, t, prior, sample_weight=np.full(3000, 5.0), threads=1)
     ratio = sandwich(repeated).gaussian.covariance / repeated.gaussian.covariance
     np.testing.assert_allclose(np.diag(ratio), 5, rtol=0.15)
+
+
+@pytest.mark.parametrize("improve", [lambda q: q, blr.refine, lambda q: blr.sample_posterior(q, n_draws=256)])
+def test_a_sandwich_keeps_the_evidence_and_the_verdict_and_predicts_by_its_own_covariance(improve) -> None:
+    rng = np.random.default_rng(6)
+    Phi = np.column_stack([np.ones(60), rng.standard_normal(60)])
+    t, weight = (rng.random(60) < 0.5).astype(float), np.full(60, 5.0)
+    q = blr.fit(Phi, t, blr.GaussianPrior(0.0, 10.0), sample_weight=weight)
+    found = sandwich(improve(q))
+    assert found.log_evidence == q.log_evidence
+    assert found.effective_parameters == q.effective_parameters
+    assert found.trust == q.trust
+    assert blr.leave_one_out(found) == blr.leave_one_out(q)
+    np.testing.assert_array_equal(found.predict_proba(Phi), binary_exact(*found.logit_moments(Phi)))
+    assert np.all(found.logit_moments(Phi)[1] > 2 * q.logit_moments(Phi)[1])
