@@ -1,4 +1,4 @@
-"""Positions on the sky in degrees, from columns in degrees, radians or sexagesimal text.
+"""Positions on the sky in degrees, from columns in degrees, radians, sexagesimal text, or hours beside degrees.
 
 The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
 are degrees.  A unit that cannot be read is refused, since a position misread is worse than none.
@@ -36,7 +36,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
-PositionUnit = Literal["deg", "rad", "sexagesimal"]
+PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
+"""Hours: right ascensions in decimal hours, 15 degrees each, beside declinations in degrees, as HyperLEDA has them."""
 
 UNITS: dict[str, PositionUnit] = {
     "deg": "deg",
@@ -55,6 +56,11 @@ UNITS: dict[str, PositionUnit] = {
     "hh:mm:ss": "sexagesimal",
     "dd:mm:ss": "sexagesimal",
     "sexagesimal": "sexagesimal",
+    "h": "hours",
+    "hr": "hours",
+    "hour": "hours",
+    "hours": "hours",
+    "hourangle": "hours",
 }
 """What catalogues write, in small letters."""
 
@@ -131,14 +137,14 @@ def position_unit(
     if known is None:
         known = by_astropy(word)
     if known is None or known == "sexagesimal":
-        # To state degrees of what is in hours would move it to another place of the sky.
+        # To state degrees of what is in arcseconds would move it to another place of the sky.
         remedy = (
             "convert both columns to degrees"
             if str(units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}
             else f'state it: position_unit = "deg" (or "rad") under {table}'
         )
         raise CatalogError(
-            f"got a position in the unit '{text}', expected degrees, radians or sexagesimal text; {remedy}"
+            f"got a position in the unit '{text}', expected degrees, radians, sexagesimal text, or hours; {remedy}"
         )
     return known
 
@@ -164,11 +170,13 @@ def unit_of_position(
             found.append(position_unit(column.unit, is_text=text, stated=stated, table=table))
         except CatalogError as error:
             raise CatalogError(f"{catalog.path}, column '{name}': {error}") from error
-    if found[0] != found[1]:
+    if stated is None and found == ["hours", "deg"]:
+        return "hours"
+    if found[0] != found[1] or (stated is None and "hours" in found):
         raise CatalogError(
             f"{catalog.path}: got '{ra}' in {found[0]} and '{dec}' in {found[1]}, expected the same of both; name "
             "other columns, or convert one, or, if one says it wrongly, state what both are in: "
-            f'position_unit = "deg" (or "rad", "sexagesimal") under {table}'
+            f'position_unit = "deg" (or "rad", "sexagesimal", "hours" of the first beside degrees) under {table}'
         )
     return found[0]
 
@@ -178,6 +186,9 @@ def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
     if unit == "sexagesimal":
         lon, bad_lon = sexagesimal(ra, per_unit=15.0)
         lat, bad_lat = sexagesimal(dec, per_unit=1.0)
+    elif unit == "hours":
+        (lon, bad_lon), (lat, bad_lat) = (numbers(x, "deg") for x in (ra, dec))
+        lon = 15.0 * lon
     else:
         (lon, bad_lon), (lat, bad_lat) = (numbers(x, unit) for x in (ra, dec))
     unreadable = int((bad_lon | bad_lat).sum())

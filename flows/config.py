@@ -15,11 +15,12 @@ from pydantic import Field, model_validator
 from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError, nearest
 from catalogs.expressions import parse
-from flows.config_bases import Basis, LinearBasis, SpecificationTable
+from flows.config_bases import Basis, LinearBasis
 from flows.config_catalog import MARKS, CatalogTable, Marks, check_states
 from flows.config_label import Label
 from flows.config_photometry import Band, Expression, made_by
 from flows.config_shift import Shift
+from flows.config_table import SpecificationTable
 from flows.config_target import Target, check_expressions
 
 __all__ = [

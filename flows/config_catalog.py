@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flows.config_bases import Paths, SpecificationTable, listed
 from flows.config_photometry import Expression
+from flows.config_table import Paths, PositionUnit, SpecificationTable, listed
 
 __all__ = ["MARKS", "CatalogTable", "Marks", "Sentinels", "TableName", "check_states"]
 
@@ -37,7 +37,7 @@ class CatalogTable(SpecificationTable):
     sentinels: dict[str, Sentinels] = Field(
         default={}, description="Values of a column that mean: not measured; texts too, as '-' in a CSV file"
     )
-    position_unit: Literal["deg", "rad", "sexagesimal"] | None = Field(
+    position_unit: PositionUnit | None = Field(
         default=None, description="Unit of the position; default: what the columns say"
     )
     not_detected: dict[str, Sentinels] = Field(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flows.config_bases import SourceText, SpecificationTable
+from flows.config_table import PositionUnit, SourceText, SpecificationTable
 
 __all__ = ["Label", "LabelTable"]
 
@@ -36,7 +36,7 @@ class LabelTable(SpecificationTable):
     id: str | None = Field(default=None, description="Its column that holds catalog.id")
     ra: str | None = Field(default=None, description="Its column of right ascension, to join by position")
     dec: str | None = Field(default=None, description="Its column of declination")
-    position_unit: Literal["deg", "rad", "sexagesimal"] | None = Field(
+    position_unit: PositionUnit | None = Field(
         default=None, description="Unit of its position; default: what its columns say"
     )
     radius: float = Field(default=1.0, gt=0, le=3600, description="Arcseconds within which positions match")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from catalogs.errors import ExpressionError
 from catalogs.expressions import parse
 from catalogs.photometry import EXTINCTION
-from flows.config_bases import SpecificationTable
+from flows.config_table import SpecificationTable
 
 __all__ = ["ERROR", "Band", "Expression", "Extinction", "made_by"]
 

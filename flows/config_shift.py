@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flows.config_bases import Paths, SpecificationTable
+from flows.config_table import Paths, SpecificationTable
 
 __all__ = ["ClassPrior", "Shift"]
 

@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable
 from pydantic import Field
 
 from catalogs.expressions import parse
-from flows.config_bases import Paths, SpecificationTable
 from flows.config_catalog import CatalogTable, Sentinels, TableName
 from flows.config_photometry import ERROR, Expression
+from flows.config_table import Paths, SpecificationTable
 
 __all__ = ["Target", "check_expressions"]
 

@@ -196,7 +196,7 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
         return ['no unit, and no value beyond 2 pi: if these are radians, state position_unit = "rad"']
     if ra.minimum >= 0 and turn <= HOURS < pole and ra.maximum - ra.minimum > HOURS / 2:
         return [
-            f"no {ra.name} beyond {HOURS}: if these are hours, multiply them by 15 and write them as degrees"
+            f'no {ra.name} beyond {HOURS}: if these are hours, beside degrees, state position_unit = "hours"'
         ]
     return []
 

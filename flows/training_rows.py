@@ -252,7 +252,7 @@ def _check_places(specification: Specification, rows: TrainingRows) -> None:
     raise TrainingError(
         f"split.by: got 'healpix', by which all {len(rows.target)} labelled rows are on one side, expected places all "
         f"over the sky: '{ra}' and '{dec}' hold no position that can be read, or one field; state "
-        'position_unit = "deg" (or "rad", "sexagesimal") under [catalog], or split by \'id\''
+        'position_unit = "deg" (or "rad", "sexagesimal", "hours") under [catalog], or split by \'id\''
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from astropy.coordinates import SkyCoord
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalogs.catalog import Catalog, Column
 from catalogs.errors import CatalogError
-from catalogs.positions import match_positions, near_others, position_unit, positions
+from catalogs.positions import match_positions, near_others, position_unit, positions, unit_of_position
 
 
 @given(
@@ -57,10 +61,31 @@ def test_an_unreadable_unit_is_refused_unless_stated():
     assert position_unit("furlong", is_text=False, stated="deg") == "deg"
 
 
-@pytest.mark.parametrize("unit", ["h", "hourangle", "arcsec", "mas"])
-def test_who_has_hours_is_not_told_to_call_them_degrees(unit):
+@pytest.mark.parametrize("unit", ["arcmin", "arcsec", "mas"])
+def test_who_has_arcseconds_is_not_told_to_call_them_degrees(unit):
     with pytest.raises(CatalogError, match=f"in the unit '{unit}', .*convert both columns to degrees$"):
         position_unit(unit, is_text=False)
+
+
+def test_hours_beside_degrees():
+    place = positions(np.array([0.0, 23.5, 24.5, 12.0]), np.array([-90.0, 0.5, 0.0, 91.0]), "hours")
+    np.testing.assert_allclose(place.ra, [0, 352.5, np.nan, np.nan])
+    np.testing.assert_allclose(place.dec, [-90, 0.5, np.nan, np.nan])
+    assert place.out_of_range == 2
+
+
+@pytest.mark.parametrize("written", ["h", "hr", "Hours", "hourangle"])
+def test_the_unit_of_hours(written):
+    def made(ra: str | None, dec: str | None) -> Catalog:
+        columns = (Column("ra", pa.float64(), unit=ra), Column("dec", pa.float64(), unit=dec))
+        return Catalog("made", Path("made"), columns, ())
+
+    for dec in ("deg", None):
+        assert unit_of_position(made(written, dec), "ra", "dec") == "hours"
+    assert unit_of_position(made(None, None), "ra", "dec", stated="hours") == "hours"
+    for ra, dec in ((written, written), ("deg", written), (written, "rad")):
+        with pytest.raises(CatalogError, match="expected the same of both"):
+            unit_of_position(made(ra, dec), "ra", "dec")
 
 
 def test_texts_of_degrees():

@@ -155,17 +155,16 @@ def test_places_as_rubin_and_manga_call_them(tmp_path, names):
     assert (written["catalog"]["ra"], written["catalog"]["dec"]) == names
 
 
-def test_hours_are_suspected_or_refused(tmp_path):
+def test_hours_are_suspected_or_read(tmp_path):
     columns = galaxies()
     columns["ra"] /= 15
     text = started(tmp_path / "x.parquet", columns).text
-    assert "# no ra beyond 24: if these are hours" in text
+    assert '# no ra beyond 24: if these are hours, beside degrees, state position_unit = "hours"' in text
     table = Table(columns)
     table["ra"].unit = "h"
     table.write(tmp_path / "x.fits")
     place = inspect_catalog(catalogs.open(tmp_path / "x.fits"))["position"]
-    assert place["unit"] is None
-    assert "convert both columns to degrees" in place["remarks"][0]
+    assert (place["unit"], place["remarks"]) == ("hours", [])
 
 
 @pytest.mark.parametrize(

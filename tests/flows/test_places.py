@@ -54,12 +54,14 @@ def in_unit(columns: dict[str, np.ndarray], unit: str) -> dict[str, np.ndarray]:
             "ra": np.array(sky.ra.to_string("hour", sep=":", precision=5)),
             "dec": np.array(sky.dec.to_string("deg", sep=":", precision=4, alwayssign=True)),
         }
+    if unit == "hours":
+        return columns | {"ra": columns["ra"] / 15}
     return columns | {"ra": sky.ra.rad, "dec": sky.dec.rad} if unit == "rad" else columns
 
 
-def write(path: Path, columns: dict[str, np.ndarray], unit: str | None) -> None:
+def write(path: Path, columns: dict[str, np.ndarray], unit: str | tuple[str, str] | None) -> None:
     table = pa.table(columns)
-    said = {"ra": unit, "dec": unit} if unit else {}
+    said = dict(zip(("ra", "dec"), (unit, unit) if isinstance(unit, str) else unit or (), strict=False))
     fields = [f.with_metadata({"unit": said[f.name]}) if f.name in said else f for f in table.schema]
     pq.write_table(table.cast(pa.schema(fields)), path)
 
@@ -70,16 +72,17 @@ def gathered(folder: Path, label: str = LABEL, more: str = ""):
     return gather(specification, [catalogs.open(folder / "survey.parquet")])
 
 
-@pytest.mark.parametrize("unit", ["rad", "sexagesimal"])
+@pytest.mark.parametrize("unit", ["rad", "sexagesimal", "hours"])
 def test_a_split_by_pixels_is_the_same_in_every_unit(tmp_path, unit):
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
     expected = gathered(tmp_path).rows.held_out
     assert 0 < expected.sum() < 240
-    write(tmp_path / "survey.parquet", in_unit(columns, unit), "rad" if unit == "rad" else None)
+    said = {"rad": "rad", "sexagesimal": None, "hours": ("h", "deg")}
+    write(tmp_path / "survey.parquet", in_unit(columns, unit), said[unit])
     assert np.array_equal(gathered(tmp_path).rows.held_out, expected)
-    write(tmp_path / "survey.parquet", in_unit(columns, unit), "furlong" if unit == "rad" else None)
-    if unit == "rad":
+    write(tmp_path / "survey.parquet", in_unit(columns, unit), None if unit == "sexagesimal" else "furlong")
+    if unit != "sexagesimal":
         with pytest.raises(SpecificationError, match=r"unit 'furlong', expected degrees.* position_unit = "):
             gathered(tmp_path)
     assert np.array_equal(gathered(tmp_path, more=f'position_unit = "{unit}"\n').rows.held_out, expected)
