@@ -11,10 +11,12 @@ import codecs
 import contextlib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import ClassVar
 
 import numpy as np
@@ -39,9 +41,9 @@ from catalogs.votable_changes import (
     replace_provenance,
 )
 from catalogs.votable_columns import arrow_type, memory_bytes, memory_type
-from catalogs.votable_document import Data, parse_document
+from catalogs.votable_document import LONGEST_ROW, Data, parse_document
 from catalogs.votable_fits import FitsRows
-from catalogs.votable_rows import LONGEST_ROW, BinaryRows, Rows
+from catalogs.votable_rows import BinaryRows, Rows
 from catalogs.votable_tabledata import TextRows
 from catalogs.votable_write import Content, NewRows, prepare_texts, write
 
@@ -52,6 +54,9 @@ SUFFIXES = tuple(s + c for s in (".vot", ".votable", ".xml") for c in COMPRESSED
 
 WAITING_BYTES = 1 << 23
 """Of rows that `compute` gets at a time, of which several wait to be written."""
+
+TAKING = Lock()
+"""Held while a document is taken from the cache, lest two threads change the same one."""
 
 DIMENSIONLESS = "---"
 """What astropy writes for a unit that is empty."""
@@ -98,6 +103,14 @@ def document(path: Path, expected: Stamp) -> Document:
             f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
         ) from error
     return Document(file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()))
+
+
+def taken(path: Path, expected: Stamp) -> Document:
+    """Return a parsed file that nobody else has, nor will be given: it is going to be changed."""
+    with TAKING:
+        found = document(path, expected)
+        document.cache_clear()
+        return found
 
 
 def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
@@ -156,12 +169,14 @@ class VOTablePartition:
 
     def numbers(self, columns: Sequence[str]) -> list[int]:
         """Return the numbers of the fields of those names; of none, that by which rows are counted."""
+        numbers = {name: number for number, name in enumerate(self.names)}
+        times = Counter(self.names)
         for name in columns:
-            if name not in self.names:
+            if name not in numbers:
                 raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
-            if self.names.count(name) > 1:
+            if times[name] > 1:
                 raise FormatError(f"{self.path} has several columns called '{name}'; rename them")
-        return [self.names.index(name) for name in columns or self.names[:1]]
+        return [numbers[name] for name in columns or self.names[:1]]
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, as `conversion.BESIDE` says, and what becomes of columns in another format."""
@@ -178,8 +193,7 @@ class VOTablePartition:
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
         """Write a copy with the new columns to `out` as BINARY2, streamed and atomic."""
-        read_from = document(self.path, self.stamp)
-        document.cache_clear()  # what is changed here is nobody else's
+        read_from = taken(self.path, self.stamp)
         file, table = read_from.file, read_from.table(self.index)
         check_own_fields(self.path, file, table)
         for element, source in zip(file.iter_tables(), read_from.rows, strict=True):
@@ -196,7 +210,8 @@ class VOTablePartition:
         source, numbers = read_from.rows[self.index], self.numbers(annotation.read)
         needed = list(dict.fromkeys([*stay, *numbers]))
         new = NewRows(source.blocks(needed), [c.name for c in annotation.columns])
-        arrays = source.arrow(numbers, ([block[needed.index(i)] for i in numbers] for block in new.read()))
+        places = {number: place for place, number in enumerate(needed)}
+        arrays = source.arrow(numbers, ([block[places[i]] for i in numbers] for block in new.read()))
         at_once = min(annotation.rows, rows_within(WAITING_BYTES, source))
         batches = self.record_batches(arrays, annotation.read, at_once)
         computed = each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)

@@ -19,7 +19,7 @@ from astropy.io.votable.tree import TableElement, VOTableFile
 from catalogs.compressed import reading
 from catalogs.errors import DamagedFileError, FormatError
 
-__all__ = ["Data", "parse_document"]
+__all__ = ["LONGEST_ROW", "Data", "parse_document"]
 
 BLOCK_BYTES = 1 << 18
 MOST_BESIDE_ROWS = 1 << 26

@@ -16,13 +16,11 @@ from astropy.io.votable.tree import Field
 from catalogs.errors import DamagedFileError
 from catalogs.votable_binary import decoded, decoded_lists, decoded_texts, stored_bits, stored_type
 from catalogs.votable_columns import Array, Cells, arrow_cells, is_list, is_text
-from catalogs.votable_document import Data
+from catalogs.votable_document import LONGEST_ROW, Data
 from catalogs.votable_stream import stream_bytes
 
 __all__ = ["BinaryRows", "Rows"]
 
-LONGEST_ROW = 1 << 26
-"""Bytes beyond which the length of a cell is not believed."""
 LENGTH = struct.Struct(">I")
 LENGTH_BYTES = LENGTH.size
 

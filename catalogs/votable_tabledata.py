@@ -47,7 +47,7 @@ class TextRows(Rows):
         most = self.data.width * max(1, PIECE_BYTES // sum(map(memory_bytes, self.table_fields)))
         left = self.data.width * self.n_rows
         words: list[str] = []
-        source = Source(self.data)
+        source = Feed(self.data)
         try:
             with get_xml_iterator(source.read) as elements:
                 for begins, tag, content, _ in elements if left else ():
@@ -91,7 +91,7 @@ class TextRows(Rows):
         )
 
 
-class Source:
+class Feed:
     """A document of TABLEDATA alone, from which a parser reads."""
 
     def __init__(self, data: Data) -> None:

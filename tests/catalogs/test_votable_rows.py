@@ -4,7 +4,10 @@ import binascii
 import io
 import re
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from catalogs import votable, votable_document, votable_stream, votable_tabledat
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn
 from catalogs.errors import DamagedFileError
-from catalogs.stamp import stamp
+from catalogs.stamp import Stamp, stamp
 from catalogs.votable_write import Content, write
 from tests.catalogs.votable_samples import N, by_astropy, cells, document, lists, parsed, slow_values
 
@@ -76,6 +79,27 @@ def test_all_types_are_read_as_astropy_reads_them(
     found = [pa.chunked_array(column) for column in zip(*rows.arrow(range(len(fields))), strict=True)]
     assert [str(column.to_pylist()) for column in found] == slow_values(table)
     assert [c.datatype for c in votable.open(path).columns] == [column.type for column in found]
+
+
+def test_threads_never_take_the_same_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy changes the parsed document, and two of them at once would change the same."""
+    path = tmp_path / "t.vot"
+    path.write_bytes(document(list(lists())[:1]))
+    seen = stamp(path)
+    whole = votable.document
+
+    def slow(path: Path, expected: Stamp) -> votable.Document:
+        found = whole(path, expected)
+        with suppress(BrokenBarrierError):
+            together.wait(0.5)  # one at a time, they never meet
+        return found
+
+    slow.cache_clear = whole.cache_clear  # type: ignore[attr-defined]
+    monkeypatch.setattr(votable, "document", slow)
+    together = Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(lambda _: votable.taken(path, seen), range(4)))
+    assert len({id(found) for found in taken}) == 4
 
 
 def annotated(path: Path, out: Path, **options: Any) -> Path:
