@@ -66,7 +66,10 @@ def annotate(
     work starts is checked before.
     """
     old = old_columns(cat, columns, mode, keep)
-    told = {f"'{name}': {what}": None for name, what in cat.changed.items() if old.stays(name)}
+    already = {**cat.changed}
+    if form in {None, cat.format}:
+        already |= {name: what for name, what in cat.read_back.items() if name not in already}
+    told = {f"'{name}': {what}": None for name, what in already.items() if old.stays(name)}
     told |= dict.fromkeys(cat.left_behind)
     for name in read:
         cat.column(name)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from astropy.table import Column, Table
+from astropy.table import Column, MaskedColumn, Table
 from astropy.table.meta import get_yaml_from_table
 from astropy.table.serialize import represent_mixins_as_columns
 from yaml import YAMLError
@@ -23,6 +23,8 @@ from catalogs.parquet_metadata import ASTROPY, ASTROPY_LENGTH, SHAPE
 from catalogs.stored import Stored
 
 __all__ = ["AstropyTable"]
+
+REMEDY = "catalogs.annotate_table keeps masks"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,15 @@ class AstropyTable:
             if c.dtype.kind in "SU" and not np.any(np.ma.getmaskarray(c))
         }
         changed = {c.name: what for c in self.plain.itercols() if (what := change(np.ma.asanyarray(c.data)))}
-        return Stored(self.arrow(self.names).replace_schema_metadata(pairs), changed, tuple(left))
+        table = self.arrow(self.names).replace_schema_metadata(pairs)
+        return Stored(table, changed, tuple(left), dict(self.read_back(table.schema)))
+
+    def read_back(self, stored: pa.Schema) -> Iterator[tuple[str, str]]:
+        """Yield the columns of which astropy's reader of Parquet makes others, and which."""
+        made = {c.info.name for c in self.table.itercols() if type(c) not in {Column, MaskedColumn}}
+        for c in self.plain.itercols():
+            if what := as_read_back(c, stored.field(c.name), part=c.name.partition(".")[0] in made):
+                yield c.name, what
 
     def annotated(
         self,
@@ -101,6 +111,20 @@ def width(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize // (4 if dtype.kind == "U" else 1)
 
 
+def as_read_back(column: Column, stored: pa.Field, *, part: bool) -> str | None:
+    """Return what `Table.read` makes of a column in Parquet, which may be part of another; None if what it was."""
+    if np.any(np.ma.getmaskarray(column)):
+        if part or column.dtype.kind in "SUO":
+            return f"what is masked makes the copy unreadable to astropy's Table.read; {REMEDY}"
+        kind = "" if column.dtype.kind == "f" else "as floats, "
+        return f"comes back from astropy's Table.read {kind}with NaN for what is masked; {REMEDY}"
+    if column.ndim > 2:
+        return "comes back from astropy's Table.read with its elements in one row"
+    if column.dtype.kind == "O" and not is_list(stored.type):
+        return f"comes back from astropy's Table.read, if at all, as {stored.type}"
+    return None
+
+
 def as_arrow(column: Column) -> pa.Array:
     """Return a column's values as Arrow."""
     try:
@@ -110,6 +134,11 @@ def as_arrow(column: Column) -> pa.Array:
             f"'{column.name}', of {column.dtype}, is not of one type that Arrow knows: {' '.join(str(error).split())}; "
             "expected numbers, texts, or arrays of one kind: convert or remove the column"
         ) from error
+
+
+def is_list(datatype: pa.DataType) -> bool:
+    """Say whether cells are lists of plain values."""
+    return bool(pa.types.is_list(datatype) and not pa.types.is_nested(datatype.value_type))
 
 
 def flattened(array: pa.Array) -> pa.Array:

@@ -189,7 +189,8 @@ class Catalog:
     """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
 
     Where a table in memory was written down, `changed` says of columns what has become of them already, and
-    `left_behind` what of the table there was no place for.
+    `left_behind` what of the table there was no place for; `read_back` what its own library will read of a Parquet
+    copy in another way.
     """
 
     format: str
@@ -200,6 +201,7 @@ class Catalog:
     whole: Whole | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
     left_behind: tuple[str, ...] = ()
+    read_back: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:

@@ -25,8 +25,6 @@ from catalogs.stored import Stored
 
 __all__ = ["PandasFrame"]
 
-AS_OBJECTS = "comes back from pandas.read_parquet as objects; dtype_backend='pyarrow' gives its type"
-
 
 @dataclass(frozen=True)
 class PandasFrame:
@@ -65,12 +63,18 @@ class PandasFrame:
     def stored(self) -> Stored:
         """Return all columns, with pandas' own words on the table, from which it makes the index again."""
         table = self.converted(self.frame, keep_index=self.keeps_index or None)
-        described = json.loads(table.schema.metadata[PANDAS.encode()])
-        changed = dict.fromkeys(with_readable_types(described, table.schema), AS_OBJECTS)
-        changed |= {name: what for name, series in self.series() if (what := becomes(series))}
+        changed = {name: what for name, series in self.series() if (what := becomes(series))}
+        described = with_readable_types(json.loads(table.schema.metadata[PANDAS.encode()]), table.schema)
         described["attributes"], left = self.attributes()
-        pairs = {PANDAS: json.dumps(described), **self.provenance}
-        return Stored(table.replace_schema_metadata(pairs), changed, (*left, *self.left_out()))
+        table = table.replace_schema_metadata({PANDAS: json.dumps(described), **self.provenance})
+        return Stored(table, changed, (*left, *self.left_out()), dict(self.read_back(table)))
+
+    def read_back(self, table: pa.Table) -> Iterator[tuple[str, str]]:
+        """Yield the columns that pandas reads as another type, and as which."""
+        found = table.schema.empty_table().to_pandas().dtypes
+        for name, series in self.series():
+            if series.dtype != found[name] and not isinstance(found[name], pd.CategoricalDtype):
+                yield name, f"comes back from pandas.read_parquet as {found[name]}"
 
     def series(self) -> Iterator[tuple[str, pd.Series]]:
         """Yield the columns by their names as text."""
@@ -169,18 +173,17 @@ def becomes(series: pd.Series) -> str | None:
     return change(series.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "cf" else None
 
 
-def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> Iterator[str]:
-    """Put right the types that pandas would misread; yield the columns of types whose own names it does not know."""
+def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """Return pandas' words on a table without types that it would misread, or could not read at all."""
     for column in described["columns"]:
-        name = column["field_name"]
         try:
             pd.api.types.pandas_dtype(column["numpy_type"])
         except (TypeError, NotImplementedError):
-            column["numpy_type"] = "object"
-            yield name
+            column["numpy_type"] = "object"  # lists of Arrow's, whose own names pandas does not know
         # Integers and None in a column of objects would come back as floats.
-        if column["numpy_type"] == "object" and pa.types.is_integer(schema.field(name).type):
+        if column["numpy_type"] == "object" and pa.types.is_integer(schema.field(column["field_name"]).type):
             column["numpy_type"] = "Int64"
+    return described
 
 
 def same_in_json(value: Any) -> bool:

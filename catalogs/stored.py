@@ -12,8 +12,13 @@ __all__ = ["Stored"]
 
 @dataclass(frozen=True)
 class Stored:
-    """A table as Parquet holds it; `changed` says what columns become, `left_behind` what is not kept at all."""
+    """A table as Parquet holds it.
+
+    `changed` says what columns become, `left_behind` what is not kept at all, `read_back` of which columns the table's
+    own library makes others when it reads the file.
+    """
 
     table: pa.Table
     changed: Mapping[str, str] = field(default_factory=dict)
     left_behind: tuple[str, ...] = ()
+    read_back: Mapping[str, str] = field(default_factory=dict)

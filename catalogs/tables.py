@@ -98,7 +98,13 @@ def open_table(table: Any) -> Catalog:
     catalog = parquet.open_file(folder / FILE_NAME)
     weakref.finalize(catalog.partitions[0], shutil.rmtree, folder, ignore_errors=True)
     metadata = {**catalog.metadata, **provenance_of(source)}
-    return replace(catalog, metadata=metadata, changed=stored.changed, left_behind=stored.left_behind)
+    return replace(
+        catalog,
+        metadata=metadata,
+        changed=stored.changed,
+        left_behind=stored.left_behind,
+        read_back=stored.read_back,
+    )
 
 
 def provenance_of(table: InMemory) -> dict[str, str]:

@@ -21,6 +21,7 @@ import catalogs
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn, Provenance, standard_columns
 from catalogs.catalog import Catalog, Column
+from tests.catalogs.memory_trips import memory_page, memory_trips
 from tests.catalogs.round_trip_samples import LABELS, NAMES, WRITERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "round-trip.md"
@@ -207,5 +208,5 @@ def page(found: list[Trip]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(trips()), encoding="utf-8")
+    PAGE.write_text(page(trips()) + memory_page(*memory_trips()), encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")

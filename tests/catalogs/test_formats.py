@@ -218,7 +218,8 @@ def test_what_a_table_in_memory_loses_is_said(tmp_path):
         )
         assert [w for w in written.warnings if w in told.values()] == [*told.values()]
         if form is None:
-            assert written.warnings == tuple(told.values()), "nothing is said of the others"
+            back = "'texts': comes back from astropy's Table.read, if at all, as string"
+            assert written.warnings == (*told.values(), back), "nothing is said of the others"
             found = pq.read_table(written[0])
     assert found["z"].to_pylist() == [[1, 2], [3, 0], [None, None]]
     assert found["vector"].to_pylist() == [[1, -1, 1, -1]] * 3

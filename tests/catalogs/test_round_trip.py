@@ -11,6 +11,7 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.annotations import NewColumn
+from tests.catalogs.memory_trips import Verdicts, memory_page, memory_trips
 from tests.catalogs.round_trip import PAGE, SILENT, Trip, page, trips
 from tests.catalogs.round_trip_samples import LABELS, WRITERS
 
@@ -22,11 +23,22 @@ def found() -> list[Trip]:
     return trips()
 
 
-def test_nothing_changes_silently(found: list[Trip]) -> None:
+@pytest.fixture(scope="module")
+def in_memory() -> tuple[Verdicts, Verdicts]:
+    return memory_trips()
+
+
+def test_nothing_changes_silently(found: list[Trip], in_memory: tuple[Verdicts, Verdicts]) -> None:
     silent = [
         (t.source, t.target, what) for t in found for what, word in t.verdicts.items() if word == SILENT
     ]
+    for verdicts in in_memory:
+        silent += [(label, to, w) for label, v in verdicts.items() for to, w in v.items() if w == SILENT]
     assert silent == []
+
+
+def test_a_table_in_memory_keeps_everything(in_memory: tuple[Verdicts, Verdicts]) -> None:
+    assert {v["`annotate_table`"] for verdicts in in_memory for v in verdicts.values()} == {"kept"}
 
 
 def test_copies_in_the_same_format_lose_nothing(found: list[Trip]) -> None:
@@ -36,8 +48,8 @@ def test_copies_in_the_same_format_lose_nothing(found: list[Trip]) -> None:
     assert not any(t.warnings for t in found if t.source == t.target)
 
 
-def test_the_page_says_what_is_found(found: list[Trip]) -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(found), (
+def test_the_page_says_what_is_found(found: list[Trip], in_memory: tuple[Verdicts, Verdicts]) -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(found) + memory_page(*in_memory), (
         "docs/round-trip.md is not what is found; run `python -m tests.catalogs.round_trip`, and read what changed"
     )
 
