@@ -67,6 +67,7 @@ def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[
         with open_tables(path, seen, restored) as source:
             hdu = read_hdus(source)[restored]
     partition = FitsPartition(path, path.name, table_of(hdu), seen, restored)
+    _check_by_rows(path, partition.table)
     metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
     metadata |= provenance_metadata(hdu.header.cards)
     return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
@@ -191,6 +192,17 @@ def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: S
             "--table of `blr inspect` and `blr init`, or table under [catalog] and [target]"
         )
     return tables[0]
+
+
+def _check_by_rows(path: Path, table: Table) -> None:
+    """Raise `FormatError` where each column is one cell, a vector as long as all others: STILTS' "colfits"."""
+    lengths = {c.column.shape[:1] for c in table.columns}
+    if table.n_rows == 1 and len(table.columns) > 1 and len(lengths) == 1 and lengths.isdisjoint({(), (1,)}):
+        raise FormatError(
+            f"{path}: got one row whose {len(table.columns)} columns are vectors of {lengths.pop()[0]:,} elements "
+            "each, a table by columns (colfits), expected a row an object; write it by rows: "
+            f"stilts tcopy ifmt=colfits in={path.name} ofmt=fits-basic out=..."
+        )
 
 
 def _asked_for(path: Path, hdus: Sequence[Hdu], table: str | int) -> Hdu:

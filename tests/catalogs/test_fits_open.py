@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from astropy.io import fits as astropy_fits
+from astropy.table import Table
 
 from catalogs import fits
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
@@ -114,3 +115,18 @@ def test_sniff(tmp_path: Path) -> None:
     assert fits.sniff(path, path.read_bytes()[:64])
     for other in (b"", b"SIMPLE", b"PAR1", b"\x1f\x8b", b"\x1f\x8bnonsense", gzip.compress(b"a,b\n1,2\n")):
         assert not fits.sniff(path, other)
+
+
+def test_a_table_by_columns_is_refused(tmp_path: Path) -> None:
+    """As STILTS writes "colfits": one row, each column a vector of all values."""
+    table = Table({"name": [["a", "b", "c"]], "x": [[1.0, 2.0, 3.0]], "place": np.zeros((1, 3, 2))})
+    table.write(tmp_path / "t.fits")
+    with pytest.raises(
+        FormatError, match=r"got one row whose 3 columns are vectors of 3 elements .*stilts tcopy"
+    ):
+        fits.open(tmp_path / "t.fits")
+    table["id"] = [7]
+    table.write(tmp_path / "t.fits", overwrite=True)
+    assert fits.open(tmp_path / "t.fits").n_rows == 1
+    Table({"x": [[1.0]], "y": [[1.0]]}).write(tmp_path / "t.fits", overwrite=True)
+    assert fits.open(tmp_path / "t.fits").n_rows == 1
