@@ -143,7 +143,8 @@ def table_of(hdu: Hdu) -> Table:
     columns = _columns(header, row_bytes)
     if row_bytes > MAX_ROW or (n_rows and not row_bytes):
         raise FormatError(
-            f"{header.where}: {n_rows:,} rows of {row_bytes:,} bytes; cannot be read as a table"
+            f"{header.where}: got {n_rows:,} rows of {row_bytes:,} bytes, expected 1 to {MAX_ROW:,} bytes a row; "
+            "convert it with the program that wrote it, or get another copy"
         )
     main = n_rows * row_bytes
     heap = header.integer("THEAP", main) if main < hdu.data_bytes else main
@@ -158,7 +159,9 @@ def table_of(hdu: Hdu) -> Table:
 def _columns(header: Header, row_bytes: int) -> tuple[FitsColumn, ...]:
     n_fields = header.integer("TFIELDS")
     if n_fields > MAX_FIELDS:
-        raise DamagedFileError(f"{header.where}: TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}")
+        raise DamagedFileError(
+            f"{header.where}: TFIELDS is {n_fields:,}, expected at most {MAX_FIELDS}; get another copy"
+        )
     columns: list[FitsColumn] = []
     offset = 0
     for n in range(1, n_fields + 1):
@@ -178,11 +181,13 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
     parts = TFORM.fullmatch(form)
     if not parts:
         raise DamagedFileError(
-            f"{header.where}: {keyword}{n} is {form!r}, expected a count and a code, as in '1E'"
+            f"{header.where}: {keyword}{n} is {form!r}, expected a count and a code, as in '1E'; get another copy"
         )
     repeat, code, rest = int(parts[1] or 1), parts[2].upper(), parts[3]
     if repeat > MAX_ROW:
-        raise DamagedFileError(f"{header.where}: {keyword}{n} is {form!r}: cells of {repeat:,} elements")
+        raise DamagedFileError(
+            f"{header.where}: {keyword}{n} is {form!r}, expected at most {MAX_ROW:,} elements a cell; get another copy"
+        )
     n_bytes = (repeat + 7) // 8 if code == "X" else repeat * STORED[code].itemsize
     heap, width = "", 0
     shape: tuple[int, ...] = () if repeat == 1 else (repeat,)
@@ -219,7 +224,9 @@ def column_of(header: Header, n: int, offset: int, *, keyword: str = "TFORM") ->
 def _heap_code(header: Header, n: int, form: str, rest: str, repeat: int) -> str:
     parts = HEAP_FORM.fullmatch(rest.strip())
     if not parts or repeat > 1:
-        raise DamagedFileError(f"{header.where}: TFORM{n} is {form!r}, expected as in '1PE(10)' or '0QD'")
+        raise DamagedFileError(
+            f"{header.where}: TFORM{n} is {form!r}, expected as in '1PE(10)' or '0QD'; get another copy"
+        )
     return parts[1].upper()
 
 

@@ -174,7 +174,9 @@ def _data_bytes(header: Header) -> int:
         )
     n_axes = header.integer("NAXIS")
     if n_axes > MAX_AXES:
-        raise DamagedFileError(f"{header.where}: NAXIS is {n_axes}, expected at most {MAX_AXES}")
+        raise DamagedFileError(
+            f"{header.where}: NAXIS is {n_axes}, expected at most {MAX_AXES}; get another copy"
+        )
     if n_axes == 0:
         return 0
     axes = [header.integer(f"NAXIS{i}") for i in range(1, n_axes + 1)]
