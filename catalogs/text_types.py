@@ -20,6 +20,8 @@ __all__ = ["convert", "infer_types"]
 EXACT_INTEGER = 2.0**53
 ZERO_IN_FRONT = "^[+-]?0[0-9]"
 INTEGER = "^[+-]?[0-9]+$"
+BLANKS = tuple(" " * n for n in range(65))
+"""Fields of nothing, and of blanks only, as where a table is padded to be read by people."""
 
 
 class Kind(Enum):
@@ -57,7 +59,7 @@ def convert(
     missing: Sequence[str] = (),
     encoding: str = "utf8",
 ) -> pa.Table:
-    """Return records as columns; the empty field, and the texts of `missing`, are null in numbers."""
+    """Return records as columns; an empty field, one of blanks, and the texts of `missing`, are null in numbers."""
     return pa_csv.read_csv(
         pa.BufferReader(data),
         pa_csv.ReadOptions(column_names=list(names), block_size=max(len(data), 1) + 1, encoding=encoding),
@@ -65,7 +67,7 @@ def convert(
         pa_csv.ConvertOptions(
             column_types=dict(types or {}),
             include_columns=None if wanted is None else list(wanted),
-            null_values=["", *missing],
+            null_values=[*BLANKS, *missing],
             strings_can_be_null=False,
         ),
     )
@@ -109,7 +111,7 @@ def may_be_whole(column: pa.ChunkedArray) -> bool:
 
 def whole(texts: pa.ChunkedArray, numbers: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
     """Return the kind of numbers that may be whole, from how they are written."""
-    gone = pc.is_in(texts, value_set=pa.array(["", *missing]))
+    gone = pc.is_in(texts, value_set=pa.array([*BLANKS, *missing]))
     written = pc.utf8_trim_whitespace(texts.filter(pc.invert(gone)))
     if pt.is_integer(numbers.type):
         if pc.any(pc.match_substring_regex(written, ZERO_IN_FRONT)).as_py():

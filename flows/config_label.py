@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from flows.config_table import PositionUnit, SourceText, SpecificationTable
+from flows.label_ranges import label_ranges, overlapping
 
 __all__ = ["Label", "LabelTable"]
 
@@ -56,7 +57,8 @@ class Label(SpecificationTable):
     column: str | None = Field(default=None, description="Column that holds the class")
     classes: dict[ClassName, Texts] | None = Field(
         default=None,
-        description="Class = its spellings in the column, in order; default: each value a class",
+        description="Class = its spellings in the column, in order, or ranges of numbers, '0..5' being 0 <= x < 5; "
+        "default: each value a class",
     )
     case_sensitive: bool = Field(default=True, description="Whether 'Sa' and 'SA' are two spellings")
     exclude: Texts = Field(default=(), description="Spellings that make a row no training row")
@@ -117,6 +119,12 @@ def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensit
         return
     if len(classes) < 2:
         raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the other")
+    if shared := overlapping(label_ranges([*classes.values()])):
+        a, b = shared
+        raise ValueError(
+            f"'{a.text}' and '{b.text}' share numbers, expected ranges of two classes that do not, each without its "
+            "upper end; correct one of them"
+        )
     seen: dict[str, str] = {}
     for name, spellings in classes.items():
         if not spellings:

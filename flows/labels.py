@@ -15,6 +15,7 @@ from catalogs.errors import nearest
 from catalogs.values import NO_VALUES
 from flows.config import Label
 from flows.errors import TrainingError
+from flows.label_ranges import LabelRange, label_ranges
 
 __all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label_texts"]
 
@@ -22,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 DOUBTFUL = re.compile(
     r".*\?.*|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
-    r"|-9+(\.\d*)?|9{2,}(\.\d*)?|[+-]?inf(inity)?",
+    r"|-9+(\.[09]*)?|9{2,}(\.[09]*)?|[+-]?inf(inity)?",
     re.IGNORECASE,
 )
 MOST_CLASSES = 100
@@ -31,11 +32,15 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class LabelReader:
-    """The classes in order, and the class of each spelling, in small letters where case does not matter."""
+    """The classes in order, and the class of each spelling, in small letters where case does not matter; -1 is none.
+
+    What is no spelling may be a number in one of the `ranges`.
+    """
 
     classes: tuple[str, ...]
     spellings: Mapping[str, int]
     case_sensitive: bool = True
+    ranges: tuple[LabelRange, ...] = ()
 
     @classmethod
     def of(cls, label: Label, seen: Counter[str]) -> LabelReader:
@@ -44,9 +49,7 @@ class LabelReader:
         if label.votes is not None:
             return cls(tuple(label.votes), {name: k for k, name in enumerate(label.votes)})
         if label.classes is not None:
-            lists = enumerate(label.classes.values())
-            spellings = {fold(text.strip()): k for k, texts in lists for text in texts}
-            return cls(tuple(label.classes), spellings, label.case_sensitive)
+            return cls.of_lists(label.classes, label.exclude, case_sensitive=label.case_sensitive)
         excluded = {fold(text.strip()) for text in label.exclude}
         names: dict[str, str] = {}
         for text, _ in seen.most_common():  # of several spellings, the most frequent names the class
@@ -64,15 +67,35 @@ class LabelReader:
             label.case_sensitive,
         )
 
+    @classmethod
+    def of_lists(
+        cls, classes: Mapping[str, Sequence[str]], exclude: Sequence[str] = (), *, case_sensitive: bool = True
+    ) -> LabelReader:
+        """Return the reader of classes with these spellings and ranges; what is in `exclude` is in none."""
+        fold = str if case_sensitive else str.casefold
+        spellings = {fold(text.strip()): -1 for text in exclude}
+        spellings |= {fold(t.strip()): k for k, texts in enumerate(classes.values()) for t in texts}
+        return cls(tuple(classes), spellings, case_sensitive, tuple(label_ranges([*classes.values()])))
+
     def knows(self, text: str) -> bool:
         """Say whether a label is of some class."""
-        return (text if self.case_sensitive else text.casefold()) in self.spellings
+        return self.index(text) >= 0
+
+    def index(self, text: str) -> int:
+        """Return the class of a label, -1 where it is of none; marks such as -99 are in no range."""
+        found = self.spellings.get(text if self.case_sensitive else text.casefold())
+        if found is not None or not self.ranges or is_doubtful(text):
+            return -1 if found is None else found
+        try:
+            x = float(text)
+        except ValueError:
+            return -1
+        return next((r.k for r in self.ranges if r.holds(x)), -1)
 
     def read(self, texts: Array) -> NDArray[np.intp]:
         """Return the class index (n,) of each label."""
         found, inverse = np.unique(texts.astype(str), return_inverse=True)
-        keys = found.tolist() if self.case_sensitive else [text.casefold() for text in found.tolist()]
-        index = np.array([self.spellings.get(key, -1) for key in keys], dtype=np.intp)
+        index = np.array([self.index(text) for text in found.tolist()], dtype=np.intp)
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
 
 
@@ -100,7 +123,10 @@ def is_doubtful(text: str) -> bool:
 def label_texts(values: Array) -> Array:
     """Return labels as texts (n,), '' where missing: 1 and 1.0 are '1', and blanks at the ends go."""
     if values.dtype.kind == "f":
-        texts = ["" if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(v) for v in values.tolist()]
+        # -0.0 is 0 too.
+        texts = [
+            "" if np.isnan(v) else f"{v + 0.0:.0f}" if v.is_integer() else repr(v) for v in values.tolist()
+        ]
         return np.array(texts, dtype=object)
     if values.dtype == NO_VALUES:
         return np.full(len(values), "", dtype=object)

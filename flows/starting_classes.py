@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError
-from flows.labels import is_doubtful
+from flows.labels import LabelReader, is_doubtful
 
 __all__ = ["StartingClass", "StartingClasses", "can_name", "starting_classes"]
 
@@ -25,6 +28,10 @@ LONGEST_CODE = 3
 """Characters up to which case is meant, but for the first: 'Sa' and 'SA' are two types, 'Ell' and 'ell' one."""
 LONGEST_NAME = 64
 """Of a class: it is part of columns' names."""
+MOSTLY_NUMBERS, FEWEST_OF_A_SIGN = 0.9, 3
+"""Share of labels that are numbers, and different ones of either sign, from which they are in order and no codes."""
+FEWEST_BELOW = 0.1
+"""Share of the rows on either side of a cut."""
 FEWEST_LABELS, MOST_GROUPS = 10, 6
 """From so many labels groups by their first letter are worth a thought, where there are no more of these."""
 
@@ -45,21 +52,24 @@ class StartingClasses:
     kept: tuple[StartingClass, ...]
     dropped: Mapping[str, int]
     doubtful: Mapping[str, int]
+    cut: float | None = None  # of numbers in order, which ranges below and from here on are made of
 
     @property
-    def spellings(self) -> dict[str, str]:
-        """The class of each spelling."""
-        return {text: c.name for c in self.kept for text in c.spellings}
+    def reader(self) -> LabelReader:
+        """What reads labels as these classes."""
+        return LabelReader.of_lists({c.name: c.spellings for c in self.kept})
 
     def without(self, names: set[str]) -> StartingClasses:
         """Return these without some classes, which are dropped labels then."""
         gone = {text: c.rows for c in self.kept if c.name in names for text in c.spellings[:1]}
         kept = tuple(c for c in self.kept if c.name not in names)
-        return StartingClasses(kept, gone | dict(self.dropped), self.doubtful)
+        return StartingClasses(kept, gone | dict(self.dropped), self.doubtful, self.cut)
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Return groups of all labels by their first letter; none where that makes too many, or too small ones."""
         counts = {text: c.rows for c in self.kept for text in c.spellings} | dict(self.dropped)
+        if self.cut is not None:
+            return {}
         found: dict[str, list[str]] = {}
         for text in counts:
             found.setdefault(text[0].upper(), []).append(text)
@@ -76,6 +86,9 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     if "-1" in counts and all(text.isdecimal() for text, _ in known if text != "-1"):
         # Among codes that count from 0 or 1; of T types, which go down to -6, some other is negative too.
         doubtful["-1"] = counts["-1"]
+    ordered = _ordered({text: n for text, n in known if text not in doubtful}, doubtful)
+    if ordered is not None:
+        return ordered
     total = sum(n for text, n in known if text not in doubtful)
     fewest = max(FEWEST, min(ENOUGH, FEWEST_SHARE * total))
     together: dict[str, list[tuple[str, int]]] = {}
@@ -85,6 +98,47 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     whole = _kept(together, doubtful, fewest)
     # A small set is better than none: what can be said of its classes, the posterior says.
     return whole if len(whole.kept) > 1 else _kept(together, doubtful, FEWEST_AT_ALL)
+
+
+def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:
+    """Return two classes of labels that are numbers in order, T types or fractions of votes; None of other labels.
+
+    Codes are whole numbers, and few or none of them are negative.
+    """
+    numbers = {text: x for text in counts for x in [_number(text)] if x is not None}
+    values = np.array([*numbers.values()])
+    rows = np.array([counts[text] for text in numbers])
+    if rows.sum() < MOSTLY_NUMBERS * sum(counts.values()) or len(set(numbers.values())) <= MOST_CLASSES:
+        return None
+    signs = min(len({x for x in numbers.values() if x < 0}), len({x for x in numbers.values() if x > 0}))
+    if (values == np.trunc(values)).all() and signs < FEWEST_OF_A_SIGN:
+        return None
+    cut = _cut(values, rows)
+    below = int(rows[values < cut].sum())
+    dropped = {text: n for text, n in counts.items() if text not in numbers}
+    kept = (
+        StartingClass(f"below_{cut:g}", (f"..{cut:g}",), below),
+        StartingClass(f"from_{cut:g}", (f"{cut:g}..",), int(rows.sum()) - below),
+    )
+    return StartingClasses(kept, dropped, doubtful, cut)
+
+
+def _cut(values: NDArray[np.float64], rows: NDArray[np.int_]) -> float:
+    """Return where numbers, of so many rows each, are cut in two: 0 of T types, a half of shares, else the median."""
+    usual = 0.0 if values.min() < 0 else 0.5 if values.max() <= 1 else 50.0
+    below = rows[values < usual].sum() / rows.sum()
+    if values.max() <= 100 and FEWEST_BELOW <= below <= 1 - FEWEST_BELOW:
+        return usual
+    order = np.argsort(values)
+    middle = values[order][np.searchsorted(np.cumsum(rows[order]), rows.sum() / 2)]
+    return float(f"{middle:.3g}")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _kept(

@@ -174,6 +174,10 @@ class Page:
 
     def _other_labels(self) -> Iterator[str]:
         dropped = self.classes.dropped
+        if self.classes.cut is not None:
+            yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
+            yield "# Move the cut, make more classes, or leave the doubtful middle out, as the question asks."
+            yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
         for name, n in list(dropped.items())[:MOST_SHOWN]:
             yield f"# {_text(name)} = [{_text(name)}]  # left out: {n:,} rows"
         if len(dropped) > MOST_SHOWN:

@@ -125,8 +125,8 @@ def _remedy(column: Column) -> str:
 
 def _labels(texts: Any, classes: StartingClasses) -> Any:
     """Return the class (n,) of each label, '' where it is in none."""
-    named = classes.spellings
-    return np.array([named.get(text, "") for text in texts.tolist()], dtype=object)
+    names = np.array(["", *(c.name for c in classes.kept)], dtype=object)
+    return names[classes.reader.read(texts) + 1]
 
 
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:

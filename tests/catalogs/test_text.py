@@ -604,3 +604,17 @@ def test_comments_that_may_be_rows_are_counted(tmp_path):
     assert text.commented_out(together).startswith("2 lines begin"), "of all files"
     (last,) = (p for p in together.partitions if p.key == "b.csv")
     assert text.commented_out(replace(together, partitions=(last,))) == "", "of this one"
+
+
+def test_fields_of_blanks_are_empty_and_the_lines_are_kept(tmp_path):
+    """HyperLEDA pads its columns for people: one blank field made a column of magnitudes text."""
+    lines = ["name | t    | bt   ", "a    |  4.0 | 15.3 ", "b    |      |      ", "c    | -1.5 | 14.25"]
+    (tmp_path / "x.txt").write_text("\n".join(lines) + "\n")
+    catalog = open_catalog(tmp_path / "x.txt")
+    assert [str(c.datatype) for c in catalog.columns] == ["string", "double", "double"]
+    (batch,) = catalog.batches(["t", "bt"])
+    assert batch.column("t").to_pylist() == [4.0, None, -1.5]
+    new = [NewColumn("blr_p", pa.float64(), "stat.probability")]
+    (out,) = annotate(catalog, tmp_path / "out", new, lambda _: {"blr_p": np.arange(3.0)}, read=["t"])
+    written = [line for line in out.read_text().splitlines() if not line.startswith("#")]
+    assert [line.startswith(old.rstrip()) for line, old in zip(written, lines, strict=True)] == [True] * 4

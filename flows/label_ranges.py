@@ -1,0 +1,50 @@
+"""Classes of a column of numbers: `early = ["..0"]` are the T types below 0, `late = ["0.."]` those from 0 on.
+
+A range holds its lower end and not its upper one, so that neighbours share no number; an end that is not there is open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["LabelRange", "label_ranges", "overlapping"]
+
+NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+RANGE = re.compile(rf"\s*(?P<low>{NUMBER})?\s*\.\.\s*(?P<high>{NUMBER})?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class LabelRange:
+    """The numbers x of a class k with low <= x < high, as the specification writes them."""
+
+    text: str
+    low: float
+    high: float
+    k: int
+
+    def holds(self, x: float) -> bool:
+        """Say whether a number is one of them."""
+        return self.low <= x < self.high
+
+
+def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
+    """Return the ranges among the classes' spellings, those of class k in place k; ValueError where one is empty."""
+    found = []
+    for k, texts in enumerate(spellings):
+        for text in texts:
+            ends = RANGE.fullmatch(text)
+            if ends is None or not (ends["low"] or ends["high"]):
+                continue
+            low, high = float(ends["low"] or "-inf"), float(ends["high"] or "inf")
+            if not low < high:
+                raise ValueError(f"got the range '{text}', expected its lower end first; correct it")
+            found.append(LabelRange(text, low, high, k))
+    return found
+
+
+def overlapping(ranges: Sequence[LabelRange]) -> tuple[LabelRange, LabelRange] | None:
+    """Return two ranges of different classes that share a number, None where there are none."""
+    pairs = ((a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.k != b.k)
+    return next(((a, b) for a, b in pairs if max(a.low, b.low) < min(a.high, b.high)), None)
