@@ -6,7 +6,6 @@ Everything that can be wrong is found here: inputs, columns, names, what lies in
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +36,8 @@ TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
     "release": (CatalogError, OSError),
 }
 """What may be wrong with a file without holding up the others: who names files by hand is told of the rest at once."""
+SHOWN = 4
+"""Columns that the line on units names."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ def make_plan(
     same = before is not None and before.same_maker(model.label, spec_hash)
     deferred = deferred or {}
     known = _still_quarantined(paths, out, before) if before and same and not verify else {}
-    units = Counter[str]()
+    units: dict[str, None] = {}
 
     def check(catalog: Catalog) -> None:
-        units.update(_check(catalog, scorer, specification))
+        units.update(dict.fromkeys(_check(catalog, scorer, specification)))
 
     found, failed = find_files(
         paths,
@@ -132,11 +133,8 @@ def make_plan(
         left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )
-    for said, n in units.items():
-        tell().note(
-            f"{said}{f' ({n:,} catalogues)' if n > 1 else ''}: taken as it is; "
-            "if it is the same, say so under [target.units]"
-        )
+    if units:
+        tell().note(_said_of(units))
     errors = [*failed.values(), *(error for _, error in brought.failed)]
     if errors and not (
         found or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
@@ -214,6 +212,15 @@ def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tu
             )
     check_copies(catalog, scorer.columns, specification)
     return unchecked(here.reader, catalog, scorer.model.columns)
+
+
+def _said_of(units: Collection[str]) -> str:
+    """Return the line on units that could not be compared."""
+    more = f"; and {len(units) - SHOWN:,} more" if len(units) > SHOWN else ""
+    return (
+        f"{'; '.join(list(units)[:SHOWN])}{more}: taken as they are; where that is right, say so under [target.units], "
+        "and where not, make the column of what is there in [target.expressions]"
+    )
 
 
 def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> dict[Path, Quarantined]:

@@ -264,12 +264,13 @@ def test_units_that_one_side_alone_states_are_told_of(folder):
     with listening(heard):
         probabilities(folder, there, model)
     told = "\n".join(heard.notes)
-    assert "column 'r' is in 'nanomaggy', and had no unit in training: taken as it is" in told
-    assert "column 'g' has no unit, and was in 'mag' in training: taken as it is" in told
+    assert "column 'r' is in 'nanomaggy', and had no unit in training" in told
+    assert "column 'g' has no unit, and was in 'mag' in training" in told
+    assert told.count("taken as they are; where that is right, say so under [target.units]") == 1
     (folder / "spec.toml").write_text(
         SPECIFICATION.format(catalog="", target="units = { r = 'mag', g = 'mag' }")
     )
     heard = Listening()
     with listening(heard):
         probabilities(folder, there, model)
-    assert "taken as it is" not in "\n".join(heard.notes)
+    assert "taken as they are" not in "\n".join(heard.notes)
