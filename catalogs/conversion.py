@@ -43,7 +43,7 @@ TEXT_BYTES, LIST_ITEMS = 32, 16
 
 LONGEST_REMARK = 200
 DESCRIBING = re.compile(
-    r"ARROW:schema|IVOA\.VOTable-Parquet\..*|table_meta_yaml|pandas|table::len::.*|blr\..*|fits\..*"
+    r"ARROW:schema|IVOA\.VOTable-Parquet\..*|table_meta_yaml|pandas|PANDAS_ATTRS|table::len::.*|blr\..*|fits\..*"
     r"|type\..*|delimiter|encoding|version"
 )
 """Metadata that describe columns, provenance or the old file, which are written in the new format's own way."""

@@ -62,7 +62,8 @@ def with_columns(text: str, dropped: Collection[str]) -> str:
         # A RangeIndex is described by a mapping, any other by its column's name.
         tree["index_columns"] = [i for i in tree["index_columns"] if isinstance(i, dict) or i not in dropped]
         # Names that were numbers or tuples are text in the file; ours are no such, so that pandas could read none.
-        if not all(TEXT_TYPES.fullmatch(level["pandas_type"]) for level in tree.get("column_indexes", ())):
+        levels = tree.get("column_indexes", ())
+        if len(levels) > 1 or not all(TEXT_TYPES.fullmatch(level["pandas_type"]) for level in levels):
             tree["column_indexes"] = [{**TEXT_NAMES, "metadata": {"encoding": "UTF-8"}}]
     except (ValueError, KeyError, TypeError, AttributeError):
         return text
