@@ -218,19 +218,18 @@ class Classifier:
         plugin = np.zeros((len(X), len(self.classes)))
         for member in self.members:
             Phi = member.design(X)
-            predictions.append((member.weight, member.posterior.prediction(Phi, shift=self.log_prior_shift)))
+            predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
             if counted is not None:
                 gradients.append(member.posterior.count_gradient(Phi[counted], shift=self.log_prior_shift))
         return _mixed(predictions), plugin, gradients
 
     def _predict(self, X: Matrix) -> Prediction:
-        return _mixed(
-            [
-                (m.weight, m.posterior.prediction(m.design(X), shift=self.log_prior_shift))
-                for m in self.members
-            ]
-        )
+        return _mixed([(m.weight, self._prediction(m, m.design(X))) for m in self.members])
+
+    def _prediction(self, member: Member, Phi: Matrix) -> Prediction:
+        # What becomes of it are columns of float32.
+        return member.posterior.prediction(Phi, shift=self.log_prior_shift, single=True)
 
     def _integrated(
         self, base: Prediction, X: Matrix, missing: Mask, where: Mask, errors: Matrix | None = None

@@ -222,15 +222,16 @@ class Posterior:
             return self.gaussian.sample(n, rng)
         return self.draws[rng.choice(len(self.draws), n, replace=n > len(self.draws))]
 
-    def prediction(self, Phi: ArrayLike, *, shift: Vector | None = None) -> Prediction:
+    def prediction(self, Phi: ArrayLike, *, shift: Vector | None = None, single: bool = False) -> Prediction:
         """Return probabilities by the predictive integral, expected entropy and activation moments of each row.
 
-        `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.
+        `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.  `single`: with
+        covariances in single precision where `OutputMoments` says that it serves.
         """
         matrix = self.problem.design(Phi)
         if self.draws is not None:
             return averaged(self.problem, matrix, self.draws, shift)[0]
-        moments = self.problem.class_moments(*self._outputs(matrix, single=True))
+        moments = self.problem.class_moments(*self._outputs(matrix, single=single))
         return predicted(*moments, link=self.link, shift=shift)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood import Likelihood, pairs, unpack
@@ -54,6 +55,8 @@ _TASKS = (
 _TASKS = 8  # groups, at least, where there are as many chunks: no thread should wait long for the last one
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
+
+_DOUBLE = np.dtype(np.float64)
 
 _scratch = threading.local()
 
@@ -170,12 +173,12 @@ def thinned(function: ChunkFunction, step: int) -> ChunkFunction:
     return terms
 
 
-def _buffer(shape: tuple[int, int]) -> Matrix:
+def _buffer(shape: tuple[int, int], dtype: np.dtype[Any] = _DOUBLE) -> Any:
     """Return a thread's own scratch matrix: fresh large arrays cost more in page faults than in arithmetic."""
     held: Matrix | None = getattr(_scratch, "matrix", None)
     if held is None or held.size < shape[0] * shape[1]:
         held = _scratch.matrix = np.empty(shape[0] * shape[1])
-    return held[: shape[0] * shape[1]].reshape(shape)
+    return held.view(dtype)[: shape[0] * shape[1]].reshape(shape)
 
 
 def _weighted_gram(Phi: Matrix, r: Vector, *, positive: bool) -> Matrix:
@@ -236,10 +239,12 @@ def _hessian(Phi: Matrix, curvature: Matrix, likelihood: Likelihood) -> Matrix:
     return H.reshape(C * M, C * M)
 
 
-def output_covariances(Phi: Matrix, inverse_cholesky: Matrix, n_outputs: int) -> Matrix:
+def output_covariances(
+    Phi: NDArray[np.floating], inverse_cholesky: NDArray[np.floating], n_outputs: int
+) -> Matrix:
     """Return the covariance (n, C, C) of the C activations of each row under a precision L Lᵀ, given L⁻¹ (D, D).
 
-    Blocks (M, M) of L⁻¹ above the diagonal are taken for zero.
+    Blocks (M, M) of L⁻¹ above the diagonal are taken for zero.  Both in single precision are multiplied in that.
     """
     C = n_outputs
     packed = np.zeros((C * (C + 1) // 2, len(Phi)))
@@ -250,14 +255,14 @@ def output_covariances(Phi: Matrix, inverse_cholesky: Matrix, n_outputs: int) ->
     return unpack(packed.T, C)
 
 
-def _add_squares(Phi: Matrix, U: Matrix, packed: Matrix) -> None:
+def _add_squares(Phi: NDArray[np.floating], U: NDArray[np.floating], packed: Matrix) -> None:
     """Add Σ_b z_bc'z_bd of the rows' whitened activations z_bc = U_bc φ to `packed` (P, n).
 
     Whitened, not φ'A⁻¹φ itself: squares cannot go negative, however ill A is conditioned.
     """
     n, M = Phi.shape
     C = len(U) // M
-    Z = _buffer((C * n, M)).reshape(C, n, M)
+    Z = _buffer((C * n, M), Phi.dtype).reshape(C, n, M)
     for b in range(C):
         for c in range(b + 1):  # U is lower triangular
             np.matmul(Phi, U[b * M : (b + 1) * M, c * M : (c + 1) * M].T, out=Z[c])

@@ -94,7 +94,7 @@ def test_nodes_that_are_predicted_together_give_what_each_gives_by_itself(traine
             e = None if sigma is None else np.where(gone, 0.0, sigma)[rows]
             points, weight = c.moments.nodes(X[rows], pattern, size, errors=e)
             q, design = c.members[0].posterior, c.members[0].design
-            slow = mix((w, q.prediction(design(x))) for w, x in zip(weight, points, strict=True))
+            slow = mix((w, q.prediction(design(x), single=True)) for w, x in zip(weight, points, strict=True))
             moved = slice(None) if sigma is None else (e > 0).any(axis=1)
             np.testing.assert_allclose(
                 scores.probability[rows][moved], slow.probability[moved], rtol=0, atol=1e-12
