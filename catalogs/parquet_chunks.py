@@ -31,7 +31,8 @@ from catalogs.parquet_footer import (
     single_chunk,
 )
 from catalogs.parquet_selection import Mover, without
-from catalogs.thrift import I64, STRUCT, Struct
+from catalogs.thrift import Struct
+from catalogs.thrift_layout import I64, STRUCT
 
 __all__ = ["Chunks", "Encoded", "Piece", "write_chunks"]
 

@@ -16,19 +16,8 @@ from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.remote import RemoteFile
-from catalogs.thrift import (
-    BINARY,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Items,
-    MalformedError,
-    Struct,
-    decode,
-    encode,
-    outline,
-)
+from catalogs.thrift import Items, Struct, decode, encode
+from catalogs.thrift_layout import BINARY, I32, I64, LIST, STRUCT, MalformedError, outline
 
 __all__ = [
     "ENCRYPTED",

@@ -32,7 +32,8 @@ from catalogs.parquet_footer import (
     Chunk,
     Footer,
 )
-from catalogs.thrift import I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
+from catalogs.thrift import Items, Struct, decode, encode
+from catalogs.thrift_layout import I32, I64, LIST, STRUCT, MalformedError
 
 __all__ = ["Mover", "copy_columns", "without"]
 

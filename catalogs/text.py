@@ -6,7 +6,6 @@ for provenance; ECSV has it in its header.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from catalogs.batching import exactly
 from catalogs.catalog import BATCH_ROWS, Annotation, Catalog, Column
-from catalogs.compressed import COMPRESSED_SUFFIXES, first_bytes, reading
+from catalogs.compressed import COMPRESSED_SUFFIXES, reading
 from catalogs.computing import each_batch
 from catalogs.ecsv import (
     ECSV_MARK,
@@ -33,7 +32,8 @@ from catalogs.ecsv import (
 )
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.own_columns import recognised_provenance
-from catalogs.text_records import DELIMITERS, Dialect, blocks, common_width, find_dialect, is_data
+from catalogs.text_records import Dialect, blocks, find_dialect, is_data
+from catalogs.text_sniff import HEAD_BYTES, head_lines, require_table, sniff
 from catalogs.text_types import convert, infer_types
 from catalogs.text_writer import append_values, value_lines
 
@@ -42,38 +42,8 @@ __all__ = ["CSV", "ECSV", "SUFFIXES", "TextPartition", "commented_out", "open", 
 CSV, ECSV = "csv", "ecsv"
 SUFFIXES = tuple(s + c for s in (".csv", ".tsv", ".ecsv", ".txt", ".dat") for c in COMPRESSED_SUFFIXES)
 
-HEAD_BYTES = 1 << 18
-"""Bytes within which header, comments and some rows are expected."""
-
 ECSV_NULL = "null"
 """What Gaia's archive writes for no number, where ECSV has the empty field."""
-
-SNIFFED_ROWS = 5
-
-FOREIGN = (b"<", b"{", b"[{")
-"""How HTML, XML and JSON begin."""
-
-WIDE_MARKS, WIDE_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), 64
-"""How UTF-16 and UTF-32 begin, or else every other of so many bytes is 0."""
-
-
-def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
-    """Say whether a file is ECSV, or lines of two or more fields each."""
-    if path.is_dir():
-        return False
-    text = first_bytes(path, HEAD_BYTES)
-    if text.startswith(ECSV_MARK):
-        return True
-    if b"\0" in text or not text.strip() or text.lstrip().startswith(FOREIGN):
-        return False
-    rows = [r.decode("latin-1") for r in head_lines(text) if is_data(r)][:SNIFFED_ROWS]
-    return bool(rows) and max(common_width(rows, d) for d in DELIMITERS) > 1
-
-
-def head_lines(head: bytes) -> list[bytes]:
-    """Return the lines of the first bytes, without one that may be cut."""
-    lines = head.splitlines(keepends=True)
-    return lines[:-1] if len(head) == HEAD_BYTES else lines
 
 
 @dataclass(frozen=True)
@@ -226,21 +196,6 @@ def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] =
     else:
         metadata |= recognised_provenance(partition.columns)
     return Catalog(partition.format, path, partition.columns, (partition,), metadata)
-
-
-def require_table(path: Path, head: bytes) -> None:
-    """Raise a `FormatError` where text is of another kind, or its letters take two bytes or four, as spreadsheets'."""
-    if head.lstrip().startswith(FOREIGN):
-        raise FormatError(
-            f"{path}: got HTML, XML or JSON, expected a line of names and rows below it; fetch it again where it is a "
-            "server's page, convert it where it is data: pandas.read_json(...).to_parquet(...)"
-        )
-    bare = len(head) > 1 and not (any(head[:WIDE_BYTES:2]) and any(head[1:WIDE_BYTES:2]))
-    if bare or head.startswith(WIDE_MARKS):
-        raise FormatError(
-            f"{path}: got text in UTF-16 or UTF-32, expected UTF-8 or Latin-1; convert it: "
-            f"iconv -f UTF-16 -t UTF-8 '{path.name}' > converted.csv"
-        )
 
 
 def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
