@@ -31,7 +31,7 @@ from flows.sources import open_source
 from flows.staging import Staging
 from flows.table_choice import TableChoice, target_table
 
-__all__ = ["annotate_each", "annotate_file", "model_at"]
+__all__ = ["annotate_each", "annotate_file", "model_at", "scorer_for"]
 
 _THE_MACHINES = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -48,7 +48,7 @@ def annotate_file(job: Job) -> Json:
     catalog = _one_file(job, target_table(specification, model.features), form)
     if said := commented_out(catalog):
         tell().note(f"{job['name']}: {said}")
-    scorer = _scorer(model, specification, catalog)
+    scorer = scorer_for(model, specification, catalog)
     staging = Staging(Path(job["out"]), Path(job["staging"]))
     with single_threaded_blas():
         written = annotate(
@@ -114,7 +114,7 @@ def _changed(path: Path, state: FileState) -> Json | None:
     return {"deferred": "it changed while it was read" if path.exists() else "it went away while it was read"}
 
 
-def _scorer(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
+def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
     """Return the scorer of a catalogue; a review budget needs a pass over its rows first."""
     scorer = Scorer.of(model, specification).on(catalog)
     if specification.flags.budget is None:

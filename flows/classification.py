@@ -6,7 +6,7 @@ staging folder and get their final names all together, once all are whole; `mani
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from flows.scoring import Scorer
 from flows.store import Store
 from flows.trial import trial
 
-__all__ = ["DIRECT", "Steps", "annotation_settings", "classify"]
+__all__ = ["DIRECT", "Steps", "annotation_settings", "classify", "settled"]
 
 Json = dict[str, Any]
 
@@ -62,18 +62,10 @@ def classify(
         output = given.output.model_copy(update={"format": output_format})
         given = given.model_copy(update={"output": output})
     sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
-    plain = annotation_settings(loaded, given)
     policy: Policy = "overwrite" if overwrite else "add"
     resumable = not dry_run and limit is None
     with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=resumable) as mirror:
-
-        def estimate() -> Shift:
-            unmoved = replace(loaded, classifier=replace(loaded.classifier, log_prior_shift=None))
-            scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
-            return estimated_shares(loaded, mirror.bring(sources).paths, scorer)
-
-        shift = chosen_shift(loaded, given.shift, asked=class_prior, estimate=estimate)
-        settings = plain.model_copy(update={"shift": shift})
+        settings = settled(loaded, given, class_prior, paths=lambda: mirror.bring(sources).paths)
         if limit is not None:
             return {"status": "trial", "model": loaded.label, **trial(sources, loaded, settings, limit)}
 
@@ -82,6 +74,25 @@ def classify(
             return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
 
         return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+
+
+def settled(
+    model: Model,
+    given: Specification,
+    class_prior: str | Mapping[str, float] | None,
+    *,
+    paths: Callable[[], Sequence[Path]],
+) -> Specification:
+    """Return the settings of a classification, with class shares; `paths` gives the files they are estimated from."""
+    plain = annotation_settings(model, given)
+
+    def estimate() -> Shift:
+        unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
+        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
+        return estimated_shares(model, paths(), scorer)
+
+    shift = chosen_shift(model, given.shift, asked=class_prior, estimate=estimate)
+    return plain.model_copy(update={"shift": shift})
 
 
 def request_of(model: Path, settings: Specification, threads: int | None) -> Json:

@@ -1,0 +1,53 @@
+"""Classify a table in memory with a stored model: in a notebook, a few rows or a few million, nothing written.
+
+What an output folder is for (releases, resuming, manifests) is the business of `classification`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import catalogs
+from blr.threads import single_threaded_blas
+from flows.annotation import scorer_for
+from flows.classification import settled
+from flows.config import Specification
+from flows.config_file import read_specification
+from flows.roots import check_inside
+from flows.scoring import provenance
+from flows.store import Store
+
+__all__ = ["classify_table"]
+
+AnyTable = TypeVar("AnyTable")
+
+
+def classify_table(
+    table: AnyTable,
+    *,
+    model: str,
+    store: str | Path = "models",
+    specification: Specification | str | Path | None = None,
+    class_prior: str | Mapping[str, float] | None = None,
+    threads: int = 1,
+) -> AnyTable:
+    """Return a copy of an astropy, pandas or Arrow table with the columns of a model of the store behind its own.
+
+    The same values as `flows.classification.classify` writes for a file of these rows.  `specification` and
+    `class_prior` are as there, but for [output] mode and format: all columns stay, and the table's kind.
+    """
+    place = Store(check_inside(Path(store), key="store"))
+    loaded = place.load(place.find(model).label)
+    given = loaded.specification if specification is None else read_specification(specification)
+    catalog = replace(catalogs.open(table), path=Path(f"the {type(table).__name__}"))  # as messages call it
+    settings = settled(loaded, given, class_prior, paths=lambda: [p.path for p in catalog.partitions])
+    scorer = scorer_for(loaded, settings, catalog)
+    read = scorer.reader.read
+    made_of = provenance(loaded, settings, catalog.content_hash(), read)
+    with single_threaded_blas():
+        return catalogs.annotate_table(
+            table, scorer.columns, scorer, read=read, provenance=made_of, threads=threads
+        )

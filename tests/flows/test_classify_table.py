@@ -1,0 +1,101 @@
+"""Tables in memory get what a file of the same rows gets, and stay what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import QTable, Table
+from astropy.units import mag
+
+from catalogs.errors import ColumnNotFoundError
+from flows.classification import classify
+from flows.classify_table import classify_table
+from flows.errors import ModelError
+
+MODEL = "morphology"
+
+
+def from_file(trained: Path, folder: Path, **options: Any) -> pa.Table:
+    """Return the copy of the survey's file."""
+    survey = trained / "survey.parquet"
+    classify([survey], model=MODEL, store=trained / "models", out=folder / "out", **options)
+    return pq.read_table(folder / "out" / "survey.parquet")
+
+
+def values(table: Any) -> dict[str, np.ndarray]:
+    """Return our columns of a table of any kind."""
+    names = [n for n in getattr(table, "column_names", None) or list(table.columns) if n.startswith("blr_")]
+    return {n: np.asarray(table[n]) for n in names}
+
+
+def assert_same(found: Any, expected: pa.Table) -> None:
+    here, there = values(found), values(expected)
+    assert list(here) == list(there)
+    for name, column in there.items():
+        np.testing.assert_array_equal(here[name], column, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["astropy", "pandas", "arrow"])
+def test_a_table_gets_what_a_file_gets(trained, tmp_path, kind):
+    survey = pq.read_table(trained / "survey.parquet")
+    made = {"astropy": lambda: Table(survey.to_pydict()), "pandas": survey.to_pandas, "arrow": lambda: survey}
+    table = made[kind]()
+    found = classify_table(table, model=MODEL, store=trained / "models")
+    assert type(found) is type(table)
+    assert_same(found, from_file(trained, tmp_path))
+    again = classify_table(found, model=MODEL, store=trained / "models", threads=2)
+    assert_same(again, from_file(trained, tmp_path))
+
+
+def test_what_a_notebook_has_stays(trained):
+    frame = pq.read_table(trained / "survey.parquet").to_pandas().set_index("name")
+    frame.attrs["made by"] = "me"
+    found = classify_table(frame, model=MODEL, store=trained / "models")
+    pd.testing.assert_frame_equal(found[frame.columns], frame)
+    assert found.attrs["made by"] == "me"
+    assert any("morphology@" in str(said) for said in found.attrs.values())
+
+
+@pytest.mark.parametrize("asked", [{"early": 0.9, "late": 0.1}, "em"])
+def test_class_shares(trained, tmp_path, asked):
+    table = pq.read_table(trained / "survey.parquet")
+    found = classify_table(table, model=MODEL, store=trained / "models", class_prior=asked)
+    assert_same(found, from_file(trained, tmp_path, class_prior=asked))
+
+
+def test_a_specification_and_a_budget(trained, tmp_path):
+    spec = tmp_path / "other.toml"
+    spec.write_text(
+        (trained / "spec.toml").read_text() + "[flags]\nbudget = 0.1\n[output]\ncolumns = 'full'\n"
+    )
+    pq.write_table(pq.read_table(trained / "survey.parquet"), tmp_path / "survey.parquet")
+    table = pq.read_table(trained / "survey.parquet")
+    found = classify_table(table, model=MODEL, store=trained / "models", specification=spec)
+    assert_same(found, from_file(trained, tmp_path, specification=spec))
+
+
+def test_units_of_quantities_are_converted(trained, tmp_path):
+    (tmp_path / "spec.toml").write_text(
+        (trained / "spec.toml").read_text() + '[target]\nunits = { bmag = "mag" }\n'
+    )
+    table = QTable(pq.read_table(trained / "survey.parquet").to_pydict())
+    table["kmag"] = table["kmag"] * mag
+    found = classify_table(table, model=MODEL, store=trained / "models")
+    assert found["kmag"].unit == mag
+    assert_same(found, from_file(trained, tmp_path))
+
+
+def test_what_is_wrong_is_said(trained):
+    table = pq.read_table(trained / "survey.parquet").drop(["bmag"])
+    with pytest.raises(
+        ColumnNotFoundError, match=r"^the Table has no column 'bmag', expected by features.b_j"
+    ):
+        classify_table(table, model=MODEL, store=trained / "models")
+    with pytest.raises(ModelError, match="got no model 'nobody'"):
+        classify_table(table, model="nobody", store=trained / "models")
