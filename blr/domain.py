@@ -12,6 +12,7 @@ __all__ = ["Domain", "wilson_hilferty"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
 from blr.missing import FeatureMoments, missing_patterns, present_values
+from blr.missing.kept import kept
 
 _QUANTILE = 0.999
 # Below this an eigenvalue of the correlations is the ridge of the moments, not a spread: three colours of three bands
@@ -76,16 +78,27 @@ class Domain:
 
         They are under the marginal of those columns; their degrees of freedom are its rank.
         """
-        covariance = self.moments.covariance[np.ix_(present, present)]
-        sd = np.sqrt(np.diag(covariance))
-        # The inverse of a small triangle once, then one product for all rows: faster than a solve of them.
-        correlation = covariance / np.outer(sd, sd)
-        L = np.linalg.cholesky(correlation)
-        whiten = solve_triangular(L, np.eye(len(sd)), lower=True)
+        sd, whiten, freedom = kept(
+            self._metrics, present, lambda: _metric(self.moments.covariance[np.ix_(present, present)])
+        )
         with np.errstate(over="ignore"):
             U = (X - self.moments.mean[present]) / sd
         U = np.clip(U, -_FAR, _FAR) @ whiten.T
-        return np.einsum("nk,nk->n", U, U), int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
+        return np.einsum("nk,nk->n", U, U), freedom
+
+    @cached_property
+    def _metrics(self) -> dict[bytes, tuple[Vector, Matrix, int]]:
+        return {}
+
+
+def _metric(covariance: Matrix) -> tuple[Vector, Matrix, int]:
+    """Return the sd (k,), the matrix (k, k) that whitens what is divided by them, and the rank."""
+    sd = np.sqrt(np.diag(covariance))
+    # The inverse of a small triangle once, then one product for all rows: faster than a solve of them.
+    correlation = covariance / np.outer(sd, sd)
+    L = np.linalg.cholesky(correlation)
+    whiten = solve_triangular(L, np.eye(len(sd)), lower=True)
+    return sd, whiten, int(np.sum(np.linalg.eigvalsh(correlation) > _NO_SPREAD))
 
 
 def wilson_hilferty(chi2: Vector, k: int) -> Vector:

@@ -9,6 +9,7 @@ __all__ = ["FeatureMoments"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector, as_vector, require_finite
 from blr.missing.em import likeliest_moments
+from blr.missing.kept import kept
 from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
 from blr.missing.patterns import Mask, missing_patterns, present_values
 
@@ -67,12 +69,22 @@ class FeatureMoments:
         They are normal, with mean mean_m + B (x_o − mean_o) and covariance L Lᵀ, L lower triangular.
         """
         missing = self._pattern(pattern)
+        return kept(self._conditionals, missing, lambda: self._conditional(missing))
+
+    @cached_property
+    def _conditionals(self) -> dict[bytes, tuple[Matrix, Matrix]]:
+        return {}
+
+    def _conditional(self, missing: Mask) -> tuple[Matrix, Matrix]:
         # With what is present first, the last block of the Cholesky factor is that of the conditional.
         order = np.argsort(missing, kind="stable")
         o = int(np.count_nonzero(~missing))
         L = _cholesky(self.covariance[np.ix_(order, order)])
         B = solve_triangular(L[:o, :o], L[o:, :o].T, lower=True, trans="T").T if o else np.zeros((len(L), 0))
-        return B, L[o:, o:]
+        C = L[o:, o:].copy()  # not a view that keeps all of L
+        B.setflags(write=False)
+        C.setflags(write=False)
+        return B, C
 
     def impute(self, X: ArrayLike, missing: ArrayLike) -> Matrix:
         """Return X, shape (N, F), with what is missing at its mean given what is present."""

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 __all__ = ["displaced", "error_nodes", "moving", "normal_nodes"]
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
@@ -28,10 +30,18 @@ from blr.arrays import Matrix, Vector, require_finite
 _FEWEST = 8  # fewer do not resolve a sigmoid, and can hardly be stretched to unit covariance
 
 
+@lru_cache(maxsize=64)
 def normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
     """Return nodes (S, d) and weights (S,) of N(0, I) in d dimensions; S is about n, at least 8 and 4 d."""
     if n < 1:
         raise ValueError(f"a cubature needs one node or more, got n={n}")
+    nodes, weight = _normal_nodes(dimension, n)
+    nodes.setflags(write=False)
+    weight.setflags(write=False)
+    return nodes, weight
+
+
+def _normal_nodes(dimension: int, n: int) -> tuple[Matrix, Vector]:
     if dimension == 0:
         return np.zeros((1, 0)), np.ones(1)
     if dimension == 1:

@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import multivariate_normal
 
 from blr.basis import fit_basis
-from blr.missing import FeatureMoments, missing_patterns
+from blr.missing import FeatureMoments, kept, missing_patterns
 
 COVARIANCE = np.array([[1, 0.6, -0.3, 0], [0.6, 2, 0.2, 0.5], [-0.3, 0.2, 0.7, 0], [0, 0.5, 0, 1.5]])
 MEAN = np.array([0.0, 3.0, -1.0, 10.0])
@@ -292,6 +292,19 @@ def test_patterns_partition_the_rows(rows, columns, share, seed):
     assert len({p.tobytes() for p, _ in found}) == len(found)
     for pattern, index in found:
         assert np.all(missing[index] == pattern)
+
+
+def test_what_is_kept_of_a_pattern_is_what_it_gives_anew(monkeypatch):
+    monkeypatch.setattr(kept, "_MOST", 3)  # fewer than there are patterns: it starts anew in between
+    moments = FeatureMoments(MEAN, COVARIANCE)
+    for pattern in [*PATTERNS, *PATTERNS[::-1]]:
+        for found, anew in zip(
+            moments.conditional(pattern), FeatureMoments(MEAN, COVARIANCE).conditional(pattern), strict=True
+        ):
+            assert np.array_equal(found, anew)
+            assert not found.flags.writeable
+    assert len(moments._conditionals) <= 3
+    assert len(PATTERNS) > 3
 
 
 def test_dict_round_trip_is_exact():
