@@ -51,10 +51,13 @@ def _checked(
     x: ArrayLike, name: str, *, ndim: int, check: Callable[[NDArray[np.float64], str], None]
 ) -> NDArray[np.float64]:
     require_unmasked(x, name)
-    if getattr(x, "dtype", np.dtype(np.float64)).kind == "c":
+    kind = getattr(getattr(x, "dtype", None), "kind", "f")
+    if kind == "c":
         raise ValueError(
             f"{name} must be real numbers, got {_describe(x)}; give its real part if that is meant"
         )
+    if kind in "mM":
+        raise ValueError(f"{name} must be numeric, got {_describe(x)}; give times as numbers of a unit")
     try:
         array = np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from blr.arrays import Matrix, Vector
 from blr.basis import Basis, basis_from_dict
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
-from blr.missing import FeatureMoments, missing_patterns
+from blr.missing import FeatureMoments, missing_patterns, present_errors
 from blr.mixture import Prediction, mix, mix_nodes, replaced, stacked
 from blr.posterior import Posterior
 from blr.scores import Scores, joined
@@ -166,6 +166,7 @@ class Classifier:
                 f"expected X and missing of {len(self.features)} features {list(self.features)}, "
                 f"got shapes {X.shape} and {missing.shape}"
             )
+        errors = None if errors is None else present_errors(errors, missing)
         excluded = np.zeros(n, dtype=bool) if excluded is None else excluded
         undetected = np.zeros(n, dtype=bool) if not_detected is None else not_detected
         parts = []
@@ -189,9 +190,8 @@ class Classifier:
         prediction = self._integrated(point, X, missing, missing.any(axis=1) & ~gone)
         moved = np.zeros(len(X), dtype=bool)
         if errors is not None:
-            sigma = np.where(np.isfinite(errors) & ~missing, errors, 0.0)
             exact = prediction.probability
-            prediction = self._integrated(prediction, X, missing, (sigma > 0).any(axis=1) & ~gone, sigma)
+            prediction = self._integrated(prediction, X, missing, (errors > 0).any(axis=1) & ~gone, errors)
             moved = np.abs(prediction.probability - exact).max(axis=1) > _ERROR_EFFECT
         flags = self._flags(prediction.probability, plugin)
         for flag, where in (

@@ -228,6 +228,10 @@ def _by_confidence(confidence: ArrayLike, wrong: ArrayLike) -> tuple[Vector, Vec
         raise ValueError(
             "confidence or wrong holds NaN; leave out the rows that have no probabilities or no label"
         )
+    if w.min() < 0 or w.max() > 1:
+        raise ValueError(
+            f"wrong lies between {w.min()} and {w.max()}; expected 0, 1, or the share of a row's votes that is wrong"
+        )
     values, place = np.unique(c, return_inverse=True)
     count = np.bincount(place).astype(np.float64)
     return values, count, np.bincount(place, weights=w).astype(np.float64)

@@ -79,7 +79,9 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(labels)
         self._check_options()
         weight = (
-            None if sample_weight is None else _check_sample_weight(sample_weight, rows, dtype=np.float64)
+            None
+            if sample_weight is None
+            else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         )
         if weight is not None:
             seen = weight > 0  # a row of weight zero is not there: it names no class and moves no centre

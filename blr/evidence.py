@@ -26,7 +26,7 @@ from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.laplace import posterior_at
 from blr.newton import SolverPrior, maximise, newton_step
 from blr.posterior import Posterior
-from blr.prior import GaussianPrior
+from blr.prior import GaussianPrior, is_column
 from blr.problem import Problem, pose
 from blr.sums import Rows, Terms, skewness_term
 from blr.threads import single_threaded_blas
@@ -92,12 +92,12 @@ def _as_groups(
         raise ValueError(
             f"groups must be {M} integers, the group of each column of Phi, got {given.dtype} of shape {given.shape}"
         )
-    if intercept is not None and not -M <= intercept < M:
+    if intercept is not None and not is_column(intercept, M):
         raise ValueError(
             f"intercept is column {intercept} but Phi has {M} columns; give None where there is none"
         )
-    if not intercept_variance > 0:
-        raise ValueError(f"intercept_variance must be positive, got {intercept_variance}")
+    if not 0 < intercept_variance < np.inf:
+        raise ValueError(f"intercept_variance must be positive and finite, got {intercept_variance}")
     free = np.ones(M, dtype=bool)
     if intercept is not None:
         free[intercept] = False

@@ -185,7 +185,8 @@ class Posterior:
         Parameters
         ----------
         method
-            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155; softmax: `softmax_fast`),
+            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155, for the logistic link;
+            of the probit link the exact one, softmax: `softmax_fast`),
             "exact" (the predictive integral), "monte_carlo" (`n_samples` draws with `rng`).
         return_error
             With "monte_carlo": return also the standard error, of the same shape.
@@ -211,10 +212,13 @@ class Posterior:
 
     def _moderated(self, mean: Matrix, covariance: Matrix, method: str) -> Matrix:
         if self.problem.binary:
-            exact = method == "exact"
-            return (
-                binary_exact(mean, covariance, link=self.link) if exact else binary_probit(mean, covariance)
-            )
+            if method == "exact" or self.link == "probit":  # whose integral the formula is
+                return binary_exact(mean, covariance, link=self.link)
+            if self.link != "logistic":
+                raise ValueError(
+                    f"method 'probit' is a formula for the logistic link, and this fit's is {self.link}; use 'exact'"
+                )
+            return binary_probit(mean, covariance)
         return softmax_exact(mean, covariance)[0] if method == "exact" else softmax_fast(mean, covariance)
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
@@ -229,6 +233,11 @@ class Posterior:
         covariances in single precision where `OutputMoments` says that it serves.
         """
         matrix = self.problem.design(Phi)
+        if shift is not None and np.shape(shift) != (self.problem.n_classes,):
+            raise ValueError(
+                f"shift has shape {np.shape(shift)}, expected a number a class, ({self.problem.n_classes},), as "
+                "shift.log_prior_shift gives"
+            )
         if self.draws is not None:
             return averaged(self.problem, matrix, self.draws, shift)[0]
         moments = self.problem.class_moments(*self._outputs(matrix, single=single))

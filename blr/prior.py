@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector, require_finite
 from blr.gaussian import Gaussian
 
-__all__ = ["GaussianPrior"]
+__all__ = ["GaussianPrior", "is_column"]
 
 
 _LARGEST = 1e100  # variance: squares of its inverse are finite
@@ -79,7 +79,7 @@ class GaussianPrior:
             raise ValueError(
                 f"prior precision must be positive and finite, got {precision}; 1 is a fair start"
             )
-        if intercept is not None and not -n_functions <= intercept < n_functions:
+        if intercept is not None and not is_column(intercept, n_functions):
             raise ValueError(
                 f"intercept is column {intercept} of a prior of {n_functions} weights; give None where there is none"
             )
@@ -121,6 +121,12 @@ class GaussianPrior:
     def to_dict(self) -> dict[str, ArrayLike]:
         """Return mean and covariance as arrays."""
         return {"mean": self.mean, "covariance": self.covariance}
+
+
+def is_column(index: Any, n: int) -> bool:
+    """Whether `index` is that of one of n columns, from either end; a boolean is none."""
+    whole = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+    return whole and bool(-n <= index < n)
 
 
 def _numbers(x: Any, name: str) -> Matrix:

@@ -5,8 +5,15 @@ Whatever depends on which features are missing is done once a pattern, for all o
 
 from __future__ import annotations
 
-__all__ = ["FeatureMoments", "error_nodes", "missing_patterns", "normal_nodes", "present_values"]
+__all__ = [
+    "FeatureMoments",
+    "error_nodes",
+    "missing_patterns",
+    "normal_nodes",
+    "present_errors",
+    "present_values",
+]
 
 from blr.missing.moments import FeatureMoments
 from blr.missing.nodes import error_nodes, normal_nodes
-from blr.missing.patterns import missing_patterns, present_values
+from blr.missing.patterns import missing_patterns, present_errors, present_values

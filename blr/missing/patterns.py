@@ -5,7 +5,7 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Mask", "missing_patterns", "present_values"]
+__all__ = ["Mask", "missing_patterns", "present_errors", "present_values"]
 
 from collections.abc import Iterator
 
@@ -28,6 +28,22 @@ def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None =
     X = np.where(absent, 0.0, X)
     require_finite(X, "X")
     return X, absent
+
+
+def present_errors(errors: ArrayLike, missing: Mask) -> Matrix:
+    """Return one-sigma errors (N, F), 0 where a feature is missing or NaN says that there is none; refuse nonsense."""
+    sigma = np.asarray(errors, dtype=np.float64)
+    if sigma.shape != missing.shape:
+        raise ValueError(f"errors have shape {sigma.shape}, expected that of X, {missing.shape}")
+    sigma = np.where(missing | np.isnan(sigma), 0.0, sigma)
+    wrong = np.isinf(sigma) | (sigma < 0)
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"errors hold {sigma[row, column]} at row {row}, column {column} ({int(wrong.any(axis=1).sum())} such "
+            "rows), expected 0 or more, finite, or NaN for none; a value of infinite error is missing: set its mask"
+        )
+    return sigma
 
 
 def missing_patterns(missing: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:

@@ -218,6 +218,22 @@ def test_stored_and_loaded_it_scores_the_same_bits(trained: tuple) -> None:
     assert np.array_equal(one.count_draws, other.count_draws)
 
 
+def test_errors_that_cannot_be_are_refused_and_a_shift_of_other_classes_too(trained: tuple) -> None:
+    c, X, missing = trained
+    errors = np.full(X.shape, np.nan)
+    errors[missing] = -1.0  # what lies beneath a missing feature does not matter
+    assert np.array_equal(c.score(X, missing, errors).probability, c.score(X, missing).probability)
+    for wrong in (np.inf, -1.0):
+        errors[8, 0] = wrong
+        with pytest.raises(ValueError, match=rf"errors hold {wrong} at row 8, column 0 \(1 such rows\)"):
+            c.score(X, missing, errors)
+    with pytest.raises(ValueError, match=rf"errors have shape \({N}, 2\)"):
+        c.score(X, missing, errors[:, :2])
+    for wrong_shift in (np.zeros(1), np.zeros(4)):
+        with pytest.raises(ValueError, match=rf"expected a number a class, \({len(c.classes)},\)"):
+            replace(c, log_prior_shift=wrong_shift).score(X, missing)
+
+
 def test_wrong_features_are_named(trained: tuple) -> None:
     c, X, missing = trained
     with pytest.raises(ValueError, match=r"3 features \['a', 'b', 'c'\]"):

@@ -222,3 +222,10 @@ def test_review_curves_say_what_is_wrong():
         risk_coverage(NAN, np.ones(3))
     with pytest.raises(ValueError, match="each between 0 and 1"):
         errors_caught(np.ones(3), np.ones(3), [10])
+
+
+@pytest.mark.parametrize("wrong", [[2, 0], [-1, 0]])
+def test_more_errors_than_rows_are_refused(wrong):
+    for curve in (lambda: risk_coverage([0.6, 0.9], wrong), lambda: errors_caught([0.6, 0.9], wrong, [0.5])):
+        with pytest.raises(ValueError, match="expected 0, 1, or the share"):
+            curve()

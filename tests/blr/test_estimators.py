@@ -85,3 +85,9 @@ def test_wrong_options_are_named(options: dict, message: str) -> None:
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         LaplaceClassifier(**options).fit(X, y)
+
+
+def test_negative_weights_are_refused_not_left_out() -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        LaplaceClassifier().fit(X, y, sample_weight=np.where(np.arange(len(y)) < 5, -1.0, 1.0))

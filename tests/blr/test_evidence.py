@@ -202,7 +202,7 @@ def test_pure_noise_shrinks_to_the_intercept(dense):
         ({"groups": [0.0, 1.0, 1.0, 1.0]}, r"groups must be 4 integers.*float64"),
         ({"intercept": 7}, r"intercept is column 7 but Phi has 4 columns; give None where there is none"),
         ({"groups": [0, 0, 0, 0], "intercept": -5}, r"intercept is column -5"),
-        ({"intercept_variance": 0.0}, r"intercept_variance must be positive, got 0.0"),
+        ({"intercept_variance": 0.0}, r"intercept_variance must be positive and finite, got 0.0"),
         ({"sample_weight": [1.0]}, r"sample_weight has 1 rows"),
     ],
 )
@@ -215,3 +215,19 @@ def test_says_what_is_wrong(dense, options, message):
 def test_an_intercept_alone_has_no_precision_to_be_found():
     with pytest.raises(ValueError, match=r"1 column\(s\), the intercept alone.*intercept=None"):
         fit_evidence(np.ones((3, 1)), [0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"intercept": True}, "intercept is column True"),
+        ({"intercept": 0.5}, "intercept is column 0.5"),
+        ({"intercept_variance": np.inf}, "positive and finite, got inf"),
+    ],
+)
+def test_an_intercept_that_is_none_is_refused(dense, options, said):
+    with pytest.raises(ValueError, match=said):
+        fit_evidence(*dense.binary(0, N=20, M=3), **options)
+    if "intercept" in options:
+        with pytest.raises(ValueError, match=said):
+            GaussianPrior.isotropic(3, **options)

@@ -339,6 +339,16 @@ def test_samples_have_the_posteriors_moments(dense):
     assert np.cov(draws.T) == pytest.approx(covariance, abs=0.03 * covariance.max())
 
 
+def test_the_formula_of_moderation_is_the_links_own(dense):
+    Phi, t = dense.binary(0, N=60, M=3)
+    probit, cauchit = (fit(Phi, t, GaussianPrior(0.0, 10.0), link) for link in ("probit", "cauchit"))
+    assert np.array_equal(probit.predict_proba(Phi, "probit"), probit.predict_proba(Phi))
+    with pytest.raises(
+        ValueError, match="formula for the logistic link, and this fit's is cauchit; use 'exact'"
+    ):
+        cauchit.predict_proba(Phi, "probit")
+
+
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
 def test_monte_carlo_agrees_with_the_integral_within_its_error(dense, likelihood):
     Phi, t = case(dense, likelihood, N=40)
@@ -423,6 +433,10 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense, likelihood):
         (
             {"Phi": np.ones((3, 2)) * 1j},
             r"Phi must be real numbers, got an array of complex128; give its real",
+        ),
+        (
+            {"Phi": np.ones((3, 2), dtype="datetime64[s]")},
+            r"Phi must be numeric, got an array of datetime64.*numbers of a unit",
         ),
         (
             {"Phi": np.ma.masked_equal(np.eye(3), 1)},
