@@ -71,16 +71,17 @@ class AstropyTable:
         described.meta = keepable(without_provenance(self.plain.meta), left, "the table's metadata")
         for c in described.itercols():
             c.meta = keepable(c.meta, left, f"'{c.name}': its metadata")
+        table = self.arrow(self.names)
         pairs = {ASTROPY: "\n".join(get_yaml_from_table(described)), **self.provenance}
         pairs |= {
             # Where it is told and texts are null, astropy reads 'None'; where it is not, astropy refuses them.
             ASTROPY_LENGTH + c.name: str(width(c.dtype))
             for c in described.itercols()
-            if c.dtype.kind in "SU" and not np.any(np.ma.getmaskarray(c))
+            if c.dtype.kind in "SU" and not table[c.name].null_count
         }
         changed = {c.name: what for c in self.plain.itercols() if (what := change(np.ma.asanyarray(c.data)))}
-        table = self.arrow(self.names).replace_schema_metadata(pairs)
-        return Stored(table, changed, tuple(left), dict(self.read_back(table.schema)))
+        read_back = dict(self.read_back(table.schema))
+        return Stored(table.replace_schema_metadata(pairs), changed, tuple(left), read_back)
 
     def read_back(self, stored: pa.Schema) -> Iterator[tuple[str, str]]:
         """Yield the columns of which astropy's reader of Parquet makes others, and which."""
@@ -114,6 +115,8 @@ def width(dtype: np.dtype[Any]) -> int:
 def as_read_back(column: Column, stored: pa.Field, *, part: bool) -> str | None:
     """Return what `Table.read` makes of a column in Parquet, which may be part of another; None if what it was."""
     if np.any(np.ma.getmaskarray(column)):
+        if is_blank_filled(column):
+            return f"comes back from astropy's Table.read with empty texts for what is masked; {REMEDY}"
         if part or column.dtype.kind in "SUO":
             return f"what is masked makes the copy unreadable to astropy's Table.read; {REMEDY}"
         kind = "" if column.dtype.kind == "f" else "as floats, "
@@ -128,12 +131,18 @@ def as_read_back(column: Column, stored: pa.Field, *, part: bool) -> str | None:
 def as_arrow(column: Column) -> pa.Array:
     """Return a column's values as Arrow."""
     try:
-        return arrow_array(np.ma.asanyarray(column.data))
+        return arrow_array(column.filled().data if is_blank_filled(column) else np.ma.asanyarray(column.data))
     except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
         raise FormatError(
             f"'{column.name}', of {column.dtype}, is not of one type that Arrow knows: {' '.join(str(error).split())}; "
             "expected numbers, texts, or arrays of one kind: convert or remove the column"
         ) from error
+
+
+def is_blank_filled(column: Column) -> bool:
+    """Say whether empty text stands for what is masked, as in FITS, whose file then gives the same."""
+    texts = column.dtype.kind in "SU" and isinstance(column, MaskedColumn)
+    return texts and column.fill_value in {"", b""}
 
 
 def is_list(datatype: pa.DataType) -> bool:

@@ -60,6 +60,9 @@ def with_header() -> Table:
         "sites": {"name": "Paranal", "height": [2635, "m"]},
         "epoch": Time("2026-01-01"),
         "pair": (1, 2),
+        "note": "Élan:  'vital' \\ # " * 40,
+        "lines": "one\n  two\n\nthree " + "x" * 300,
+        "TWICE": [1, 2],
     }
     return table
 
@@ -86,7 +89,8 @@ def test_header_cards_are_cards_again_in_fits(tmp_path: Path) -> None:
     assert back.meta["seeing"] == 0.8
     assert back.meta["sites"] == {"name": "Paranal", "height": [2635, "m"]}
     assert back.meta["epoch"] == Time("2026-01-01")
-    assert back.meta["pair"] == (1, 2)
+    for key in ("pair", "note", "lines", "TWICE"):
+        assert back.meta[key] == with_header().meta[key]
     assert np.isnan(back.meta["AIRMASS"])
     assert back.meta["comments"] == ["first", "  indented"]
     assert catalogs.open(written[0]).metadata["blr.model"] == "m@1"
@@ -294,3 +298,28 @@ def test_durations_and_extensions_in_fits_are_told(tmp_path: Path) -> None:
     assert found.column("wait").unit == unit
     factor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     assert pa.Table.from_batches(found.batches(["wait"]))["wait"].to_pylist() == [90 * factor, None]
+
+
+def test_a_table_read_from_fits_is_as_the_file(tmp_path: Path) -> None:
+    """Astropy masks empty texts of FITS, which are empty texts in the file; what is no number is null in both."""
+    table = Table(
+        {
+            "row": np.arange(3.0),
+            "id": MaskedColumn([2**60 + 1, 5, 6], mask=[0, 1, 0], fill_value=-99),
+            "kind": ["E", "", "Sc"],
+            "mag": [20.5, np.nan, 21.0],
+        }
+    )
+    table.write(tmp_path / "a.fits")
+    memory, file = catalogs.open(Table.read(tmp_path / "a.fits")), catalogs.open(tmp_path / "a.fits")
+    here, there = (pa.Table.from_batches(c.batches(c.names)).to_pydict() for c in (memory, file))
+    assert np.isnan(there["mag"].pop(1))
+    assert here["mag"].pop(1) is None
+    assert here == there
+    assert here["kind"] == ["E", "", "Sc"]
+    written = annotated(Table.read(tmp_path / "a.fits"), tmp_path / "out")
+    assert (
+        "'kind': comes back from astropy's Table.read with empty texts for what is masked"
+        in written.warnings[1]
+    )
+    assert Table.read(written[0])["kind"].tolist() == ["E", "", "Sc"]
