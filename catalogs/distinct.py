@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DistinctCounter", "hashed"]
+__all__ = ["FULL", "DistinctCounter", "hashed"]
 
 Array = np.ndarray[Any, Any]
 CAPACITY = 16_384

@@ -26,6 +26,7 @@ __all__ = [
     "Value",
     "bitwise",
     "compare",
+    "finite",
     "is_text",
     "negate",
     "number",

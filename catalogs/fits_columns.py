@@ -18,7 +18,7 @@ from catalogs.catalog import Column
 from catalogs.errors import DamagedFileError, FormatError
 from catalogs.fits_header import Hdu, Header
 
-__all__ = ["FitsColumn", "Table", "column_of", "table_of"]
+__all__ = ["MAX_FIELDS", "MAX_ROW", "STORED", "FitsColumn", "Table", "column_of", "table_of"]
 
 STORED = {
     "L": np.dtype("u1"), "X": np.dtype("u1"), "B": np.dtype("u1"), "A": np.dtype("S1"),

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from catalogs.errors import CatalogError, nearest
 
-__all__ = ["HiveValue", "expand", "files_below", "hive_constants", "is_pattern"]
+__all__ = ["HiveValue", "expand", "files_below", "hive_constants", "is_pattern", "missing"]
 
 HiveValue = int | str | None
 

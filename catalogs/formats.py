@@ -21,7 +21,18 @@ from catalogs.remote_listing import Listing, remote_listing
 from catalogs.tables import open_table
 from catalogs.urls import is_remote
 
-__all__ = ["FORMATS", "Format", "annotated_columns", "format_of", "open_catalog"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "all_suffixes",
+    "annotated_columns",
+    "format_of",
+    "joined",
+    "open_catalog",
+    "open_listing",
+    "tables_of",
+    "without_notes",
+]
 
 HEAD_BYTES = 65536
 ASTROPYS = {

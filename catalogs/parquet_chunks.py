@@ -19,25 +19,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.parquet_footer import (
+from catalogs.parquet_fields import (
     COMPRESSED,
     DATA_PAGE,
+    ENCODING_STATS,
     METADATA,
+    SIZE_STATISTICS,
     UNCOMPRESSED,
     VALUES,
-    Footer,
-    moved,
-    parse_footer,
-    single_chunk,
 )
+from catalogs.parquet_footer import Footer, moved, parse_footer, single_chunk
 from catalogs.parquet_selection import Mover, without
 from catalogs.thrift import Struct
 from catalogs.thrift_layout import I64, STRUCT
 
 __all__ = ["Chunks", "Encoded", "Piece", "write_chunks"]
-
-COUNTS = (13, 16)
-"""ColumnMetaData: how many pages of each encoding, and bytes of text, there are; readers may do without."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +141,8 @@ class JoinedPages:
         self.file.flush()
         stream.seek(0, SEEK_END)
         places = self.sizes | {DATA_PAGE: Mover(self.file, stream).copy(0, self.file.tell())}
-        # What counts the pages, or the bytes of text, of the first piece would be wrong of all.
-        column = without(self.first.get(METADATA), *COUNTS)
+        # What counts the pages, or the bytes of text, of the first piece would be wrong of all; readers do without.
+        column = without(self.first.get(METADATA), ENCODING_STATS, SIZE_STATISTICS)
         for number, value in places.items():
             column = column.replace(number, I64, value)
         return self.first.replace(METADATA, STRUCT, column)

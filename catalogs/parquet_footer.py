@@ -3,7 +3,6 @@
 A Parquet file says in its footer where every column chunk lies.  An annotated copy therefore is the old
 file's bytes at their old places, the new columns' chunks behind them, and one footer of both: old
 pages, encodings, codecs, statistics, page indexes and Bloom filters stay as they are to the byte.
-Field numbers: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 """
 
 from __future__ import annotations
@@ -15,6 +14,37 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
+from catalogs.parquet_fields import (
+    BLOOM,
+    CHILDREN,
+    CHUNK_OFFSET,
+    CODEC,
+    COLUMN_INDEX,
+    COLUMN_ORDERS,
+    COLUMNS,
+    COMPRESSED,
+    DATA_PAGE,
+    DICTIONARY_PAGE,
+    ENCRYPTION,
+    FILE_PATH,
+    GROUP_OFFSET,
+    INDEX_PAGE,
+    KEY,
+    KEY_VALUES,
+    METADATA,
+    NAME,
+    OFFSET_INDEX,
+    ROW_GROUPS,
+    ROWS,
+    SCHEMA,
+    SORTED_BY,
+    SORTING,
+    TOTAL_BYTES,
+    TOTAL_COMPRESSED,
+    UNCOMPRESSED,
+    VALUE,
+    VALUES,
+)
 from catalogs.remote import RemoteFile
 from catalogs.thrift import Items, Struct, decode, encode
 from catalogs.thrift_layout import BINARY, I32, I64, LIST, STRUCT, MalformedError, outline
@@ -38,41 +68,26 @@ ENCRYPTED = b"PARE"
 TAIL = 8
 """Bytes behind the footer: its length and the magic."""
 
-# FileMetaData
-SCHEMA, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS, ENCRYPTION = 2, 4, 5, 7, 8
-# SchemaElement
-CHILDREN = 5
-# RowGroup
-COLUMNS, TOTAL_BYTES, ROWS, TOTAL_COMPRESSED = 1, 2, 3, 6
-# ColumnChunk, ColumnMetaData
-FILE_PATH, METADATA, CODEC, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = (
-    1,
-    3,
-    4,
-    5,
-    6,
-    7,
-    9,
-    11,
-)
-OFFSET_INDEX, COLUMN_INDEX, INDEX_PAGE, BLOOM = (4, 5), (6, 7), 10, (14, 15)
-PAGES = (DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE)
 INDEX_PLACES, INDEX_LENGTHS = zip(OFFSET_INDEX, COLUMN_INDEX, strict=True)
 
 # What is read of each structure: a field's type, and what the structures in it are; of packed chunks the types alone.
 Known = Mapping[int, tuple[int, "Known | None"]]
 GROUP: Known = {
     COLUMNS: (LIST, None),
-    4: (LIST, {1: (I32, None)}),
-    **dict.fromkeys((TOTAL_BYTES, ROWS, 5, TOTAL_COMPRESSED), (I64, None)),
+    SORTING: (LIST, {SORTED_BY: (I32, None)}),
+    **dict.fromkeys((TOTAL_BYTES, ROWS, GROUP_OFFSET, TOTAL_COMPRESSED), (I64, None)),
 }
 FILE: Known = {
-    SCHEMA: (LIST, {4: (BINARY, None), CHILDREN: (I32, None)}),
+    SCHEMA: (LIST, {NAME: (BINARY, None), CHILDREN: (I32, None)}),
     ROW_GROUPS: (LIST, GROUP),
-    KEY_VALUES: (LIST, {1: (BINARY, None), 2: (BINARY, None)}),
+    KEY_VALUES: (LIST, {KEY: (BINARY, None), VALUE: (BINARY, None)}),
     COLUMN_ORDERS: (LIST, {}),
 }
-CHUNK = {METADATA: STRUCT, **dict.fromkeys((2, *INDEX_PLACES), I64), **dict.fromkeys(INDEX_LENGTHS, I32)}
+CHUNK = {
+    METADATA: STRUCT,
+    **dict.fromkeys((CHUNK_OFFSET, *INDEX_PLACES), I64),
+    **dict.fromkeys(INDEX_LENGTHS, I32),
+}
 COLUMN = {
     **dict.fromkeys(
         (VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, BLOOM[0]), I64
@@ -198,7 +213,9 @@ def fits(struct: Struct, known: Known) -> bool:
 def key_values(footer: Footer) -> dict[str, str]:
     """Return the key-value metadata; a key without a value has an empty one."""
     pairs = footer.metadata.list(KEY_VALUES)
-    return {p.get(1).decode("utf-8", "replace"): p.get(2, b"").decode("utf-8", "replace") for p in pairs}
+    return {
+        p.get(KEY).decode("utf-8", "replace"): p.get(VALUE, b"").decode("utf-8", "replace") for p in pairs
+    }
 
 
 def single_chunk(metadata: Struct) -> Struct:
@@ -260,9 +277,9 @@ def replaced(pairs: Sequence[Any], changed: Mapping[str, str | None]) -> list[St
     left = {key.encode(): value for key, value in changed.items()}
     result = []
     for pair in pairs:
-        if pair.get(1) not in left:
+        if pair.get(KEY) not in left:
             result.append(pair)
-        elif (value := left.pop(pair.get(1))) is not None:
-            result.append(pair.replace(2, BINARY, value.encode()))
+        elif (value := left.pop(pair.get(KEY))) is not None:
+            result.append(pair.replace(VALUE, BINARY, value.encode()))
     new = ((key, value) for key, value in left.items() if value is not None)
-    return result + [Struct({1: (BINARY, key), 2: (BINARY, value.encode())}) for key, value in new]
+    return result + [Struct({KEY: (BINARY, key), VALUE: (BINARY, value.encode())}) for key, value in new]

@@ -38,7 +38,17 @@ from catalogs.votable_fields import (
     remove_fields,
 )
 
-__all__ = ["DESCRIPTIONS", "SHAPE", "annotated_key_values", "columns_of", "new_fields"]
+__all__ = [
+    "ARROW",
+    "ASTROPY",
+    "ASTROPY_LENGTH",
+    "DESCRIPTIONS",
+    "SHAPE",
+    "annotated_key_values",
+    "columns_of",
+    "new_fields",
+    "recorded_provenance",
+]
 
 VOTABLE = "IVOA.VOTable-Parquet.content"
 VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"

@@ -13,40 +13,34 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError
-from catalogs.parquet_footer import (
+from catalogs.parquet_fields import (
     BLOOM,
     CHILDREN,
+    CHUNK_OFFSET,
     COLUMN_INDEX,
     COLUMN_ORDERS,
     COLUMNS,
     COMPRESSED,
-    MAGIC,
+    GROUP_OFFSET,
+    LOCATIONS,
     METADATA,
+    NAME,
     OFFSET_INDEX,
     PAGES,
+    PLACE,
     ROW_GROUPS,
     SCHEMA,
+    SORTED_BY,
+    SORTING,
     TOTAL_BYTES,
     TOTAL_COMPRESSED,
     UNCOMPRESSED,
-    Chunk,
-    Footer,
 )
+from catalogs.parquet_footer import MAGIC, Chunk, Footer
 from catalogs.thrift import Items, Struct, decode, encode
 from catalogs.thrift_layout import I32, I64, LIST, STRUCT, MalformedError
 
 __all__ = ["Mover", "copy_columns", "without"]
-
-# SchemaElement
-NAME = 4
-# RowGroup
-SORTING, GROUP_OFFSET = 4, 5
-# SortingColumn
-SORTED_BY = 1
-# ColumnChunk
-CHUNK_OFFSET = 2
-# OffsetIndex, PageLocation
-LOCATIONS, PLACE = 1, 1
 
 PIECE = 1 << 24
 NOWHERE = 1 << 62

@@ -20,7 +20,8 @@ from catalogs.catalog import Column
 from catalogs.code_points import text_array
 from catalogs.computing import in_order
 from catalogs.parquet_chunks import Chunks, Piece, write_chunks
-from catalogs.parquet_footer import CODEC, COLUMNS, ROW_GROUPS, Chunk, Footer, key_values, merge, read_footer
+from catalogs.parquet_fields import CODEC, COLUMNS, ROW_GROUPS
+from catalogs.parquet_footer import Chunk, Footer, key_values, merge, read_footer
 from catalogs.parquet_metadata import DESCRIPTIONS, annotated_key_values, new_fields
 from catalogs.parquet_selection import copy_columns
 

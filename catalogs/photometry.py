@@ -36,6 +36,7 @@ __all__ = [
     "dereddened_magnitude",
     "error_from_inverse_variance",
     "extinction",
+    "floats",
     "is_sentinel",
     "magnitude",
     "magnitude_error",

@@ -22,6 +22,7 @@ __all__ = [
     "Block",
     "Dialect",
     "blocks",
+    "common_width",
     "fields",
     "find_dialect",
     "is_data",

@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 
-__all__ = ["batch_values", "column_values", "is_real", "with_missing"]
+__all__ = ["NO_VALUES", "batch_values", "column_values", "is_real", "is_text", "with_missing"]
 
 Array = np.ndarray[Any, Any]
 

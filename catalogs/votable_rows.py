@@ -19,7 +19,7 @@ from catalogs.votable_columns import Array, Cells, arrow_cells, is_list, is_text
 from catalogs.votable_document import LONGEST_ROW, Data
 from catalogs.votable_stream import stream_bytes
 
-__all__ = ["BinaryRows", "Rows"]
+__all__ = ["BinaryRows", "Piece", "Rows"]
 
 LENGTH = struct.Struct(">I")
 LENGTH_BYTES = LENGTH.size
