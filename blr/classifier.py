@@ -221,7 +221,8 @@ class Classifier:
             predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
             if counted is not None:
-                gradients.append(member.posterior.count_gradient(Phi[counted], shift=self.log_prior_shift))
+                some = Phi if counted.all() else Phi[counted]
+                gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
         return _mixed(predictions), plugin, gradients
 
     def _predict(self, X: Matrix) -> Prediction:
