@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, eigh
 from catalogs.class_gain import SMOOTHING, Classes, binned, gain, number_of_bins, sorted_texts
 from catalogs.elements import Element
 
-__all__ = ["Leak", "Scaled", "find_leaks", "single_gains"]
+__all__ = ["ALONE", "Leak", "Scaled", "find_leaks", "single_gains", "spans_decades"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
@@ -37,7 +37,8 @@ MOST_ROWS = 8000
 MOST_COLUMNS = 20
 JUDGED = 60
 """Sets that are judged on other rows, the most promising by Wilks' lambda."""
-FEWEST_ROWS = 200
+FEWEST_ROWS, FEWEST_AT_ALL = 200, 20
+"""For sets of columns, and to tell of what kind one is."""
 LOG_RANGE = 5.0
 """Ratio of the ends of a column from which its logarithm may be meant."""
 IDENTITY = 0.8
@@ -79,7 +80,7 @@ class Scaled:
         known = np.isfinite(values)
         if known.sum() < FEWEST_ROWS:
             return None
-        log = _spans_decades(values[known])
+        log = spans_decades(values)
         x = np.log10(np.where(known, values, 1.0)) if log else np.where(known, values, 0.0)
         low, high = np.quantile(x[known], [0.005, 0.995])
         clipped = np.clip(x, low, high)
@@ -97,8 +98,11 @@ class Scaled:
         return f"log10({quoted})" if self.log else quoted
 
 
-def _spans_decades(x: Floats) -> bool:
-    """Say whether a column is one of sizes or fluxes, which formulae hold the logarithm of; magnitudes are none."""
+def spans_decades(values: Floats) -> bool:
+    """Say whether a column (n,) is of sizes or fluxes, which formulae hold the logarithm of; magnitudes are none."""
+    x = values[np.isfinite(values)]
+    if len(x) < FEWEST_AT_ALL:
+        return False
     low, high = np.quantile(x, [0.005, 0.995])
     return bool(x.min() > 0 and high > LOG_RANGE * low) and _skewness(np.log10(x)) < _skewness(x)
 

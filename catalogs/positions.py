@@ -79,6 +79,7 @@ RA_NAMES: tuple[str, ...] = (
     "alpha",
     "alphaj2000",
     "rightascension",
+    "al2000",
 )
 DEC_NAMES: tuple[str, ...] = (
     "dec",
@@ -91,18 +92,23 @@ DEC_NAMES: tuple[str, ...] = (
     "deltaj2000",
     "declination",
 )
-DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg", "decl")
+DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg", "decl", "de2000")
+PLACES = {"ra", "dec", *RA_NAMES, *DEC_NAMES} - {"alpha", "delta", "de"}
+"""Words that no name has that is about anything but a place."""
 QUALIFIER = re.compile(
-    r"plug|targ(et)?|fib(er|re)|coord(inate)?s?|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia"
-    r"|[12xy]"
+    r"plug|targ(et)?|fib(er|re)|coord(inate)?s?|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia|orient|obs"
+    r"|hi|oc|opt(ical)?|radio|[12xy]"
 )
 """Words beside a coordinate's: `PLUG_RA`, `raMean`, `ra_1`; with any other, as `ra_error`, it is none."""
-JOINED = re.compile(r"(plug|targ(et)?|fib(er|re)|obj|cat|ifu)(?=(ra|dec)$)")
+JOINED = re.compile(r"(plug|targ(et)?|fib(er|re)|obj|obs|cat|ifu)(?=(ra|dec)$)")
 """The same words written together with it: MaNGA's `objra`."""
 OTHER_PLACE = re.compile(
     r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid|cent(er|re)|pix(els?)?|peak|win|winimage|model)"
+    r"|(subhalo|group|halo|galaxy)?(pos(ition)?|cm|cent(re|er)of(mass|potential))z?"
 )
-ORIENTATION = re.compile(r"^(pa|phi|theta|posang|position_?angle)(_.*)?$|_(pa|phi|theta|posang|angle)$")
+ORIENTATION = re.compile(
+    r"^(gal|[yjhk]|ks)?(pa|phi|theta|posang|position_?angle)\d?(_.*)?$|_(pa|phi|theta|posang|angle)\d?(_[ugrizy])?$"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +300,7 @@ def is_position(column: Column) -> bool:
     """Say whether a column is called as a coordinate is, or holds angles."""
     word = coordinate_word(column.name)
     # Rubin gives a place in every band, `u_ra`: none of them is the object's, and none a measurement.
-    named = word in RA_NAMES + DEC_NAMES or not {"ra", "dec"}.isdisjoint(name_words(column.name))
+    named = word in RA_NAMES + DEC_NAMES or not PLACES.isdisjoint(name_words(column.name))
     placed = named or ORIENTATION.search(column.name.lower()) is not None
     return placed or OTHER_PLACE.fullmatch(word) is not None or (column.unit or "").strip().lower() in UNITS
 

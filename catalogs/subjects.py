@@ -19,6 +19,7 @@ __all__ = [
     "about_dust",
     "about_the_distance",
     "about_the_observation",
+    "without_unit",
 ]
 
 DISTANCES = ("src.redshift", "spect.dopplerveloc", "phys.veloc", "pos.distance", "pos.parallax")
@@ -44,6 +45,7 @@ ERROR = re.compile(
     r"|_msig|sigmpro|_sig$|invvar|_std$|_rms$|\d_e[in]?$|^del(log|mag))",
     re.IGNORECASE,
 )
+UNIT_IN_NAME = re.compile(r"(?<=\w)\s*(\([^)]*\)|\[[^\]]*\])\s*$")
 OBSERVING = ("obs.", "instr.", "time.", "meta.", "stat.snr", "stat.fit")
 OBSERVED = re.compile(
     r"mjd.*|jd|epoch|seeing|airmass|exptime|n?exposures?|.*depth|psfsize|.*maglim|lim(it|iting)?|zeropoint|zp"
@@ -52,10 +54,15 @@ OBSERVED = re.compile(
 """Words of a name that say when, how deep and how well an object was observed, not what it is."""
 
 
+def without_unit(name: str) -> str:
+    """Return a name without the unit that some catalogues write into it: 'Dist (Mpc)' is 'dist', 'W50 [km/s]' 'w50'."""
+    return UNIT_IN_NAME.sub("", name).lower()
+
+
 def about_the_distance(column: Column) -> bool:
     """Say whether a column is a redshift, a velocity of recession or a distance: what a survey selects by."""
     ucd = (column.ucd or "").lower()
-    named = bool(DISTANCE.fullmatch(column.name.lower()))
+    named = bool(DISTANCE.fullmatch(without_unit(column.name)))
     return ucd.startswith(DISTANCES) or (named and not ucd.startswith("phot.") and not about_a_flux(column))
 
 

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from catalogs.elements import Element
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
-from catalogs.subjects import about_a_magnitude
+from catalogs.subjects import about_a_magnitude, without_unit
 from catalogs.values import is_real, is_text
 
 __all__ = [
@@ -174,6 +174,8 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             continue
         if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
             continue
+        if not (by_ucd or by_name) and not_numbers(profile, name):
+            continue  # measurements that differ in every row, below a row of units
         if unique:
             rank = (
                 0
@@ -211,6 +213,8 @@ def bookkeeping(profile: Profile, name: str) -> bool:
     """
     c = profile.columns[name]
     if is_text(c.column.datatype) or pt.is_boolean(c.column.datatype) or c.column.unit:
+        return False
+    if not isinstance(name, Element) and without_unit(name) != name.lower():
         return False
     if (c.column.ucd or "").lower().startswith(("phot.", "phys.", "src.")):
         return False

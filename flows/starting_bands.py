@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from catalogs.catalog import Column
 from catalogs.elements import Element
+from catalogs.leaks import spans_decades
 from catalogs.name_words import name_words
-from catalogs.subjects import about_a_magnitude
+from catalogs.subjects import about_a_flux, about_a_magnitude
 from catalogs.values import is_real, is_text
 
 __all__ = [
@@ -48,20 +49,22 @@ JOINED = re.compile(
 )
 """A band written together with its kind of magnitude: VISTA's `KSAPERMAG3`."""
 TOTAL = re.compile(r"(?P<band>[ubvgrizyjhk])(?P<kind>[tc])")
-"""GAMA's `flux_ut` and `flux_uc`: total, and for colours."""
+"""HyperLEDA's `bt`, GAMA's `flux_ut` and `flux_uc`: total, and for colours."""
 INSTRUMENT = re.compile(
     r"hsc|cfht(ls)?|megacam|u?vista|viking|video|ukidss|vhs|sdss|ps1|panstarrs|des|decam|kids|irac|spitzer|acs|wfc3"
     r"|nircam|miri|nisp|(un|all)?wise|(2|two)mass|galex|gaia|euclid|sc|subaru|wircam|lsst|rubin|ext|gpc1?|omegacam"
-    r"|skymapper|[js]plus"
+    r"|skymapper|[js]plus|ls|legacy"
 )
 """Words that say who measured a band; with what is left of the names equal, their bands make colours too."""
 MISSING = 0.5
 """Share of missing values from which a band is in no colour of its neighbours."""
 KINDS = re.compile(
-    r"aper\d?|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er|re)?|tot(al)?|sersic|gaap|best|best_?fit|dered|corr(ected)?"
+    r"aper\d?|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er|re)?|tot(al)?|sersic|gaap|best|dered|corr(ected)?|[tc]"
 )
 """Words beside a band's by which numbers in several bands are magnitudes, where they may be: SkyMapper's `g_petro`."""
 FEWEST_BANDS = 3
+ALIKE, FEWEST_ROWS = 0.8, 50
+"""Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
 MOST_COLOURS = 7
 MOST_PAIRS = 2
 """Kinds of magnitude beside the first of which one band is compared."""
@@ -84,7 +87,7 @@ def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
         return False
     middle = float(np.median(known))
     if about_a_magnitude(column):
-        return -5 < middle < 40
+        return -35 < middle < 40
     # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
     return not (column.unit or "").strip() and bool(LETTER.match(column.name)) and 5 < middle < 35
 
@@ -95,17 +98,38 @@ def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.fl
     may_be: dict[str, list[str]] = {}
     for column in columns:
         kind = band_and_kind(column.name)[1]
-        words = [w for w in kind.split("_") if not INSTRUMENT.fullmatch(w)]
-        if words and all(map(KINDS.fullmatch, words)) and _may_be_magnitudes(column, rows[column.name]):
+        if kind and _may_be_magnitudes(column, rows[column.name]):
             may_be.setdefault(kind, []).append(column.name)
-    together = {name for group in may_be.values() if most_bands(group) >= FEWEST_BANDS for name in group}
+    together = {
+        name
+        for kind, group in may_be.items()
+        if most_bands(group) >= FEWEST_BANDS and (_called_so(kind) or _rise_together(group, rows))
+        for name in group
+    }
     return [c.name for c in columns if c.name in known or c.name in together]
+
+
+def _called_so(kind: str) -> bool:
+    return all(KINDS.fullmatch(w) or INSTRUMENT.fullmatch(w) for w in kind.split("_"))
+
+
+def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Say whether numbers in several bands are as alike as one object's magnitudes are.
+
+    Sizes are alike too, but spread by factors.
+    """
+    for a, b in pairwise(kinds(names)[0]):
+        both = np.isfinite(rows[a]) & np.isfinite(rows[b])
+        x, y = rows[a][both], rows[b][both]
+        if both.sum() < FEWEST_ROWS or x.std() * y.std() == 0 or float(np.corrcoef(x, y)[0, 1]) < ALIKE:
+            return False
+    return all(not spans_decades(rows[name]) for name in names)
 
 
 def _may_be_magnitudes(column: Column, values: NDArray[np.float64]) -> bool:
     known = values[np.isfinite(values)]
-    unitless = not (column.unit or "").strip()
-    return unitless and is_real(column.datatype) and known.size > 0 and 5 < float(np.median(known)) < 35
+    unitless = not (column.unit or "").strip() and not about_a_flux(column)
+    return unitless and is_real(column.datatype) and known.size > 0 and 5 < abs(float(np.median(known))) < 35
 
 
 def band_and_kind(name: str) -> tuple[str | None, str]:
@@ -120,9 +144,8 @@ def band_and_kind(name: str) -> tuple[str | None, str]:
             rest = tokens[:i] + tokens[i + 1 :]
             return word, "_".join(t for t in rest if t not in {"mag", "flux"})
     for i, token in enumerate(tokens):
-        joined = JOINED.fullmatch(token) or (
-            TOTAL.fullmatch(token) if tokens[i - 1] in {"mag", "flux"} else None
-        )
+        beside = not tokens[1:] or tokens[max(0, i - 1)] in {"mag", "flux"}
+        joined = JOINED.fullmatch(token) or (TOTAL.fullmatch(token) if beside else None)
         if joined is not None:
             rest = [*tokens[:i], joined["kind"], *tokens[i + 1 :]]
             return joined["band"], "_".join(t for t in rest if t not in {"mag", "flux"})
@@ -169,9 +192,14 @@ def _across_instruments(
         merged.setdefault(rest, []).append(kind)
     groups = []
     for kinds_of_one in merged.values():
-        whole = [entry for kind in kinds_of_one for entry in found[kind]]
-        apart = "?" in kinds_of_one or len({place for place, _, _ in whole}) < len(whole)
-        groups += [found[kind] for kind in kinds_of_one] if apart else [whole]
+        whole: list[tuple[float, int, str]] = []
+        for kind in sorted(kinds_of_one, key=lambda kind: (kind == "?", -len(found[kind]))):
+            if kind == "?" or {band for band, _, _ in whole} & {band for band, _, _ in found[kind]}:
+                groups.append(found[kind])
+            else:
+                whole += found[kind]
+        if whole:
+            groups.append(whole)
     return groups
 
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from catalogs.elements import Element
 from catalogs.expressions import expression_name, parse
-from catalogs.leaks import Leak, Scaled
+from catalogs.leaks import Leak, spans_decades
 from catalogs.profile import Profile
 from catalogs.subjects import about_an_error
+from catalogs.suspicions import not_numbers
 from flows.starting_bands import colours, magnitudes_among, most_bands
 from flows.starting_fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
 from flows.starting_reasons import Evidence, reason_against, vector_name
@@ -33,6 +34,9 @@ MOST_KEPT_FREE, TELLS_MUCH = 3, 0.02
 """Places that colours leave to columns that tell so much by themselves: sizes and shapes, where bands are many."""
 TELLS_NOTHING = 0.003
 """Share of the class's entropy below which a number that is no magnitude and no size is listed only."""
+APPARENT = "apparent: leave it out where the target catalogue goes deeper"
+BRIGHTEST = -5.0
+"""Of the apparent magnitudes of a catalogue, in the middle."""
 FEWEST_VALUES = 0.1
 """Share of the rows that a feature needs values in."""
 
@@ -89,7 +93,8 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
     reasons = {name: reason_against(seen, name, evidence) for name in seen.columns if name != evidence.label}
     chosen = _choose(seen, evidence, [name for name, reason in reasons.items() if reason is None])
     for doubt in (1, 2, 3):
-        if chosen.features:
+        # What could not be read as the numbers that it is would be a better feature than what is left.
+        if chosen.features or any(not_numbers(seen, name) for name in reasons):
             break
         taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
         best = sorted(taken, key=lambda n: -evidence.gains.get(n, 0.0))[:MOST_FEATURES]
@@ -147,7 +152,8 @@ def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], most: 
             chosen.add(f"{c.first}_{c.second}", text, c.remark, spare=spare)
     if names:
         best = min(names, key=lambda n: round(missing[n], 2))
-        chosen.add(best, quoted(best), "apparent: leave it out where the target catalogue goes deeper")
+        absolute = float(np.nanmedian(columns.evidence.rows[best])) < BRIGHTEST
+        chosen.add(best, quoted(best), "absolute: it knows the distance" if absolute else APPARENT)
 
 
 def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], most: int) -> None:
@@ -162,8 +168,7 @@ def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], m
             chosen.add(f"{c.first}_{c.second}", text, told, spare=spare)
     if names:
         best = min(names, key=lambda n: round(columns.missing(n), 2))
-        remark = "apparent: leave it out where the target catalogue goes deeper"
-        chosen.add(f"log_{best}", f"log10({quoted(best)})", remark)
+        chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
 
 
 def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
@@ -172,7 +177,7 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
     # What tells of the class only beside another column, as colours do, tells of it.
     together = {n for leak in columns.evidence.leaks if not leak.derived for n in leak.columns}
     left = sorted(names, key=lambda n: (-round(columns.gain(n), 2), n not in together))
-    logs = {n for n in left for s in [Scaled.of(n, rows[n])] if s is not None and s.log}
+    logs = {n for n in left if spans_decades(rows[n])}
     vectors: set[tuple[str, str]] = set()
     for smaller, larger in _nested(columns, [n for n in names if n in logs]):
         if smaller in left and larger in left:

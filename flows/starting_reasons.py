@@ -50,6 +50,11 @@ SAME_ORDER = 0.9995
 LARGEST = 5.0
 """Degrees: what is never larger is a size, not a place."""
 MOST_COMPARED, ROWS_COMPARED = 60, 2000
+TYPE = re.compile(r"t|tt|t[_-]?type|(hyper)?leda_t|(.*_)?(morph|hubble)_?(t|type|class|stage|code)(_.*)?")
+LIMIT = re.compile(
+    r"(?P<of>.+?)[_-]?(inf|sup|low(er)?|upp(er)?|lo|hi|high|min|max|plus|minus|[lup]_?(16|68|84|95))",
+    re.IGNORECASE,
+)
 VOTES = re.compile(r"(?P<stem>.+)_(?P<kind>counts?|votes?|debiased|fraction|weighted_fraction|weight)")
 
 
@@ -83,6 +88,7 @@ class Evidence:
     presence: Mapping[str, Presence] = field(default_factory=dict)
     duplicates: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, str] = field(default_factory=dict)
 
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -108,10 +114,17 @@ def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         "without a name that an expression could hold": not name or "`" in name,
         "the same in every row": c.constant,
         f"the same as {evidence.duplicates.get(name)}": name in evidence.duplicates,
+        f"a limit of {_limited(seen, name)}, not a measurement": _limited(seen, name) is not None,
         "yes or no: a flag, not a measurement": pt.is_boolean(c.column.datatype),
     }
     found = next((reason for reason, holds in reasons.items() if holds), None)
     return None if found is None else Reason(found)
+
+
+def _limited(seen: Profile, name: str) -> str | None:
+    """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
+    found = None if isinstance(name, Element) else LIMIT.fullmatch(name)
+    return found["of"] if found is not None and found["of"] in seen.columns else None
 
 
 def _text_reason(seen: Profile, name: str) -> str:
@@ -142,14 +155,27 @@ def _telling(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         return Reason(
             f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
         )
-    if shares := votes(name, seen.columns):
-        return Reason(f"votes, as {shares}: an answer to a question about the object")
-    if same_question(evidence.label, name):
-        return Reason(f"named like {evidence.label}: an answer to the same question?")
+    if (answer := _answered(seen, name, evidence)) is not None:
+        return answer
     if about_the_distance(seen.columns[name].column) and not is_magnitude(
         seen.columns[name].column, evidence.rows[name]
     ):
         return Reason("a distance: objects were selected by it; a feature where the target knows it alike", 3)
+    return None
+
+
+def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column is somebody's answer to a question about the object, as the label is."""
+    if shares := votes(name, seen.columns):
+        return Reason(f"votes, as {shares}: an answer to a question about the object")
+    if name in evidence.shares:
+        return Reason(
+            f"a share of one whole, as {evidence.shares[name]}: somebody's answer, or a probability of it", 1
+        )
+    if TYPE.fullmatch(name.lower()):
+        return Reason("a morphological type: somebody's answer to a question about the object", 1)
+    if same_question(evidence.label, name):
+        return Reason(f"named like {evidence.label}: an answer to the same question?")
     return None
 
 

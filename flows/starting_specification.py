@@ -5,6 +5,7 @@ It trains as it is, and says in comments what was seen, what was left out, and w
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from catalogs.formats import annotated_columns
 from catalogs.positions import positions
 from catalogs.presence import uneven_presence
 from catalogs.profile import Profile, as_numbers
+from catalogs.shares import shares_of_one
 from catalogs.subjects import about_a_magnitude
 from catalogs.suspicions import naming_column, suspected_identifiers, suspected_texts
 from flows.config_file import parse_specification
@@ -93,7 +95,8 @@ def starting_specification(
     if not chosen.features:
         raise TrainingError(
             f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
-            "expected numbers that tell something but do not give the class away; write the specification by hand"
+            "expected numbers that tell something but do not give the class away; "
+            + _remedy_of_texts(chosen.left_out)
         )
     told = {
         c.name: f"holds {c.datatype}: {_remedy(c)}"
@@ -105,6 +108,17 @@ def starting_specification(
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
     return Start(text, {c.name: c.rows for c in classes.kept}, features, chosen.left_out)
+
+
+def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
+    """Return what to do about a catalogue without features, by what keeps its columns from being numbers."""
+    if any(re.search(r"but not .*'--+'", reason) for reason in left_out.values()):
+        return (
+            "rows of units and of dashes below the names are VizieR's: take its FITS or VOTable output, "
+            "or remove those two rows"
+        )
+    odd = any("numbers written otherwise" in reason for reason in left_out.values())
+    return "convert those numbers" if odd else "write the specification by hand"
 
 
 def _some_reasons(left_out: Mapping[str, str]) -> str:
@@ -174,6 +188,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
         leaks=leaks,
         gains=gains,
         presence=uneven_presence(rows, labels[labels != ""]),
+        shares=shares_of_one(rows),
         duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
     )
     usable = [name for name in numbers if reason_against(seen, name, evidence) is None]

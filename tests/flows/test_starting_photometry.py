@@ -13,6 +13,7 @@ import pytest
 import catalogs
 from catalogs.catalog import Column
 from catalogs.subjects import about_an_error, about_the_distance, about_the_observation
+from flows.errors import TrainingError
 from flows.inspection import inspect_catalog
 from flows.starting_bands import band_and_kind, kinds
 from flows.starting_specification import Start, starting_specification
@@ -166,3 +167,98 @@ def test_codes_are_no_marks(tmp_path):
     code = np.where(s["rng"].random(N) < 0.1, -9999, np.where(s["late"], 1, -1)).astype(np.int16)
     text = started(tmp_path, s, {"JCLASS": code} | {f"mag_{b}": m for b, m in s["magnitudes"].items()}).text
     assert '"JCLASS" = [-9999.0]' in text
+
+
+def test_magnitudes_that_are_not_called_so_make_colours(tmp_path):
+    """Simulations write absolute magnitudes as `u_nodust`, HyperLEDA total ones as `bt`; fluxes of 5 to 35 are none."""
+    s = survey()
+    m = s["magnitudes"]
+    absolute = started(tmp_path, s, {f"{b}_nodust": m[b] - 39 for b in m}).features
+    assert list(absolute.values())[:2] == ["u_nodust - g_nodust", "g_nodust - r_nodust"]
+    named = dict(zip(("ut", "bt", "vt", "it"), (m["u"], m["g"], m["r"], m["i"]), strict=True))
+    assert list(started(tmp_path, s, named).features.values())[:3] == ["ut - bt", "bt - vt", "vt - it"]
+    fluxes = {f"flux_{b}_ext_decam": 10 + 0.5 * m[b] for b in m}
+    assert "log10(flux_u_ext_decam / flux_g_ext_decam)" in started(tmp_path, s, fluxes).features.values()
+    sizes = {f"{b}_size": 10 ** (1.2 + 0.4 * (m["r"] - 18) + s["rng"].normal(0, 0.02, N)) for b in m}
+    assert not any(
+        " - " in text for text in started(tmp_path, s, sizes | {"g_r": m["g"] - m["r"]}).features.values()
+    )
+
+
+def test_bands_of_several_surveys_make_one_chain(tmp_path):
+    s = survey()
+    m = s["magnitudes"]
+    columns = {f"LS_{b}": m[b] for b in "gr"} | {"LS_z": m["z"], "W1": m["z"] - 0.3, "Gaia_G": m["g"] + 0.1}
+    columns["W1"] = columns["W1"] + s["rng"].normal(0, 0.1, N)
+    assert list(started(tmp_path, s, columns).features.values())[:3] == [
+        "LS_g - LS_r",
+        "LS_r - LS_z",
+        "LS_z - W1",
+    ]
+
+
+def test_answers_of_others_are_no_features(tmp_path):
+    """Probabilities and fractions of votes sum to one; T types and the ends of intervals are no measurements either."""
+    s = survey()
+    rng, late = s["rng"], s["late"]
+    smooth = np.clip(np.where(late, 0.45, 0.6) + rng.normal(0, 0.2, N), 0, 0.95)
+    artifact = rng.uniform(0, 1, N) * (1 - smooth)
+    columns = {
+        "smooth_or_featured_smooth": 100 * smooth,
+        "smooth_or_featured_featured_or_disk": 100 * (1 - smooth - artifact),
+        "smooth_or_featured_artifact": 100 * artifact,
+        "leda_t": np.where(late, 3.0, 1.0) + rng.normal(0, 2, N),
+        "arm_strength": late + rng.normal(0, 0.8, N),
+        "arm_strength_sup": late + rng.normal(0.2, 2, N),
+        "bulge_fraction": rng.random(N),
+    }
+    start = started(tmp_path, s, columns | {f"mag_{b}": m for b, m in s["magnitudes"].items()})
+    assert all("a share of one whole" in start.left_out[n] for n in columns if n.startswith("smooth"))
+    assert start.left_out["leda_t"].startswith("a morphological type")
+    assert start.left_out["arm_strength_sup"] == "a limit of arm_strength, not a measurement"
+    assert "arm_strength" in start.features
+    alone = started(tmp_path, s, {n: columns[n] for n in columns if n.startswith("smooth")})
+    assert alone.features  # doubtful, but nothing else is left
+
+
+def test_units_in_names_are_units(tmp_path):
+    s = survey()
+    w50 = np.round(np.where(s["late"], 250, 180) + s["rng"].normal(0, 60, N))
+    columns = {
+        "W50 [km/s]": w50,
+        "Vhelio (km/s)": np.round(s["rng"].normal(5000, 900, N)),
+        "Dist (Mpc)": w50 / 7.3,
+    }
+    start = started(tmp_path, s, columns)
+    assert list(start.features.values()) == ["`W50 [km/s]`"]
+    assert start.left_out["Dist (Mpc)"].startswith("a distance")
+    assert start.left_out["Vhelio (km/s)"].startswith("a distance")
+
+
+def test_few_rows_have_their_logarithms_too(tmp_path):
+    s = survey()
+    s = {"id": s["id"][:90], "late": s["late"][:90], "rng": s["rng"]}
+    sfr = 10 ** (np.where(s["late"], 0.5, -0.5) + s["rng"].normal(0, 0.5, 90))
+    assert list(started(tmp_path, s, {"sfr": sfr}).features.values()) == ["log10(sfr)"]
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        (lambda x: f'"{x:.3f}"'.replace(".", ","), "convert those numbers"),
+        (None, "VizieR's: take its FITS or VOTable"),
+    ],
+)
+def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_path, write, told):
+    """A quality code was the only feature of a table with decimal commas."""
+    s = survey("gr")
+    rows = [
+        f"{i},{'S' if late else 'E'},{code},{(write or str)(g)},{(write or str)(r)}"
+        for i, late, code, g, r in zip(
+            s["id"], s["late"], s["rng"].integers(0, 3, N), *s["magnitudes"].values(), strict=True
+        )
+    ]
+    odd = [] if write else [",,,mag,mag", "-,-,-,------,------"]
+    (tmp_path / "x.csv").write_text("\n".join(["id,type,qual,g,r", *odd, *rows]) + "\n")
+    with pytest.raises(TrainingError, match=told):
+        starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
