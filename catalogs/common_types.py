@@ -11,6 +11,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
+from catalogs.values import is_string, is_text
+
 __all__ = ["common_type"]
 
 FLOATS = (pa.float16(), pa.float32(), pa.float64())
@@ -48,17 +50,6 @@ def is_exact(datatype: pa.DataType) -> bool:
     return bool(pt.is_decimal(datatype) or pt.is_integer(datatype))
 
 
-def is_text(datatype: pa.DataType) -> bool:
-    """Say whether values are text, or bytes as which some writers store it."""
-    return bool(pt.is_string(datatype) or pt.is_large_string(datatype) or pt.is_string_view(datatype))
-
-
-def is_bytes(datatype: pa.DataType) -> bool:
-    """Say whether values are bytes or text."""
-    kinds = (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view, is_text)
-    return any(kind(datatype) for kind in kinds)
-
-
 def is_list(datatype: pa.DataType) -> bool:
     """Say whether values are lists or vectors."""
     return bool(pt.is_list(datatype) or pt.is_large_list(datatype) or pt.is_fixed_size_list(datatype))
@@ -93,10 +84,10 @@ def of_decimals(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None if made is None else made(before + behind, behind)
 
 
-def of_bytes(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return text if either is: then the bytes of the other have to be text too."""
+def of_texts(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return text if either is, else bytes: the bytes of the other then have to be text too."""
     large = any(pt.is_large_string(t) or pt.is_large_binary(t) for t in (one, other))
-    if is_text(one) or is_text(other):
+    if is_string(one) or is_string(other):
         return pa.large_string() if large else pa.string()
     return pa.large_binary() if large else pa.binary()
 
@@ -148,7 +139,7 @@ KINDS: tuple[
 ] = (
     (is_number, of_numbers),
     (is_exact, of_decimals),
-    (is_bytes, of_bytes),
+    (is_text, of_texts),
     (pt.is_timestamp, of_timestamps),
     (pt.is_time, of_times),
     (pt.is_duration, lambda one, other: pa.duration(finer(one, other))),

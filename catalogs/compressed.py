@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from catalogs.errors import DamagedFileError, FormatError
+from catalogs.errors import DamagedFileError
 
-__all__ = ["COMPRESSED_SUFFIXES", "first_bytes", "read_all", "reading", "writing_like"]
+__all__ = ["COMPRESSED_SUFFIXES", "first_bytes", "reading", "writing_like"]
 
 GZIP, BZIP2 = b"\x1f\x8b", b"BZh"
 
@@ -74,15 +74,3 @@ def first_bytes(path: Path, size: int = 65536) -> bytes:
             return stream.read(size)
     except (OSError, DamagedFileError):
         return b""
-
-
-def read_all(path: Path, limit: int) -> bytes:
-    """Return what a file holds, inflated, up to a limit."""
-    with reading(path) as stream:
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise FormatError(
-            f"{path} holds more than {limit >> 20} MB, which is the most that is read of its kind; "
-            "convert it to Parquet or FITS first (topcat and stilts do)"
-        )
-    return data

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from catalogs.values import EXACT_INTEGER
+
 __all__ = [
     "ARITHMETIC",
     "COMPARISON",
@@ -40,10 +42,6 @@ Value = Array | float | str
 
 class MisfitError(TypeError):
     """Values of a kind that an operator has no use for; the evaluation adds the place."""
-
-
-EXACT_INTEGER = 2**53
-"""The largest magnitude below which float64 holds every integer."""
 
 
 def is_text(value: Value) -> bool:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from catalogs.errors import CatalogError
+from catalogs.values import is_string, is_text
 
 __all__ = ["CellKind", "Survey", "elements_of", "kind_of", "losses", "settled"]
 
@@ -130,13 +131,6 @@ def plain_type(datatype: pa.DataType) -> pa.DataType:
     return datatype
 
 
-def is_text(datatype: pa.DataType) -> bool:
-    """Say whether a type is text or bytes."""
-    kinds = (pt.is_string, pt.is_large_string, pt.is_string_view)
-    raw = (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view)
-    return any(is_kind(datatype) for is_kind in kinds + raw)
-
-
 def elements_of(array: pa.Array, kind: CellKind) -> tuple[pa.Array, pa.Array | None]:
     """Return the elements of all cells one after another and, of a variable number, how many each cell has."""
     counts = pc.list_value_length(storage(array)).fill_null(0) if kind.variable else None
@@ -172,8 +166,7 @@ def storage(array: pa.Array) -> pa.Array:
         array = array.storage if isinstance(array, pa.ExtensionArray) else array.dictionary_decode()
     if not is_text(array.type):
         return array
-    text = pt.is_string(array.type) or pt.is_large_string(array.type) or pt.is_string_view(array.type)
-    return array.cast(pa.string() if text else pa.binary())
+    return array.cast(pa.string() if is_string(array.type) else pa.binary())
 
 
 def simple(array: pa.Array, kind: CellKind) -> pa.Array:

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.types as pt
 
+from catalogs.values import EXACT_INTEGER
+
 __all__ = ["convert", "infer_types"]
 
-EXACT_INTEGER = 2.0**53
 ZERO_IN_FRONT = "^[+-]?0[0-9]"
 INTEGER = "^[+-]?[0-9]+$"
 BLANKS = tuple(" " * n for n in range(65))

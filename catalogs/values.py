@@ -18,7 +18,16 @@ import pyarrow.types as pt
 
 from catalogs.errors import ColumnNotFoundError, ExpressionError, nearest
 
-__all__ = ["NO_VALUES", "batch_values", "column_values", "is_real", "is_text", "with_missing"]
+__all__ = [
+    "EXACT_INTEGER",
+    "NO_VALUES",
+    "batch_values",
+    "column_values",
+    "is_real",
+    "is_string",
+    "is_text",
+    "with_missing",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +35,7 @@ NO_VALUES = np.dtype("V1")
 """The type of a column of nulls only: missing numbers or missing text, as it is used."""
 
 EXACT_INTEGER = 2**53
-"""float64 holds every integer up to this magnitude."""
+"""float64 holds every integer up to this magnitude, and above it rounds."""
 
 
 def batch_values(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:
@@ -53,11 +62,15 @@ def column_values(column: pa.Array | pa.ChunkedArray, *, name: str = "") -> Arra
     return scalars(column, name)
 
 
+def is_string(datatype: pa.DataType) -> bool:
+    """Say whether a type is text of any layout, bytes left out."""
+    return bool(pt.is_string(datatype) or pt.is_large_string(datatype) or pt.is_string_view(datatype))
+
+
 def is_text(datatype: pa.DataType) -> bool:
     """Say whether a type holds text; bytes are text, since that is how FITS strings reach Parquet."""
-    kinds = (pt.is_string, pt.is_large_string, pt.is_string_view)
     raw = (pt.is_binary, pt.is_large_binary, pt.is_fixed_size_binary, pt.is_binary_view)
-    return any(is_kind(datatype) for is_kind in kinds + raw)
+    return is_string(datatype) or any(is_kind(datatype) for is_kind in raw)
 
 
 def is_real(datatype: pa.DataType) -> bool:

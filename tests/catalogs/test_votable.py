@@ -16,7 +16,7 @@ from astropy.table import MaskedColumn, QTable, Table
 from catalogs import votable
 from catalogs.annotate import annotate
 from catalogs.annotations import NewColumn, Provenance
-from catalogs.compressed import read_all
+from catalogs.compressed import reading
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
 from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
 
@@ -104,7 +104,8 @@ def test_annotated(tmp_path, serialisation, suffix):
     assert new.metadata["blr.flag.0"] == "LOW_CONFIDENCE: near one half"
     file = astropy_votable.parse(str(out), verify="exception")
     assert file.resources[0].description == "kept"
-    assert b"<BINARY2>" in read_all(out, 1 << 20)
+    with reading(out) as stream:
+        assert b"<BINARY2>" in stream.read()
 
 
 def test_astropy_reads_the_copy_as_a_table(tmp_path):
