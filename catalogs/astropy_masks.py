@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from catalogs.ecsv_header import EcsvHeaderError, read_items
 
-__all__ = ["SERIALIZED", "masked", "masks_of"]
+__all__ = ["SERIALIZED", "masked", "masks_of", "pairs_in"]
 
 SERIALIZED = "__serialized_columns__"
 """Key of `meta` under which astropy says how columns are made of those that are stored."""

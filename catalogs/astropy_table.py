@@ -12,10 +12,12 @@ import pyarrow as pa
 from astropy.table import Column, MaskedColumn, Table
 from astropy.table.meta import get_yaml_from_table
 from astropy.table.serialize import represent_mixins_as_columns
+from astropy.utils.data_info import serialize_context_as
 from yaml import YAMLError
 
 from catalogs.annotations import NewColumn
 from catalogs.astropy_arrow import arrow_array, change
+from catalogs.astropy_masks import SERIALIZED, pairs_in
 from catalogs.computing import NewValues
 from catalogs.errors import FormatError
 from catalogs.fits_history import meta_provenance, with_provenance, without_provenance
@@ -35,14 +37,33 @@ class AstropyTable:
 
     @cached_property
     def plain(self) -> Table:
-        """The table with columns of arrays only; its `meta` says how the others are made of them again."""
+        """The table with columns of arrays only; its `meta` says how the others are made of them again.
+
+        Masks of times and quantities are columns too, as in astropy's own Parquet, which could not do without.
+        """
+        structured = any(c.info.dtype is not None and c.info.dtype.names for c in self.table.itercols())
         try:
-            return represent_mixins_as_columns(self.table)
+            with serialize_context_as(None if structured else "parquet"):
+                return represent_mixins_as_columns(self.table, () if structured else (MaskedColumn,))
         except (TypeError, ValueError) as error:
             raise FormatError(
                 f"got an astropy table that astropy itself could not store: {' '.join(str(error).split())}; "
                 "expected columns that `Table.write` takes: rename or convert them"
             ) from error
+
+    @cached_property
+    def masks(self) -> dict[str, str]:
+        """The parts of times and quantities that have masks, and the columns that these are."""
+        made = self.plain.meta.get(SERIALIZED, {})
+        return {data: mask for column in made.values() for data, mask in pairs_in(column)}
+
+    def values(self, column: Column) -> np.ma.MaskedArray[Any, Any]:
+        """Return the values of a column of arrays, masked."""
+        if is_blank_filled(column):
+            return np.ma.asanyarray(column.filled().data)
+        if column.name in self.masks:
+            return np.ma.MaskedArray(column.data, self.plain[self.masks[column.name]].data)
+        return np.ma.asanyarray(column.data)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,7 +78,7 @@ class AstropyTable:
     def arrow(self, names: Sequence[str]) -> pa.Table:
         """Return those columns: units, UCDs and descriptions as field metadata."""
         columns = [self.plain[name] for name in names]
-        arrays = [flattened(as_arrow(c)) for c in columns]
+        arrays = [flattened(as_arrow(c, self.values(c))) for c in columns]
         fields = [field(c, array) for c, array in zip(columns, arrays, strict=True)]
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -119,7 +140,7 @@ def as_read_back(column: Column, stored: pa.Field, *, part: bool) -> str | None:
             return f"comes back from astropy's Table.read with empty texts for what is masked; {REMEDY}"
         if part or column.dtype.kind in "SUO":
             return f"what is masked makes the copy unreadable to astropy's Table.read; {REMEDY}"
-        kind = "" if column.dtype.kind == "f" else "as floats, "
+        kind = {"f": "", "b": "as objects, "}.get(column.dtype.kind, "as floats, ")
         return f"comes back from astropy's Table.read {kind}with NaN for what is masked; {REMEDY}"
     if column.ndim > 2:
         return "comes back from astropy's Table.read with its elements in one row"
@@ -128,10 +149,10 @@ def as_read_back(column: Column, stored: pa.Field, *, part: bool) -> str | None:
     return None
 
 
-def as_arrow(column: Column) -> pa.Array:
+def as_arrow(column: Column, values: np.ma.MaskedArray[Any, Any]) -> pa.Array:
     """Return a column's values as Arrow."""
     try:
-        return arrow_array(column.filled().data if is_blank_filled(column) else np.ma.asanyarray(column.data))
+        return arrow_array(values)
     except (pa.ArrowException, ValueError, TypeError, RecursionError) as error:
         raise FormatError(
             f"'{column.name}', of {column.dtype}, is not of one type that Arrow knows: {' '.join(str(error).split())}; "

@@ -16,6 +16,7 @@ from astropy.coordinates import SkyCoord
 from astropy.io import fits as astropy_fits
 from astropy.table import Column, MaskedColumn, QTable, Table
 from astropy.time import Time
+from astropy.utils.masked import Masked
 
 import catalogs
 from catalogs import parquet
@@ -323,3 +324,30 @@ def test_a_table_read_from_fits_is_as_the_file(tmp_path: Path) -> None:
         in written.warnings[1]
     )
     assert Table.read(written[0])["kind"].tolist() == ["E", "", "Sc"]
+
+
+def test_masked_times_and_quantities_come_back_masked(tmp_path: Path) -> None:
+    """To us, and to others than astropy, what is masked is null; the masks are columns, which astropy wants."""
+    time = Time([2460000.0, 2460001.5, 2460003.0], format="jd")
+    time[1] = np.ma.masked
+    table = QTable({"row": [0.0, 1, 2], "t": time, "flux": Masked([1.0, 99, 3] * u.Jy, mask=[0, 1, 0])})
+    cat = catalogs.open(table)
+    assert cat.names == ("row", "t.jd1", "t.jd1.mask", "t.jd2", "t.jd2.mask", "flux", "flux.mask")
+    found = pa.Table.from_batches(cat.batches(["flux", "t.jd1"])).to_pydict()
+    assert found["flux"] == [1, None, 3]
+    assert found["t.jd1"][1] is None
+    written = annotated(table, tmp_path)
+    assert written.warnings == ()
+    assert pq.read_table(written[0])["flux"].to_pylist() == [1, None, 3]
+    back = QTable.read(written[0])
+    for name in ("t", "flux"):
+        assert [str(cell) for cell in back[name]] == [str(cell) for cell in table[name]]
+        assert back[name].mask.tolist() == [False, True, False]
+    seen = []
+
+    def look(batch: pa.RecordBatch) -> Mapping[str, Any]:
+        seen.append(batch["flux"].to_pylist())
+        return mark(batch)
+
+    catalogs.annotate_table(table, MARK, look, read=["flux"])
+    assert seen == [[1, None, 3]]
