@@ -16,6 +16,7 @@ import pyarrow.types as pt
 from catalogs import fits_create, pandas_words, parquet_create
 from catalogs.annotations import Provenance
 from catalogs.catalog import Annotation, Catalog, Column, Convertible, Copyable, OldColumns, Partition
+from catalogs.cell_bytes import cell_bytes
 from catalogs.computing import NewValues, computed_batches
 from catalogs.errors import CatalogError
 from catalogs.fits_cards import comment_cards
@@ -37,9 +38,6 @@ SUFFIX = re.compile(
 
 BATCH_BYTES = 1 << 26
 """Of all columns together, of which there may be very many."""
-
-TEXT_BYTES, LIST_ITEMS = 32, 16
-"""What a text and a list of unknown length are taken to need."""
 
 LONGEST_REMARK = 200
 DESCRIBING = re.compile(
@@ -189,16 +187,4 @@ def with_unit(column: Column) -> Column:
 
 def bounded_rows(columns: Sequence[Column]) -> int:
     """Return how many rows of all those columns together are read at a time."""
-    return max(1, BATCH_BYTES // max(1, sum(width(c.datatype) for c in columns)))
-
-
-def width(datatype: pa.DataType) -> int:
-    """Return about how many bytes a cell takes."""
-    if pt.is_fixed_size_list(datatype):
-        return int(datatype.list_size) * width(datatype.value_type)
-    if pt.is_list(datatype) or pt.is_large_list(datatype):
-        return LIST_ITEMS * width(datatype.value_type)
-    try:
-        return max(1, int(datatype.bit_width) // 8)
-    except ValueError:
-        return TEXT_BYTES
+    return max(1, BATCH_BYTES // max(1, sum(cell_bytes(c.datatype) for c in columns)))

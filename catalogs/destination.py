@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-
 from catalogs.annotations import NewColumn
 from catalogs.atomic import StorageError, atomic_folder, check_free_space, sweep
-from catalogs.catalog import Catalog, Copyable, Elsewhere, OldColumns, Partition
+from catalogs.catalog import Catalog, Column, Copyable, Elsewhere, OldColumns, Partition
+from catalogs.cell_bytes import cell_bytes
 from catalogs.errors import CatalogError, OutputExistsError
 
 __all__ = [
@@ -95,8 +94,8 @@ def check_room(cat: Catalog, out: Path, columns: Sequence[NewColumn], old: OldCo
 
 def needed_bytes(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) -> int:
     """Return about how many bytes copies take: of slim ones, the columns' own width without compression."""
-    new = sum(_width(c.datatype, c.width) for c in columns)
-    only = None if old.only is None else sum(_width(cat.column(name).datatype) for name in old.only)
+    new = row_bytes(columns)
+    only = None if old.only is None else row_bytes([cat.column(name) for name in old.only])
     return sum(
         (n_bytes(p) if only is None else p.n_rows * only) + p.n_rows * new + HEADROOM for p in cat.partitions
     )
@@ -107,21 +106,18 @@ def n_bytes(partition: Partition) -> int:
     return partition.n_bytes if isinstance(partition, Elsewhere) else partition.path.stat().st_size
 
 
+def row_bytes(columns: Sequence[Column | NewColumn]) -> int:
+    """Return about how many bytes a row of those columns takes."""
+    return sum(
+        cell_bytes(c.datatype, (isinstance(c, NewColumn) and c.width) or UNSIZED_TEXT) for c in columns
+    )
+
+
 def slim_share(cat: Catalog, columns: Sequence[NewColumn], old: OldColumns) -> float:
     """Return the share of the whole copies' size that slim ones take, with an id and a position."""
     n_rows = sum(p.n_rows for p in cat.partitions)
-    slim = n_rows * (SLIM_BYTES + sum(_width(c.datatype, c.width) for c in columns))
+    slim = n_rows * (SLIM_BYTES + row_bytes(columns))
     return min(1.0, slim / needed_bytes(cat, columns, old))
-
-
-def _width(datatype: pa.DataType, text: int | None = None) -> int:
-    """Return about how many bytes a cell takes."""
-    if pa.types.is_fixed_size_list(datatype):
-        return int(datatype.list_size) * _width(datatype.value_type, text)
-    try:
-        return (int(datatype.bit_width) + 7) // 8
-    except ValueError:
-        return text or UNSIZED_TEXT
 
 
 def make_folder(folder: Path) -> None:

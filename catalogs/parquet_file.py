@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -152,8 +153,7 @@ def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict
     """Return what a file's footer says: its metadata, Arrow schema and key-value pairs."""
     with opened(place) as file:
         metadata, schema = file.metadata, file.schema_arrow
-    if len(set(schema.names)) < len(schema.names):
-        twice = sorted({n for n in schema.names if schema.names.count(n) > 1})
+    if twice := sorted(name for name, times in Counter(schema.names).items() if times > 1):
         raise FormatError(f"{place} has several columns called {twice}; expected each name once: rename them")
     pairs = {
         k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
