@@ -49,6 +49,7 @@ class LabelSource:
     n_unplaced: int = 0
     n_rows_of_label: Array | None = None  # of each labelled place: more than one may be two objects
     first_met: str = ""
+    numbered: bool = False  # whether identifiers are numbers, in the table or in the catalogue
 
     @classmethod
     def of(cls, specification: Specification) -> LabelSource:
@@ -74,10 +75,15 @@ class LabelSource:
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
         """Return the labels (n,) of rows, '' where there is none, from the columns under our names."""
         if self.by_id is not None:
-            require_exact(values[str(self.identifier)], "catalog.id", str(self.identifier))
-            names = label_texts(values[str(self.identifier)])
-            self.first_met = self.first_met or next((name for name in names.tolist() if name), "")
-            found = np.array([self.by_id.get(name, "") for name in names.tolist()], dtype=object)
+            identifiers = values[str(self.identifier)]
+            require_exact(identifiers, "catalog.id", str(self.identifier))
+            if identifiers.dtype.kind in "iuf":
+                self._number_the_names()
+            names = label_texts(identifiers).tolist()
+            self.first_met = self.first_met or next((name for name in names if name), "")
+            found = np.array(
+                [self.by_id.get(_number(n) if self.numbered else n, "") for n in names], dtype=object
+            )
             self.n_joined += int(np.count_nonzero(found != ""))
         elif self.by_place is not None and self.place:
             found = self._nearest(values, unit)
@@ -136,10 +142,21 @@ class LabelSource:
         found: dict[str, str] = {}
         for keys, texts in _columns(table, [key, column], who, texts=1):
             require_exact(keys, who, key)
+            self.numbered |= keys.dtype.kind in "iuf" and who == "label.table"
             for name, text in zip(label_texts(keys).tolist(), texts.tolist(), strict=True):
                 if name and text:
                     self._note(found, name, text)
         return {name: text for name, text in found.items() if name not in self.conflicts}
+
+    def _number_the_names(self) -> None:
+        """Make '0001234' of the table the number that it is in the catalogue; two names of one may be in conflict."""
+        if self.numbered or self.by_id is None:
+            return
+        found: dict[str, str] = {}
+        for name, text in self.by_id.items():
+            self._note(found, _number(name), text)
+        self.by_id = {name: text for name, text in found.items() if name not in self.conflicts}
+        self.numbered = True
 
     def _note(self, found: dict[str, str], name: str, text: str) -> None:
         """Take a label; a second one that differs is a conflict."""
@@ -208,6 +225,11 @@ class LabelSource:
             "shared": 0 if self.n_rows_of_label is None else int(np.count_nonzero(self.n_rows_of_label > 1)),
             "reviewed": self.n_reviewed,
         }
+
+
+def _number(name: str) -> str:
+    """Return a whole number without the zeros in front, by which texts are made as long as each other."""
+    return name.lstrip("0") or "0" if name.isdecimal() else name
 
 
 def require_exact(names: Array, who: str, column: str) -> None:

@@ -49,6 +49,8 @@ MOST_LETTERS = 40
 """Of a label in an error."""
 MOST_TOLD = 6
 """Reasons, and columns of one reason, in an error."""
+LABELS_ALONE = ("names the object", "a place or a direction on the sky", "text")
+"""Reasons against every column of a file that measures nothing."""
 FEWEST_MEASURED = 0.1
 """Share of a class's rows that have some feature, below which nothing can be learned of it."""
 
@@ -116,6 +118,11 @@ def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
         return (
             "rows of units and of dashes below the names are VizieR's: take its FITS or VOTable output, "
             "or remove those two rows"
+        )
+    if all(reason in LABELS_ALONE for reason in left_out.values()):
+        return (
+            "of labels alone: name the catalogue that has the measurements, and join these to it by "
+            "table = { ... } under [label]"
         )
     odd = any("numbers written otherwise" in reason for reason in left_out.values())
     return "convert those numbers" if odd else "write the specification by hand"

@@ -578,3 +578,28 @@ def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made):
     specification = parse_specification(stated, source="here", base_folder=str(made))
     found = gather(specification, [catalogs.open(made / "survey.parquet")]).rows.held_out
     assert np.array_equal(found[1:], expected[1:])
+
+
+@pytest.mark.parametrize("padded", ["labels", "survey"])
+def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made, padded):
+    columns = survey()
+    numbers, texts = np.arange(300) + 95, np.array([f"{i:010d}" for i in range(95, 395)])
+    write(made / "survey.parquet", columns | {"id": texts if padded == "survey" else numbers})
+    names = texts if padded == "labels" else numbers
+    again = [*names, "0095"] if padded == "labels" else [*names, 95]
+    kinds = [*columns["kind"], "other"]
+    pq.write_table(pa.table({"name": again, "kind": kinds}), made / "labels.parquet")
+    given = (
+        '[label]\ncolumn = "kind"\nexclude = ["other"]\ntable = { path = "labels.parquet", id = "name" }\n'
+    )
+    found = gathered(made, given)
+    assert len(found.rows.target) == 299
+    assert found.labels["conflicts"] == 1
+
+
+def test_names_of_other_zeros_stay_apart_where_they_are_texts(made):
+    columns = survey()
+    write(made / "survey.parquet", columns | {"id": np.array([f"{i:05d}" for i in range(300)])})
+    pq.write_table(pa.table({"name": ["1", "00002"], "kind": ["early", "Late"]}), made / "labels.parquet")
+    with pytest.raises(TrainingError, match="at least two classes"):
+        gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')

@@ -262,3 +262,11 @@ def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_p
     (tmp_path / "x.csv").write_text("\n".join(["id,type,qual,g,r", *odd, *rows]) + "\n")
     with pytest.raises(TrainingError, match=told):
         starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
+
+
+def test_labels_without_measurements_are_to_be_joined(tmp_path):
+    s = survey()
+    rows = [f"{i:012d},{'S' if late else 'E'}" for i, late in zip(s["id"] - 10**15, s["late"], strict=True)]
+    (tmp_path / "x.csv").write_text("\n".join(["objid,type", *rows]) + "\n")
+    with pytest.raises(TrainingError, match=r"join these to it by table = \{ \.\.\. \} under \[label\]"):
+        starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
