@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -58,21 +58,22 @@ def annotate(
 ) -> Written:
     """Copy every partition, margins too, to the folder `out` with new columns; return the files written.
 
+    `compute` gets a record batch of the columns `read`, n rows, and returns an array (n,) of each new column's type.
+
     A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
     replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
     and position.  A catalogue with files of its own beside the partitions (HATS) appears at once, when all are
     whole; of a part of one, see `finish`.  `form` asks for another format, "parquet" or "fits"; what that, or the
-    Parquet of a table in memory, has no place for stands in the result's `warnings`.  What can be wrong before any
-    work starts is checked before.
+    Parquet of a table in memory, has no place for stands in the result's `warnings`.
+
+    Before any work: ColumnNotFoundError; NameClashError where a column of somebody else's has a new one's name;
+    OutputExistsError, unless `overwrite`; StorageError where there is no room.  At work: DamagedFileError where a file
+    is not what it was when it was opened; ValueError and TypeError where `compute` returns something else.
     """
     old = old_columns(cat, columns, mode, keep)
-    already = {**cat.changed}
-    if form in {None, cat.format}:
-        already |= {name: what for name, what in cat.read_back.items() if name not in already}
-    told = {f"'{name}': {what}": None for name, what in already.items() if old.stays(name)}
-    told |= dict.fromkeys(cat.left_behind)
     for name in read:
         cat.column(name)
+    told = dict.fromkeys(_lost_already(cat, old, form))
     files = copies(cat, old, form, told.setdefault)
     finals = [out / file.key for file in files]
     if form not in {None, cat.format}:
@@ -100,6 +101,15 @@ def annotate(
             left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
             told |= dict.fromkeys(left_out)
     return Written(finals, told)
+
+
+def _lost_already(cat: Catalog, old: OldColumns, form: str | None) -> Iterator[str]:
+    """Yield sentences on what a table in memory has lost of what is copied, as it was written down or as it is read."""
+    changed = dict(cat.changed)
+    if form in {None, cat.format}:
+        changed |= {name: what for name, what in cat.read_back.items() if name not in changed}
+    yield from (f"'{name}': {what}" for name, what in changed.items() if old.stays(name))
+    yield from cat.left_behind
 
 
 def finish(

@@ -98,6 +98,9 @@ def open_catalog(
 
     `table` chooses one of several tables in a file by name or number; without it the only one that has the
     `columns` is meant.  `missing` are texts that stand for no value where a text file has numbers.
+
+    CatalogError where there is nothing, or it is not clear which table is meant; FormatError for what is no catalogue,
+    or none that can be read; DamagedFileError where a file is cut, or contradicts itself.
     """
     if not isinstance(source, str | Path):
         return open_table(source)
