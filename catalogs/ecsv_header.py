@@ -38,6 +38,10 @@ __all__ = [
 META = "meta: !!omap"
 
 
+UNREADABLE = (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, RecursionError)
+"""What reading a text that is no header meets."""
+
+
 class EcsvHeaderError(ValueError):
     """The text is no header that can be read."""
 
@@ -87,7 +91,7 @@ def read_entries(text: str) -> tuple[Entry, ...]:
     try:
         header = PlainLoader(text).get_single_data()
         return tuple(entry(e) for e in header["datatype"])
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNREADABLE as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
 
 
@@ -96,14 +100,14 @@ def read_items(text: str) -> list[Item]:
     try:
         found = PlainLoader(text).get_single_data().get("meta") or {}
         pairs = [(str(key), value) for key, value in dict(found).items()]
-    except (yaml.YAMLError, TypeError, AttributeError, ValueError) as error:
+    except UNREADABLE as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
     lines = text.split("\n")
     blocks: list[list[str]] = []
     for line in lines[lines.index(META) + 1 :] if META in lines else []:
         if line.startswith("- "):
             blocks.append([])
-        elif not line.startswith(" "):
+        elif not blocks or not line.startswith(" "):
             break
         blocks[-1].append(line)
     if len(blocks) != len(pairs):

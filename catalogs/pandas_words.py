@@ -25,7 +25,7 @@ def attributes(pairs: Mapping[str, str]) -> dict[str, Any]:
     """Return the attributes of a frame that pandas wrote."""
     try:
         return dict(json.loads(pairs.get(PANDAS, "{}")).get("attributes") or {})
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -46,7 +46,7 @@ def left_behind(pairs: Mapping[str, str]) -> Iterator[str]:
         ordered = [
             c["name"] for c in described.get("columns", ()) if (c.get("metadata") or {}).get("ordered")
         ]
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return
     if index:
         yield f"that {', '.join(index)} made the index of a pandas frame is left out"
@@ -65,6 +65,6 @@ def with_columns(text: str, dropped: Collection[str]) -> str:
         levels = tree.get("column_indexes", ())
         if len(levels) > 1 or not all(TEXT_TYPES.fullmatch(level["pandas_type"]) for level in levels):
             tree["column_indexes"] = [{**TEXT_NAMES, "metadata": {"encoding": "UTF-8"}}]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return text
     return text if tree == json.loads(text) else json.dumps(tree)
