@@ -92,6 +92,7 @@ class Reader:
         self.places: list[tuple[int, int]] = []
         self.began = 0
         self.prefix = ""
+        self.words: list[str] = []
         self.path: list[str] = []
         self.tables = 0
         self.closing = False
@@ -139,6 +140,9 @@ class Reader:
     def finish(self, _tag: str) -> None:
         """End an element."""
         self.note_end()
+        if self.inside and self.path[-1] == "DESCRIPTION":
+            told = self.fields[-1].description + "".join(self.words)
+            self.fields[-1], self.words = replace(self.fields[-1], description=told), []
         local = self.path.pop()
         self.closing = self.tables == 1 and local == "FIELD" and self.path[-1:] == ["TABLE"]
         # A second table may stand behind the first: its fields are not ours.
@@ -148,7 +152,7 @@ class Reader:
         """Take the text of a description."""
         self.note_end()
         if self.inside and self.path[-1] == "DESCRIPTION":
-            self.fields[-1] = replace(self.fields[-1], description=self.fields[-1].description + data)
+            self.words.append(data)
 
 
 def refuse_doctype(*_: object) -> None:

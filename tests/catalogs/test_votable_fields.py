@@ -65,6 +65,13 @@ def test_entities_are_not_expanded():
         read_fields(bomb)
 
 
+def test_a_description_of_any_length_is_read_in_time():
+    """Line by line, each put behind all before it, this took minutes."""
+    told = "a line & another\n" * 200_000
+    (field,) = read_fields(new_votable([Field("ra", "double", description=told)]))
+    assert field.description == told
+
+
 TYPES = {
     "int32": ("int", ""),
     "uint16": ("int", ""),
