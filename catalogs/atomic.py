@@ -24,6 +24,7 @@ __all__ = [
     "atomic_write_bytes",
     "atomic_write_text",
     "check_free_space",
+    "flush_to_disk",
     "sweep",
 ]
 
@@ -47,9 +48,9 @@ def atomic_path(final: Path) -> Iterator[Path]:
     temporary, lock = _create(final)
     try:
         yield temporary
-        _flush(temporary)
+        flush_to_disk(temporary)
         temporary.replace(final)
-        _flush(final.parent)
+        flush_to_disk(final.parent)
     except OSError as error:
         if error.errno in NO_ROOM:
             raise StorageError(_no_room(final, error)) from error
@@ -77,7 +78,7 @@ def atomic_folder(final: Path) -> Iterator[Path]:
         if final.exists():
             final.replace(temporary / f"{PREFIX}old{SUFFIX}")
         (temporary / final.name).replace(final)
-        _flush(final.parent)
+        flush_to_disk(final.parent)
     finally:
         os.close(lock)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -147,7 +148,7 @@ def _removed(path: Path) -> bool:
     return True
 
 
-def _flush(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Flush to the disk what is known by that name: a file's bytes, or a folder's entries."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalogs.atomic import sweep
+from catalogs.atomic import flush_to_disk, sweep
 from flows.errors import OutputFolderError
 from flows.manifest import FileState, Output, write_json
 
@@ -103,7 +102,7 @@ class Staging:
     def flush(self, outputs: Iterable[Output]) -> None:
         """Return once the final names are on the disk."""
         for folder in {(self.out / output.name).parent for output in outputs}:
-            _flush(folder)
+            flush_to_disk(folder)
 
     def retire(self, name: str, release: int) -> None:
         """Move an output out of the way, never over another."""
@@ -117,7 +116,7 @@ class Staging:
             n += 1
             place = place.with_name(f"{n}-{final.name}")
         final.rename(place)
-        _flush(final.parent)
+        flush_to_disk(final.parent)
 
     def retired(self, release: int) -> list[str]:
         """Return what was moved out of the way for a release, by this run or by one that was killed."""
@@ -148,12 +147,3 @@ def _record(path: Path) -> Output | None:
         return Output.of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _flush(folder: Path) -> None:
-    """Flush a folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
