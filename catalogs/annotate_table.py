@@ -50,7 +50,9 @@ def annotate_table(
     replaced = replaced_columns(source.names, recorded, columns)
     check_names([name for name in source.names if name not in replaced], columns)
     read, compute = with_user_bits(read, compute, replaced, columns)
-    values = computed(source.arrow(read), columns, compute, rows, threads)
+    # Without any column there is nothing to count rows by.
+    given = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
+    values = computed(given, columns, lambda batch: compute(batch.select(list(read))), rows, threads)
     told = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
     annotated: AnyTable = source.annotated(columns, values, replaced, told)
     return annotated

@@ -192,3 +192,25 @@ def test_names_that_are_not_there_and_names_that_are_taken() -> None:
         assert kind
     with pytest.raises(FormatError, match="got list; expected"):
         catalogs.annotate_table([1], NEW, compute, read=["row"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_need_be_read_and_no_row_be_there(kind: str) -> None:
+    """A column of one value; the same column asked for twice; an index of pandas that has rows of one name."""
+    sizes = []
+
+    def constant(batch: pa.RecordBatch) -> Mapping[str, Any]:
+        sizes.append((batch.num_rows, batch.num_columns))
+        return {"blr_p": np.ones(batch.num_rows, np.float32), "blr_class": np.full(batch.num_rows, "late")}
+
+    table = KINDS[kind]()
+    if kind == "pandas":
+        table.index = ["same"] * N
+    for read in ([], ["row", "row"]):
+        assert (
+            np.asarray(catalogs.annotate_table(table, NEW, constant, read=read)["blr_p"]).tolist() == [1] * N
+        )
+    assert sizes == [(N, 0), (N, 2)]
+    none = catalogs.annotate_table(table[:0], NEW, constant, read=["x"])
+    assert len(none) == 0
+    assert len(np.asarray(none["blr_class"])) == 0
