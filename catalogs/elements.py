@@ -16,7 +16,8 @@ from catalogs.catalog import Column
 
 __all__ = ["MOST_ELEMENTS", "Element", "element_columns", "element_values"]
 
-MOST_ELEMENTS = 10
+MOST_ELEMENTS = 12
+"""As many as J-PLUS and S-PLUS have bands."""
 
 
 class Element(str):

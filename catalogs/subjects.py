@@ -37,7 +37,8 @@ FLUX_UNIT = re.compile(r"(nano)?maggy|nmgy|[munµμ]?jy")
 FLUX_OF_FILTER = re.compile(r"f_?(f\d{3,4}(w2?|m|n|lp|x))")
 """`f_F160W`, as catalogues of deep fields call a flux."""
 MAGNITUDE = re.compile(
-    r"(^|[^a-z])(mag|m_)|mag([^a-z]|$)|^(petro|model|psf|kron|cmodel|auto)mag|^w\dg?m(pro|ag)|^[jhk]s?_m$",
+    r"(^|[^a-z])(mag|m_(?=([ubvgrizyjhk]s?|bp|rp|vis)(\d|_|$)|w\d|[fn]uv|f\d))|mag([^a-z]|$)"
+    r"|^(petro|model|psf|kron|cmodel|auto)mag|^w\dg?m(pro|ag)|^[jhk]s?_m(_|$)",
     re.IGNORECASE,
 )
 ERROR = re.compile(

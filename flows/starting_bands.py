@@ -68,6 +68,7 @@ ALIKE, FEWEST_ROWS = 0.8, 50
 MOST_COLOURS = 7
 MOST_PAIRS = 2
 """Kinds of magnitude beside the first of which one band is compared."""
+SYSTEMS = {"ab", "vega"}
 LETTER = re.compile(r"^([ubvrigzyjhk]|ks|w[1-4]|nuv|fuv)$", re.IGNORECASE)
 
 
@@ -89,7 +90,8 @@ def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
     if about_a_magnitude(column):
         return -35 < middle < 40
     # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
-    return not (column.unit or "").strip() and bool(LETTER.match(column.name)) and 5 < middle < 35
+    letter = "_".join(w for w in name_words(column.name) if w not in SYSTEMS)
+    return not (column.unit or "").strip() and bool(LETTER.match(letter)) and 5 < middle < 35
 
 
 def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:

@@ -117,16 +117,34 @@ def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
         chosen.features[feature] = (expression, f"doubtful, but nothing else is left: {told}")
 
 
-def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
-    fluxes = [n for n in names if is_flux(seen.columns[n].column)]
+def _photometry(
+    seen: Profile, evidence: Evidence, names: Sequence[str], fluxes: Sequence[str]
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the magnitudes and the bare fluxes that colours could be made of, and magnitudes that are left out.
+
+    Apparent magnitudes, and `fluxes` of known units, go before absolute ones; several bands before one.
+    """
     magnitudes = magnitudes_among([seen.columns[n].column for n in names if n not in fluxes], evidence.rows)
     bare = bare_fluxes(seen, names, evidence.rows, evidence.copies)
+    apparent = [n for n in magnitudes if not _is_absolute(evidence.rows[n])]
+    left_out = {}
+    if max(map(most_bands, (apparent, fluxes, bare))) > 1:
+        left_out = {
+            n: "an absolute magnitude: it knows the distance" for n in magnitudes if n not in apparent
+        }
+        magnitudes = apparent
     if most_bands(magnitudes) < 2 <= max(most_bands(fluxes), most_bands(bare)):
         magnitudes = []  # of one band there is no colour, where fluxes of several make some
+    return magnitudes, bare, left_out
+
+
+def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
+    fluxes = [n for n in names if is_flux(seen.columns[n].column)]
+    magnitudes, bare, left_out = _photometry(seen, evidence, names, fluxes)
     bands = [] if magnitudes else flux_bands(seen, fluxes, evidence.copies)
     made = {band.name: band.magnitudes(evidence.rows) for band in bands}
     evidence = replace(evidence, rows={**evidence.rows, **made})
-    chosen, columns = Chosen(bands=bands), _Columns(seen, evidence)
+    chosen, columns = Chosen(bands=bands, left_out=left_out), _Columns(seen, evidence)
     bare = [] if magnitudes or bands else bare
     used = {*magnitudes, *bare, *(band.flux for band in bands)}
     for name in fluxes if bands else said_by_magnitudes(seen, names, magnitudes or bare):
@@ -152,8 +170,12 @@ def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], most: 
             chosen.add(f"{c.first}_{c.second}", text, c.remark, spare=spare)
     if names:
         best = min(names, key=lambda n: round(missing[n], 2))
-        absolute = float(np.nanmedian(columns.evidence.rows[best])) < BRIGHTEST
+        absolute = _is_absolute(columns.evidence.rows[best])
         chosen.add(best, quoted(best), "absolute: it knows the distance" if absolute else APPARENT)
+
+
+def _is_absolute(values: NDArray[np.float64]) -> bool:
+    return bool(float(np.nanmedian(values)) < BRIGHTEST)
 
 
 def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str], most: int) -> None:

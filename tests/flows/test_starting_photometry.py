@@ -15,7 +15,7 @@ from catalogs.catalog import Column
 from catalogs.subjects import about_an_error, about_the_distance, about_the_observation
 from flows.errors import TrainingError
 from flows.inspection import inspect_catalog
-from flows.starting_bands import band_and_kind, kinds
+from flows.starting_bands import band_and_kind, is_magnitude, kinds
 from flows.starting_specification import Start, starting_specification
 
 N = 900
@@ -270,3 +270,35 @@ def test_labels_without_measurements_are_to_be_joined(tmp_path):
     (tmp_path / "x.csv").write_text("\n".join(["objid,type", *rows]) + "\n")
     with pytest.raises(TrainingError, match=r"join these to it by table = \{ \.\.\. \} under \[label\]"):
         starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
+
+
+def test_apparent_photometry_goes_before_absolute(tmp_path):
+    s = survey()
+    m = s["magnitudes"]
+    modulus = s["rng"].normal(38, 1, N)
+    columns = {f"absmag_{b}": m[b] - modulus for b in m} | {
+        f"flux_{b}": 10 ** (0.4 * (22.5 - m[b])) for b in m
+    }
+    start = started(tmp_path, s, columns)
+    assert "log10(flux_u / flux_g)" in start.features.values()
+    assert start.left_out["absmag_r"] == "an absolute magnitude: it knows the distance"
+    assert (
+        "absmag_u - absmag_g"
+        in started(tmp_path, s, {n: columns[n] for n in columns if "abs" in n}).features.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "middle", "is_one"), [("g/AB", 18, True), ("M_HI/L_B", 1, False), ("M_B", -20, True)]
+)
+def test_names_of_magnitudes(name, middle, is_one):
+    assert is_magnitude(Column(name, pa.float64()), np.full(9, float(middle))) is is_one
+
+
+def test_twelve_bands_in_a_vector_make_colours(tmp_path):
+    """As J-PLUS has them."""
+    s = survey("ugriz")
+    m = s["magnitudes"]
+    vector = np.stack([m[b] + s["rng"].normal(0, 0.05, N) for b in "uuuugggrriiz"], axis=1)
+    columns = {"MAG_AUTO": pa.FixedSizeListArray.from_arrays(pa.array(vector.ravel()), 12)}
+    assert "MAG_AUTO[0] - MAG_AUTO[2]" in started(tmp_path, s, columns).features.values()
