@@ -88,7 +88,7 @@ class PandasFrame:
             if (ready := arrow_ready(frame.iloc[:, i])) is not None:
                 plain.isetitem(i, ready.array)
         plain.columns = pd.Index([str(c) for c in frame.columns], dtype="str", name=text(frame.columns.name))
-        plain.index.names = [text(name) for name in plain.index.names]
+        plain.index = index_ready(frame.index).set_names([text(name) for name in frame.index.names])
         plain.attrs = {}
         double = plain.columns[plain.columns.duplicated()]
         if len(double):
@@ -160,6 +160,14 @@ def arrow_ready(series: pd.Series) -> pd.Series | None:
     if dtype == np.longdouble and dtype != np.float64:
         return series.astype(np.float64)
     return None
+
+
+def index_ready(index: pd.Index[Any]) -> pd.Index[Any]:
+    """Return an index that Arrow does not take as one that it does."""
+    if isinstance(index, pd.MultiIndex):
+        return index
+    ready = arrow_ready(index.to_series())
+    return index if ready is None else pd.Index(ready.array)
 
 
 def becomes(series: pd.Series) -> str | None:

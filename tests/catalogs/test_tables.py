@@ -366,3 +366,13 @@ def test_masked_times_and_quantities_come_back_masked(tmp_path: Path) -> None:
 
     catalogs.annotate_table(table, MARK, look, read=["flux"])
     assert seen == [[1, None, 3]]
+
+
+def test_names_and_categories_of_an_index_are_changed_in_the_file_only() -> None:
+    frame = pd.DataFrame({"row": [1, 2]}, index=pd.Index([5, 6], name=0))
+    assert catalogs.open(frame).names == ("row", "0")
+    assert frame.index.name == 0
+    frame.index = pd.CategoricalIndex(pd.cut([1.0, 2.0], [0, 1, 2]), name="bin")
+    cat = catalogs.open(frame)
+    assert pa.Table.from_batches(cat.batches(["bin"]))["bin"].to_pylist() == ["(0, 1]", "(1, 2]"]
+    assert isinstance(frame.index.categories, pd.IntervalIndex)
