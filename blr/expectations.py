@@ -4,10 +4,9 @@ A Gaussian variational posterior needs them in place of their values at a point:
 lower bound is IRLS with y and y(1 - y) replaced by these ("moderated IRLS").
 
 Logistic: through the mixture of probits of Monahan and Stefanski (1992), σ(a) ≈ Σ p_i Φ(s_i a), of which all three are
-elementary, so that they are exactly each other's derivatives. Other links: a trapezoid rule in a variable whose steps
-are fine against both the Gaussian and the link. Softmax: nodes along the contrasts' principal axes, more where they
-are wide: products of Gauss-Hermite rules along few axes, Sobol points along many, symmetric and of unit covariance, so
-that cubics are exact.
+elementary, so that they are exactly each other's derivatives. Other links: a trapezoid rule of graded nodes. Softmax:
+nodes along the contrasts' principal axes, more where they are wide: products of Gauss-Hermite rules along few axes,
+Sobol points along many, symmetric and of unit covariance, so that cubics are exact.
 Shapes: N rows, C outputs, K classes, S nodes.
 """
 
@@ -23,6 +22,7 @@ from scipy.special import ndtr
 
 from blr.arrays import Matrix, Vector
 from blr.contrasts import helmert
+from blr.graded import graded_nodes
 from blr.likelihood import Bernoulli, Categorical, Likelihood, pairs
 from blr.links import LOGISTIC
 from blr.predictive import MIXTURE_SCALES, MIXTURE_WEIGHTS
@@ -36,11 +36,6 @@ Expected = tuple[Vector, Matrix, Matrix]
 
 Index = NDArray[np.intp]
 
-_REACH = 7.5  # |z| of the outermost node of the trapezoid rule: 6e-14 of the mass lie beyond
-_STEP = 0.7  # in z: fine for the Gaussian, 2 exp(-2π²/h²)
-_LINK_STEP = 0.25  # in a: exp(-2π d/h) for a singularity at distance d, at least 1 for all links
-_NARROWEST = 1e-8  # sd, beside the mean: an activation as good as certain
-_NEWTON = 6
 _NUMBERS = 2**18  # activations at nodes held at a time
 
 # Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
@@ -92,42 +87,13 @@ def _logistic(m: Vector, v: Vector, t: Vector) -> Expected:
 
 def _by_trapezoid(likelihood: Bernoulli, m: Vector, v: Vector, t: Vector) -> Expected:
     value, gradient, curvature = np.empty_like(m), np.empty_like(m), np.empty_like(m)
-    sd = np.maximum(np.sqrt(v), _NARROWEST * (1 + np.abs(m)))
-    first, last = _place(m - _REACH * sd, sd), _place(m + _REACH * sd, sd)
-    count = 8 * np.ceil((last - first + 1) / 8).astype(int)  # rows that take about as many nodes go together
-    for n in np.unique(count):
-        for block in _blocks(np.flatnonzero(count == n), n):
-            u = 0.5 * (first[block] + last[block])[:, None] + np.arange(n) - 0.5 * (n - 1)
-            a, w = _graded(u, m[block, None], sd[block, None])
-            repeated = np.broadcast_to(t[block, None], a.shape).ravel()
-            parts = likelihood.derivatives(a.reshape(-1, 1), repeated)
-            value[block], gradient[block], curvature[block] = (
-                np.einsum("ns,ns->n", x.reshape(a.shape), w) for x in parts
-            )
+    for rows, a, w in graded_nodes(m, np.sqrt(v)):
+        repeated = np.broadcast_to(t[rows, None], a.shape).ravel()
+        parts = likelihood.derivatives(a.reshape(-1, 1), repeated)
+        value[rows], gradient[rows], curvature[rows] = (
+            np.einsum("ns,ns->n", x.reshape(a.shape), w) for x in parts
+        )
     return value, gradient[:, None], curvature[:, None]
-
-
-def _place(a: Matrix, sd: Matrix) -> Matrix:
-    """Return u(a), whose unit steps are steps in a as fine as both the Gaussian and the link ask for.
-
-    du/da = 1/(0.7 sd) + 1/(0.25 sqrt(1 + a²/4)): links bend at their threshold, and in proportion to the distance from
-    it, so that the nodes grow with the logarithm of the sd.
-    """
-    return a / (_STEP * sd) + 2 / _LINK_STEP * np.arcsinh(a / 2)
-
-
-def _graded(u: Matrix, m: Matrix, sd: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the nodes a(u) (n, S) and their weights (n, S), which sum to one row by row."""
-    near, far = 2 / _LINK_STEP, 2 / (_STEP * sd)
-    # u = far sinh x + near x, a = 2 sinh x, is convex above 0: Newton's steps from above stay there.
-    x = np.minimum(np.abs(u) / near, np.arcsinh(np.abs(u) / far))
-    for _ in range(_NEWTON):
-        up = np.exp(x)
-        down = 1 / up
-        x -= (0.5 * far * (up - down) + near * x - np.abs(u)) / (0.5 * far * (up + down) + near)
-    a = 2 * np.sinh(np.copysign(x, u))
-    w = np.exp(-0.5 * ((a - m) / sd) ** 2) / (far + near / np.cosh(x))
-    return a, w / w.sum(axis=1, keepdims=True)
 
 
 def _blocks(rows: Index, numbers: int) -> Iterator[Index]:
