@@ -38,8 +38,11 @@ HEAD_BYTES = 65536
 ASTROPYS = {
     "ascii.sextractor": re.compile(rb"#[ \t]*1[ \t]+\w+"),
     "ascii.ipac": re.compile(rb"(\\[^\n]*\n)*\|"),
+    "ascii": re.compile(
+        rb"(#[^\n]*\n)*([^\n]*\n)?[^\n,;|]{0,200}?([-+]?\d[\d.eE+-]{0,30}[ \t]+){2}[-+]?\d[^\n,;|]*\n"
+    ),
 }
-"""How tables begin that astropy converts: columns numbered in comments, names between bars."""
+"""How tables begin that astropy converts: columns numbered in comments, names between bars, blanks between numbers."""
 VAGUE = (".txt", ".dat", ".xml")
 """Suffixes that notes and logs beside a catalogue's files have too."""
 

@@ -302,16 +302,23 @@ SEXTRACTOR = """#   1 NUMBER                 Running object number
 """
 
 
-@pytest.mark.parametrize("kind", ["ascii.sextractor", "ascii.ipac"])
+BLANKS = """# NUMBER MAG_AUTO ra
+# 3D-HST, zero point 25
+  1  20.5000  150.1
+  2  21.5000  150.2
+"""
+
+
+@pytest.mark.parametrize("kind", ["ascii.sextractor", "ascii.ipac", "ascii"])
 def test_the_way_to_convert_a_known_table_of_another_kind_works(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     if kind == "ascii.ipac":
         Table({"NUMBER": [1, 2], "MAG_AUTO": [20.5, 21.5]}).write("test.cat", format=kind)
     else:
-        Path("test.cat").write_text(SEXTRACTOR)
+        Path("test.cat").write_text(BLANKS if kind == "ascii" else SEXTRACTOR)
     with pytest.raises(FormatError, match=rf"Table.read\('test.cat', format='{kind}'\).* reads it$"):
         catalogs.open("test.cat")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of IPAC's keywords, which astropy has no cards for
         Table.read("test.cat", format=kind).write("catalogue.fits")
-    assert catalogs.open("catalogue.fits").names == ("NUMBER", "MAG_AUTO")
+    assert catalogs.open("catalogue.fits").names[:2] == ("NUMBER", "MAG_AUTO")
