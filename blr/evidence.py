@@ -263,7 +263,9 @@ def fit_evidence(
     Phi, t, trials, sample_weight, classes
         As of `fit`.
     groups
-        (M,) integers: columns of the same number share a precision.  Default: one precision for all.
+        (M,) integers: columns of the same number share a precision.  Default: one precision for all.  Columns that
+        share one should be of like scale, as those of a basis are: else the evidence may have several maxima, of which
+        the one that ascent leads to is found.
     intercept
         Column whose prior variance stays at `intercept_variance`, None where there is none.
 
