@@ -30,6 +30,7 @@ LONGEST_NAME = 64
 """Of a class: it is part of columns' names."""
 MOSTLY_NUMBERS, FEWEST_OF_A_SIGN = 0.9, 3
 """Share of labels that are numbers, and different ones of either sign, from which they are in order and no codes."""
+MOST_CODES = 40
 FEWEST_BELOW = 0.1
 """Share of the rows on either side of a cut."""
 FEWEST_LABELS, MOST_GROUPS = 10, 6
@@ -103,7 +104,7 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
 def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:
     """Return two classes of labels that are numbers in order, T types or fractions of votes; None of other labels.
 
-    Codes are whole numbers, and few or none of them are negative.
+    Codes are whole numbers, not very many, and few or none of them are negative; counts of votes are many.
     """
     numbers = {text: x for text in counts for x in [_number(text)] if x is not None}
     values = np.array([*numbers.values()])
@@ -111,27 +112,35 @@ def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> Starting
     if rows.sum() < MOSTLY_NUMBERS * sum(counts.values()) or len(set(numbers.values())) <= MOST_CLASSES:
         return None
     signs = min(len({x for x in numbers.values() if x < 0}), len({x for x in numbers.values() if x > 0}))
-    if (values == np.trunc(values)).all() and signs < FEWEST_OF_A_SIGN:
+    codes = signs < FEWEST_OF_A_SIGN and len(values) <= MOST_CODES
+    if codes and (values == np.trunc(values)).all():
         return None
     cut = _cut(values, rows)
     below = int(rows[values < cut].sum())
+    shown = f"{cut:.0f}" if cut.is_integer() else repr(cut)
     dropped = {text: n for text, n in counts.items() if text not in numbers}
     kept = (
-        StartingClass(f"below_{cut:g}", (f"..{cut:g}",), below),
-        StartingClass(f"from_{cut:g}", (f"{cut:g}..",), int(rows.sum()) - below),
+        StartingClass(f"below_{shown}", (f"..{shown}",), below),
+        StartingClass(f"from_{shown}", (f"{shown}..",), int(rows.sum()) - below),
     )
     return StartingClasses(kept, dropped, doubtful, cut)
 
 
 def _cut(values: NDArray[np.float64], rows: NDArray[np.int_]) -> float:
     """Return where numbers, of so many rows each, are cut in two: 0 of T types, a half of shares, else the median."""
-    usual = 0.0 if values.min() < 0 else 0.5 if values.max() <= 1 else 50.0
+    whole = next((w for w in (1.0, 100.0) if 0.9 * w < values.max() <= w), None)
+    usual = 0.0 if values.min() < 0 or whole is None else 0.5 * whole
     below = rows[values < usual].sum() / rows.sum()
-    if values.max() <= 100 and FEWEST_BELOW <= below <= 1 - FEWEST_BELOW:
+    if FEWEST_BELOW <= below <= 1 - FEWEST_BELOW:
         return usual
     order = np.argsort(values)
-    middle = values[order][np.searchsorted(np.cumsum(rows[order]), rows.sum() / 2)]
-    return float(f"{middle:.3g}")
+    middle = values[order][np.searchsorted(np.cumsum(rows[order]), rows.sum() / 2, side="right")]
+    short = float(f"{middle:.3g}")
+    return (
+        short
+        if FEWEST_BELOW <= rows[values < short].sum() / rows.sum() <= 1 - FEWEST_BELOW
+        else float(middle)
+    )
 
 
 def _number(text: str) -> float | None:

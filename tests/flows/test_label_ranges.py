@@ -64,12 +64,15 @@ def test_ranges_that_cannot_be_are_refused(classes, told):
         (np.round(np.linspace(0, 1, 500), 3), 0.5),  # fractions of votes
         (np.linspace(0, 98, 300), 50),
         (np.linspace(9.1, 11.3, 300), 10.2),
+        (np.arange(60), 30),  # counts of votes
+        (1e6 + np.linspace(0, 1, 300), 1e6 + 150 / 299),
     ],
 )
 def test_numbers_in_order_are_cut_in_two(values, cut):
     found = starting_classes(Counter([*label_texts(values).tolist(), *["-99"] * 40, *["?"] * 3]))
     assert found.cut == cut
-    assert [c.spellings for c in found.kept] == [(f"..{cut:g}",), (f"{cut:g}..",)]
+    shown = f"{cut:.0f}" if float(cut).is_integer() else repr(cut)
+    assert [c.spellings for c in found.kept] == [(f"..{shown}",), (f"{shown}..",)]
     assert [c.rows for c in found.kept] == [np.sum(values < cut), np.sum(values >= cut)]
 
 
