@@ -188,27 +188,47 @@ def _data_bytes(header: Header) -> int:
 
 def _logical_cards(cards: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:
     """Yield each keyword with the text after `=`, long strings joined; commentary is passed over."""
-    keyword, text = "", ""
+    keyword, text = "", _LongText("")
     for card in cards:
         line = card.decode("latin-1")
-        if line.startswith("CONTINUE") and (joined := _join(text, line[8:])) is not None:
-            text = joined
+        if line.startswith("CONTINUE") and text.goes_on(line[8:]):
             continue
         if keyword:
-            yield keyword, text
-        keyword, text = (line[:8].rstrip(), line[9:]) if line[8] == "=" else ("", "")
+            yield keyword, text.joined
+        keyword, rest = (line[:8].rstrip(), line[9:]) if line[8] == "=" else ("", "")
+        text = _LongText(rest)
     if keyword:
-        yield keyword, text
+        yield keyword, text.joined
 
 
-def _join(text: str, more: str) -> str | None:
-    """Join a string that ends in & with the string that continues it; None where there is nothing to join."""
-    first, second = STRING.match(text), STRING.match(more)
-    if not first or not second or not first[1].rstrip().endswith("&"):
-        return None
-    return (
-        f"'{first[1].rstrip()[:-1]}{second[1]}'{text[first.end() :].rstrip()}{more[second.end() :].rstrip()}"
-    )
+class _LongText:
+    """What stands after `=`: a string may go on in the next cards, and there may be very many of them."""
+
+    def __init__(self, text: str) -> None:
+        found = STRING.match(text)
+        self._first = text
+        self._strings = [found[1]] if found else []
+        self._comments = [text[found.end() :]] if found else []
+
+    def goes_on(self, more: str) -> bool:
+        """Take the string of the next card, if one is there and the last ends in &; say whether it was taken."""
+        found = STRING.match(more)
+        if not found or not self._strings or not self._strings[-1].rstrip().endswith("&"):
+            return False
+        self._strings[-1] = self._strings[-1].rstrip()[:-1]
+        self._strings.append(found[1])
+        # An & before nothing but blanks counts too.
+        while len(self._strings) > 1 and not self._strings[-1].strip():
+            self._strings[-2:] = ["".join(self._strings[-2:])]
+        self._comments.append(more[found.end() :])
+        return True
+
+    @property
+    def joined(self) -> str:
+        """The text as if it all stood on one card."""
+        if len(self._comments) < 2:
+            return self._first
+        return f"'{''.join(self._strings)}'{''.join(comment.rstrip() for comment in self._comments)}"
 
 
 def _parse(text: str) -> tuple[Value, str]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from catalogs.fits_cards import history_cards, text_cards
 from catalogs.fits_checksum import OnesSum, encoded
+from catalogs.fits_header import STRING, Header, _parse
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=300))
@@ -17,6 +18,38 @@ def test_any_text_survives_its_cards(text: str) -> None:
     assert all(len(card) == 80 for card in cards)
     header = astropy_fits.Header.fromstring(b"".join(cards))
     assert header["TCOMM1"].rstrip() == text.rstrip()
+
+
+def slowly_joined(cards: list[bytes]) -> str:
+    """Return the text of a card and those that continue it, put together card by card."""
+    text = cards[0][9:].decode()
+    for card in cards[1:]:
+        first, second = STRING.match(text), STRING.match(card[8:].decode())
+        if not first or not second or not first[1].rstrip().endswith("&"):
+            break
+        comments = text[first.end() :].rstrip() + card[8:].decode()[second.end() :].rstrip()
+        text = f"'{first[1].rstrip()[:-1]}{second[1]}'{comments}"
+    return text
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["&", "''", " ", "/", "x"]), max_size=9).map("".join), min_size=1, max_size=6
+    )
+)
+def test_cards_that_go_on_are_joined(pieces: list[str]) -> None:
+    """As card by card, which of many cards takes the time of their number squared."""
+    cards = [f"CONTINUE  '{p}'".ljust(80).encode() for p in pieces]
+    cards[0] = b"LONG    =" + cards[0][9:]
+    (entry,) = Header("here", tuple(cards), 0, 0).entries.items()
+    assert entry == ("LONG", _parse(slowly_joined(cards)))
+
+
+def test_a_text_of_very_many_cards_is_read_in_time() -> None:
+    """It took four minutes."""
+    cards = [b"LONG    = 'begins&'", *[b"CONTINUE  '" + b"x" * 66 + b"&'"] * 8000, b"CONTINUE  'ends'"]
+    header = Header("here", tuple(card.ljust(80) for card in cards), 0, 0)
+    assert header.text("LONG") == "begins" + "x" * 66 * 8000 + "ends"
 
 
 @given(st.lists(st.text(max_size=200), max_size=4))
