@@ -6,6 +6,7 @@ make colours, of neighbouring bands in wavelength, and two kinds in one band say
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ KINDS = re.compile(
 )
 """Words beside a band's by which numbers in several bands are magnitudes, where they may be: SkyMapper's `g_petro`."""
 FEWEST_BANDS = 3
+APART = 0.12
+"""Logarithm of the ratio of two wavelengths from which they are not of one band."""
 ALIKE, FEWEST_ROWS = 0.8, 50
 """Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
 MOST_COLOURS = 7
@@ -174,7 +177,7 @@ def kinds(names: Sequence[str]) -> list[list[str]]:
         band, kind = band_and_kind(name)
         key = kind if band else "?"
         found.setdefault(key, []).append((wavelength(band) if band else 0.0, place, name))
-    ordered = [[name for _, _, name in sorted(group)] for group in (*_across_instruments(found),)]
+    ordered = [[name for _, _, name in sorted(group)] for group in _chained(_across_instruments(found))]
     return sorted(ordered, key=lambda group: -len(group))
 
 
@@ -203,6 +206,26 @@ def _across_instruments(
         if whole:
             groups.append(whole)
     return groups
+
+
+def _chained(groups: Sequence[list[tuple[float, int, str]]]) -> list[list[tuple[float, int, str]]]:
+    """Return the groups, with the bands of others put to the largest where most of theirs are far from its own.
+
+    Between the optical and the infrared a colour tells most, and a catalogue has them from two surveys.
+    """
+    first, *others = sorted(groups, key=len, reverse=True) or [[]]
+    rest = []
+    for group in others:
+        new = [b for b in group if all(_apart(a, b) for a in first)]
+        first = [*first, *new] if 2 * len(new) > len(group) else first
+        rest.append([b for b in group if b not in first])
+    return [group for group in (first, *rest) if group]
+
+
+def _apart(a: tuple[float, int, str], b: tuple[float, int, str]) -> bool:
+    """Say whether two columns are in bands far from each other; of elements nobody knows the wavelengths."""
+    known = a[0] > 0 and b[0] > 0 and not isinstance(a[2], Element) and not isinstance(b[2], Element)
+    return known and abs(math.log(a[0] / b[0])) > APART
 
 
 def colours(

@@ -302,3 +302,13 @@ def test_twelve_bands_in_a_vector_make_colours(tmp_path):
     vector = np.stack([m[b] + s["rng"].normal(0, 0.05, N) for b in "uuuugggrriiz"], axis=1)
     columns = {"MAG_AUTO": pa.FixedSizeListArray.from_arrays(pa.array(vector.ravel()), 12)}
     assert "MAG_AUTO[0] - MAG_AUTO[2]" in started(tmp_path, s, columns).features.values()
+
+
+def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain():
+    """6dFGS has B and R of plates beside 2MASS's J, H, K: the colours between them told most, and were not tried."""
+    assert kinds(["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]) == [["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]]
+    names = ["w1mpro", "w2mpro", "j_m_2mass", "k_m_2mass"]
+    assert kinds(names) == [["j_m_2mass", "k_m_2mass", "w1mpro", "w2mpro"]]
+    cosmos = [f"HSC_{b}_MAG" for b in "grizy"] + [f"UVISTA_{b}_PSFMAG" for b in ("Y", "J", "Ks")]
+    assert kinds(cosmos) == [[*cosmos[:5], *cosmos[6:]], [cosmos[5]]]
+    assert kinds(["mag_g", "mag_r", "mag_i", "Gaia_G_psfmag"])[0] == ["mag_g", "mag_r", "mag_i"]
