@@ -88,7 +88,7 @@ class Output:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return asdict(self) | {"input": self.input.to_dict()}
+        return vars(self) | {"input": self.input.to_dict()}
 
     @property
     def state(self) -> FileState:
