@@ -5,11 +5,12 @@ A range holds its lower end and not its upper one, so that neighbours share no n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LabelRange", "label_ranges", "overlapping"]
+__all__ = ["LabelRange", "label_of", "label_ranges", "overlapping"]
 
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 RANGE = re.compile(rf"\s*(?P<low>{NUMBER})?\s*\.\.\s*(?P<high>{NUMBER})?\s*", re.IGNORECASE)
@@ -42,6 +43,14 @@ def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
                 raise ValueError(f"got the range '{text}', expected its lower end first; correct it")
             found.append(LabelRange(text, low, high, k))
     return found
+
+
+def label_of(spellings: Sequence[str]) -> str:
+    """Return a label that is read as the class of these spellings: the first of them, or a number of a range."""
+    ranges = label_ranges([spellings[:1]])
+    if not ranges:
+        return spellings[0]
+    return repr(ranges[0].low if math.isfinite(ranges[0].low) else ranges[0].high - 1)
 
 
 def overlapping(ranges: Sequence[LabelRange]) -> tuple[LabelRange, LabelRange] | None:

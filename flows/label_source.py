@@ -23,6 +23,7 @@ from flows.config import Specification
 from flows.errors import SpecificationError, TrainingError
 from flows.fetching import fetched
 from flows.inputs import resolve_sources
+from flows.label_ranges import label_of
 from flows.labels import label_texts
 
 __all__ = ["LabelSource"]
@@ -69,7 +70,11 @@ class LabelSource:
                     source._join_by_place(specification, table)
         if label.extra:
             with fetched(resolve_sources(label.extra, base, key="label.extra")) as paths:
-                source.reviewed = source._answers(paths)
+                answers = source._answers(paths)
+            # Who reviews sees the names of the classes, and may answer by them.
+            spelled = {text for texts in (label.classes or {}).values() for text in texts}
+            classes = {n: label_of(texts) for n, texts in (label.classes or {}).items() if n not in spelled}
+            source.reviewed = {name: classes.get(text, text) for name, text in answers.items()}
         return source
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:

@@ -165,7 +165,7 @@ class Page:
                 told += (
                     "; spellings that differ in case are taken for one: no two columns could be told apart"
                 )
-            if c.name != c.spellings[0]:
+            if c.name != c.spellings[0] and self.classes.cut is None:
                 told += "; renamed, since its columns would be called as those of another class"
             yield f"{_text(c.name)} = {_texts(c.spellings)}  # {told}"
         yield from self._other_labels()

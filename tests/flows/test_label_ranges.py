@@ -100,6 +100,7 @@ def test_t_types_train_as_init_writes_them(tmp_path: Path, monkeypatch: pytest.M
     start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "t", folder=tmp_path)
     written = tomllib.loads(start.text)["label"]["classes"]
     assert written == {"below_0": ["..0"], "from_0": ["0.."]}
+    assert "renamed" not in start.text
     (tmp_path / "spec.toml").write_text(start.text)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     assert told["metrics"]["log_loss"] < 0.7 * told["metrics"]["log_loss_baseline"]

@@ -340,6 +340,21 @@ def test_answers_of_a_review_replace_labels(made):
     assert gathered(made, label).content_hash != before  # another training: another version
 
 
+@pytest.mark.parametrize(
+    ("column", "classes"),
+    [
+        ("kind", '{ red = ["early"], blue = ["Late"] }'),
+        ("f_late", '{ red = ["..0.5"], blue = ["0.5.."] }'),
+        ("f_late", '{ red = ["0.0..0.5"], blue = ["0.5..0.7", "0.7.."] }'),
+    ],
+)
+def test_answers_of_a_review_may_be_names_of_classes(made, column, classes):
+    (made / "review.csv").write_text("id,label\nG0,red\nG1,blue\nG2,red\nG3,blue\n")
+    found = gathered(made, f'[label]\ncolumn = "{column}"\nclasses = {classes}\nextra = ["review.csv"]\n')
+    assert [found.classes[k] for k in found.rows.target[:4]] == ["red", "blue", "red", "blue"]
+    assert not found.unknown_labels
+
+
 def test_votes_and_fractions_are_the_same_targets(made):
     counts = gathered(made, '[label.votes]\nearly = "n_early"\nlate = "n_late"\n').rows
     shares = gathered(made, '[label]\ntotal = "n"\n[label.votes]\nearly = "f_early"\nlate = "f_late"\n').rows
