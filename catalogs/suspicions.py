@@ -28,6 +28,7 @@ __all__ = [
     "suspected_identifiers",
     "suspected_sentinels",
     "suspected_texts",
+    "unread_numbers",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -44,6 +45,8 @@ SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
 MOST_CODES = 12
 """Different values up to which a column may be one of codes."""
+FEW_ODD = 0.05
+"""Share of a column's texts that a row of units, or a mark, may be."""
 MOST_TEXTS = 3
 """Different texts among numbers, above which the column is one of texts."""
 NO_VALUE = re.compile(r"null|\\N|nan|none|n/?a|#n/a|masked|indef|-+|\.+", re.IGNORECASE)
@@ -130,19 +133,32 @@ def not_numbers(profile: Profile, name: str) -> str | None:
 
     None of a column of which most texts are neither numbers nor numbers written otherwise.
     """
-    column = profile.columns[name]
-    if not is_text(column.column.datatype):
-        return None
-    words = [text for text in np.char.strip(profile.sample[name].astype(str)).tolist() if text]
-    odd = Counter(text for text in words if _number(text) is None)
+    words, odd = _odd_texts(profile, name)
     shown = ", ".join(f"'{text}'" for text, _ in odd.most_common(MOST_TEXTS))
     if odd and sum(odd.values()) < 0.5 * len(words):
         return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
-    if odd and all(
-        _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None for text in odd
-    ):
+    if odd and all(map(_number_written_otherwise, odd)):
         return f"{shown}: numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them"
     return None
+
+
+def unread_numbers(profile: Profile, name: str) -> bool:
+    """Say whether a text column is one of numbers but for a few rows, or for how they are written."""
+    words, odd = _odd_texts(profile, name)
+    few = sum(odd.values()) <= FEW_ODD * len(words)
+    return bool(odd) and (few or all(map(_number_written_otherwise, odd)))
+
+
+def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:
+    """Return the texts of a column of texts, and those that are no numbers with their rows; none of other columns."""
+    if not is_text(profile.columns[name].column.datatype):
+        return [], Counter()
+    words = [text for text in np.char.strip(profile.sample[name].astype(str)).tolist() if text]
+    return words, Counter(text for text in words if _number(text) is None)
+
+
+def _number_written_otherwise(text: str) -> bool:
+    return _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None
 
 
 def _number(text: str) -> float | None:

@@ -19,7 +19,7 @@ from catalogs.expressions import expression_name, parse
 from catalogs.leaks import Leak, spans_decades
 from catalogs.profile import Profile
 from catalogs.subjects import about_an_error
-from catalogs.suspicions import not_numbers
+from catalogs.suspicions import unread_numbers
 from flows.starting_bands import colours, magnitudes_among, most_bands
 from flows.starting_fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
 from flows.starting_reasons import Evidence, reason_against, vector_name
@@ -94,7 +94,7 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
     chosen = _choose(seen, evidence, [name for name, reason in reasons.items() if reason is None])
     for doubt in (1, 2, 3):
         # What could not be read as the numbers that it is would be a better feature than what is left.
-        if chosen.features or any(not_numbers(seen, name) for name in reasons):
+        if chosen.features or any(unread_numbers(seen, name) for name in reasons):
             break
         taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
         best = sorted(taken, key=lambda n: -evidence.gains.get(n, 0.0))[:MOST_FEATURES]

@@ -312,3 +312,12 @@ def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain():
     cosmos = [f"HSC_{b}_MAG" for b in "grizy"] + [f"UVISTA_{b}_PSFMAG" for b in ("Y", "J", "Ks")]
     assert kinds(cosmos) == [[*cosmos[:5], *cosmos[6:]], [cosmos[5]]]
     assert kinds(["mag_g", "mag_r", "mag_i", "Gaia_G_psfmag"])[0] == ["mag_g", "mag_r", "mag_i"]
+
+
+def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_taken(tmp_path):
+    """NGC 67A beside NGC 68: such names are no measurements that could not be read."""
+    s = survey()
+    names = np.where(s["rng"].random(N) < 0.2, "A", "")
+    columns = {"ngc": np.char.add(s["rng"].integers(1, 500, N).astype(str), names)}
+    columns["redshift"] = np.where(s["late"], 0.08, 0.05) + s["rng"].normal(0, 0.03, N)
+    assert "redshift" in started(tmp_path, s, columns).features
