@@ -41,6 +41,9 @@ GAP = 1.0
 """Distance of a mark from the other values, in ranges of their middle 98 %."""
 FAR = 1000.0
 """The same from which it may be the value of most rows."""
+SHIFTED = (99.0, 999.0, 9999.0)
+SHIFT = 10.0
+"""Marks of which catalogues take extinction or offsets off, and by how much at most."""
 SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
 MOST_CODES = 12
@@ -55,18 +58,24 @@ COORDINATES = ("pos.", "time.")
 
 @dataclass(frozen=True)
 class Suspected:
-    """A number that may stand for no value, and how many rows have it."""
+    """A number that may stand for no value, or a range of such, '90..' or '..-90', and how many rows have it."""
 
-    value: float
+    value: float | str
     count: int
     why: str
 
 
 def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
-    """Return the numbers of a column that look like marks: repeated, at an end, and apart from the others."""
+    """Return the numbers of a column that look like marks: at an end, apart from the others, and repeated or alike."""
     column = profile.columns[name]
     if not column.is_number or column.minimum == column.maximum or _coordinate(column):
         return []
+    return [*_repeated(profile, name), *_shifted(profile.numbers(name))]
+
+
+def _repeated(profile: Profile, name: str) -> list[Suspected]:
+    """Return the numbers that several rows have."""
+    column = profile.columns[name]
     candidates = dict(column.marks)
     candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
     if column.distinct.estimate <= MOST_CODES:
@@ -97,6 +106,25 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
             found.append(Suspected(value, count, "repeated, and far from all other values"))
         elif famous and count > SPIKE * column.n:
             found.append(Suspected(value, count, "a spike at the end of the range"))
+    return found
+
+
+def _shifted(sample: Array) -> list[Suspected]:
+    """Return the ranges of marks from which something was taken, as 99 less extinction: alike, and in one row each."""
+    known = np.sort(sample[np.isfinite(sample)])
+    if len(known) < 4 * FEWEST_UNUSUAL:
+        return []
+    found = []
+    for sign in (-1, 1):
+        x = np.sort(sign * known)
+        above = len(x) // 2 + int(np.argmax(np.diff(x[len(x) // 2 :]))) + 1
+        rest, cloud = x[:above], x[above:]
+        apart = cloud[0] - rest[-1] > GAP * (rest[-1] - np.quantile(rest, 0.01))
+        near = any(np.abs(cloud - mark).max() < SHIFT for mark in SHIFTED)
+        if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
+            end = np.floor(cloud[0])
+            text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
+            found.append(Suspected(text, len(cloud), "near a usual mark, and far from all other values"))
     return found
 
 

@@ -140,7 +140,7 @@ def _kind(leak: Json) -> str:
 
 def _remark(column: Json, files: int) -> str:
     marks = [f"absent in {n:,} of {files:,} files"] if (n := column.get("absent")) else []
-    marks += [f"{s['value']:g} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
+    marks += [f"{_cell(s['value'])} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
     marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column["texts"].items()]
     marks += [column["not_numbers"]] if column["not_numbers"] else []
     return "; ".join((["constant"] if column["constant"] else []) + marks)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from flows.config_photometry import Expression
 from flows.config_table import Paths, PositionUnit, SpecificationTable, listed
+from flows.number_ranges import number_range
 
 __all__ = ["MARKS", "CatalogTable", "Marks", "Sentinels", "TableName", "check_states"]
 
@@ -35,7 +36,9 @@ class CatalogTable(SpecificationTable):
     dec: str | None = Field(default=None, description="Column of declination")
     where: Expression | None = Field(default=None, description="Condition that training rows fulfil")
     sentinels: dict[str, Sentinels] = Field(
-        default={}, description="Values of a column that mean: not measured; texts too, as '-' in a CSV file"
+        default={},
+        description="Values of a column that mean: not measured; texts too, as '-' in a CSV file; ranges of numbers, "
+        "'..-90' for all below -90, '90..' for all from 90 on",
     )
     position_unit: PositionUnit | None = Field(
         default=None, description="Unit of the position; default: what the columns say"
@@ -63,7 +66,11 @@ class CatalogTable(SpecificationTable):
 
 
 def check_states(marks: Mapping[str, Marks]) -> None:
-    """Raise ValueError where a value of a column means two things; `marks` by key, then by column."""
+    """Raise ValueError where a value of a column means two things, or a range is none; `marks` by key, then column."""
+    for some in marks.values():
+        for mark in chain.from_iterable(some.values()):
+            if isinstance(mark, str):
+                number_range(mark)
     for (one, values), (other, others) in combinations(marks.items(), 2):
         both = [(name, v) for name, some in values.items() for v in some if v in others.get(name, ())]
         for name, value in both:

@@ -20,7 +20,6 @@ from catalogs.catalog import Catalog
 from catalogs.expressions import Expression, parse
 from catalogs.photometry import (
     ZERO_POINT,
-    Sentinel,
     State,
     asinh_magnitude,
     asinh_magnitude_error,
@@ -37,6 +36,7 @@ from flows.column_mapping import ColumnMapping
 from flows.config_photometry import ERROR, Band, made_by
 from flows.errors import SpecificationError
 from flows.flux_units import error_scale, unit_of_band
+from flows.number_ranges import as_sentinels
 
 __all__ = ["DerivedColumns"]
 
@@ -115,17 +115,19 @@ class DerivedColumns:
         return self.not_detected if state is State.NOT_DETECTED else self.masked
 
     def states(
-        self, name: str, values: Array, not_observed: Sequence[Sentinel] = ()
+        self, name: str, values: Array, not_observed: Sequence[float | str] = ()
     ) -> NDArray[np.int8] | None:
         """Return the `State` of each value (n,) of a column; None of a column whose states nobody told."""
         marks = {state: self._marks(state).get(name, ()) for state in INDICATORS.values()}
         if not (not_observed or any(marks.values())):
             return None
         blank = next((state for state, some in marks.items() if BLANK in some), State.NOT_OBSERVED)
-        numbers = {state: [mark for mark in some if mark != BLANK] for state, some in marks.items()}
+        numbers = {
+            state: as_sentinels(mark for mark in some if mark != BLANK) for state, some in marks.items()
+        }
         return states(
             values,
-            not_observed=not_observed,
+            not_observed=as_sentinels(not_observed),
             not_detected=numbers[State.NOT_DETECTED],
             masked=numbers[State.MASKED],
             otherwise=blank,
@@ -144,7 +146,7 @@ class DerivedColumns:
         limited = np.where(found == State.NOT_DETECTED, self.limits.get(name, np.nan), floats(values))
         return np.where(found == State.MASKED, np.nan, limited)
 
-    def read_text(self, name: str, values: Array, not_observed: Sequence[Sentinel] = ()) -> Array:
+    def read_text(self, name: str, values: Array, not_observed: Sequence[float | str] = ()) -> Array:
         """Return a column of texts as the numbers (n,) that it holds, but for texts that say why there is none.
 
         Texts they stay where nobody told of any such, or where others than those are no numbers; '' where none is.

@@ -25,6 +25,7 @@ from catalogs.text_numbers import holds_text, numbers_of, numbers_or_texts, word
 from flows.column_mapping import ColumnMapping
 from flows.config import Specification
 from flows.derived import DerivedColumns
+from flows.number_ranges import as_sentinels
 
 __all__ = [
     "FeatureBatch",
@@ -230,13 +231,14 @@ def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -
 def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:
     """Return a column with its sentinels made missing: NaN, or masked where it holds integers.
 
-    A text among them says that the column is one of numbers, but for such texts.
+    A text among them says that the column is one of numbers, but for such texts; or is a range, '..-90'.
     """
-    texts = [s for s in sentinels if isinstance(s, str)]
+    marks = as_sentinels(sentinels)
+    texts = [s for s in marks if isinstance(s, str)]
     if texts and holds_text(values):
         words = words_of(values)
         return numbers_or_texts(words, ~np.isin(words, ["", *(text.strip() for text in texts)]))
-    numbers = [s for s in sentinels if not isinstance(s, str)]
+    numbers = [s for s in marks if not isinstance(s, str)]
     return photometry.apply_sentinels(values, numbers) if values.dtype.kind in "iuf" else values
 
 

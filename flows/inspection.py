@@ -265,8 +265,10 @@ def without_sentinels(seen: Profile, name: str) -> Any:
         return values
     numbers = as_numbers(values)
     with np.errstate(over="ignore"):
-        found = np.isin(numbers.astype(np.float32), np.array(marks, dtype=np.float32))
-    return np.where(found, np.nan, numbers)
+        single = [mark for mark in marks if not isinstance(mark, str)]
+        found = np.isin(numbers.astype(np.float32), np.array(single, dtype=np.float32))
+    ranges = [mark for mark in marks if isinstance(mark, str)]
+    return apply_sentinels(np.where(found, np.nan, numbers), ranges)
 
 
 def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:

@@ -6,14 +6,12 @@ A range holds its lower end and not its upper one, so that neighbours share no n
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LabelRange", "label_of", "label_ranges", "overlapping"]
+from flows.number_ranges import number_range
 
-NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-RANGE = re.compile(rf"\s*(?P<low>{NUMBER})?\s*\.\.\s*(?P<high>{NUMBER})?\s*", re.IGNORECASE)
+__all__ = ["LabelRange", "label_of", "label_ranges", "overlapping"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +30,12 @@ class LabelRange:
 
 def label_ranges(spellings: Sequence[Sequence[str]]) -> list[LabelRange]:
     """Return the ranges among the classes' spellings, those of class k in place k; ValueError where one is empty."""
-    found = []
-    for k, texts in enumerate(spellings):
-        for text in texts:
-            ends = RANGE.fullmatch(text)
-            if ends is None or not (ends["low"] or ends["high"]):
-                continue
-            low, high = float(ends["low"] or "-inf"), float(ends["high"] or "inf")
-            if not low < high:
-                raise ValueError(f"got the range '{text}', expected its lower end first; correct it")
-            found.append(LabelRange(text, low, high, k))
-    return found
+    return [
+        LabelRange(text, *ends, k)
+        for k, texts in enumerate(spellings)
+        for text in texts
+        if (ends := number_range(text))
+    ]
 
 
 def label_of(spellings: Sequence[str]) -> str:

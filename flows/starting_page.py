@@ -142,13 +142,13 @@ class Page:
             marked = [
                 s for e, some in found.items() if isinstance(e, Element) and e.vector == vector for s in some
             ]
-            values = ", ".join(f"{value!r}" for value in sorted({s.value for s in marked}))
+            values = ", ".join(map(_mark, sorted({s.value for s in marked}, key=str)))
             yield f"{_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
         for name, some in found.items():
             if isinstance(name, Element):
                 continue
-            values = ", ".join(f"{s.value!r}" for s in some)
-            why = "; ".join(f"{s.value:g}: {s.count:,} rows, {s.why}" for s in some)
+            values = ", ".join(_mark(s.value) for s in some)
+            why = "; ".join(f"{_shown(s.value)}: {s.count:,} rows, {s.why}" for s in some)
             yield f"{_text(name)} = [{values}]  # {why}"
         for name, those in texts.items():
             told = "; ".join(f"{n:,} rows" for n in those.values())
@@ -284,6 +284,14 @@ def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
 def _text(text: str) -> str:
     """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _mark(value: float | str) -> str:
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _texts(texts: tuple[str, ...]) -> str:

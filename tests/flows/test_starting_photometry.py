@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 import catalogs
 from catalogs.catalog import Column
 from catalogs.subjects import about_an_error, about_the_distance, about_the_observation
+from flows.config_file import parse_specification
 from flows.errors import TrainingError
 from flows.inspection import inspect_catalog
 from flows.starting_bands import band_and_kind, is_magnitude, kinds
 from flows.starting_specification import Start, starting_specification
+from flows.training_rows import gather
 
 N = 900
 STEPS = {
@@ -321,3 +324,28 @@ def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_ta
     columns = {"ngc": np.char.add(s["rng"].integers(1, 500, N).astype(str), names)}
     columns["redshift"] = np.where(s["late"], 0.08, 0.05) + s["rng"].normal(0, 0.03, N)
     assert "redshift" in started(tmp_path, s, columns).features
+
+
+@pytest.mark.parametrize(("mark", "text"), [(99.0, "98.."), (-99.0, "..-98"), (9999.0, "9998..")])
+def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path, mark, text):
+    """As 99 - A: alike, and in one row each.  What is taken for a magnitude spoils the fit of all others."""
+    s = survey()
+    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
+    extinction = s["rng"].uniform(0.05, 0.9, N)
+    m["mag_g"][:40] = mark - extinction[:40]
+    start = started(tmp_path, s, m)
+    written = tomllib.loads(start.text)["catalog"]["sentinels"]
+    assert written == {"mag_g": [text]}
+    told = next(
+        c for c in inspect_catalog(catalogs.open(tmp_path / "x.parquet"))["columns"] if c["name"] == "mag_g"
+    )
+    assert [(f["value"], f["count"]) for f in told["sentinels"]] == [(text, 40)]
+    found = parse_specification(start.text, source="x", base_folder=str(tmp_path))
+    rows = gather(found, [catalogs.open(tmp_path / "x.parquet")]).rows
+    assert np.count_nonzero(rows.missing.any(axis=1)) == 40
+
+
+def test_values_near_99_that_follow_the_others_are_no_marks(tmp_path):
+    s = survey()
+    columns = {f"mag_{b}": x for b, x in s["magnitudes"].items()} | {"percent": s["rng"].uniform(0, 100, N)}
+    assert "sentinels" not in started(tmp_path, s, columns).text
