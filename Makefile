@@ -19,9 +19,9 @@ venv: .venv/.blr-package ## make .venv and install the pinned packages and this 
 demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr-demo/
 	$(BIN)/blr demo --out blr-demo
 
-# What waits longest for others comes first; a file's tests stay together, for they share servers.
+# A file's tests stay together, for they share servers; the longest files come first (tests/conftest.py).
 test: check ## all checks, then all tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/test_install.py tests
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder tests
 
 check: lint format types architecture review ## what pre-commit checks too
 

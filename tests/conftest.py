@@ -37,6 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
     prefect_environment(home)
 
 
+LONGEST = ("tests/e2e/", "tests/test_install.py")
+"""Files of tests that take minutes, much of it waiting: first, so that no process is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files of tests first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """Run one Prefect server for all who ask; yield its address, the `PREFECT_API_URL` of subprocesses."""
