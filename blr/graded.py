@@ -53,9 +53,8 @@ def _blocks(rows: NDArray[np.intp], n: int) -> Iterator[NDArray[np.intp]]:
 
 def _graded(m: Vector, sd: Vector) -> Iterator[tuple[NDArray[np.intp], Matrix, Matrix]]:
     first, last = _place(m - _REACH * sd, sd), _place(m + _REACH * sd, sd)
-    count = 8 * np.ceil((last - first + 1) / 8).astype(
-        np.intp
-    )  # rows that take about as many nodes go together
+    # Rows that take about as many nodes go together.
+    count = 8 * np.ceil((last - first + 1) / 8).astype(np.intp)
     for n in np.unique(count):
         for rows in _blocks(np.flatnonzero(count == n), int(n)):
             u = 0.5 * (first[rows] + last[rows])[:, None] + np.arange(n) - 0.5 * (n - 1)

@@ -40,9 +40,9 @@ class Posterior:
     k M + m.
 
     `kind` is "laplace", "shifted", "refined", "sampled" or "sandwich"; all but the first keep the Laplace fit that they
-    improve on
-    in `laplace`, and evidence, BIC, effective parameters and trust are its.  `elbo`: of a refined one, nats.  `draws`
-    (S, C M): of a sampled one, in the solver's coordinates.  `verdict`: of the fit, where it was stored or is its own.
+    improve on in `laplace`, and evidence, BIC, effective parameters and trust are its.  `elbo`: of a refined one, nats.
+    `draws` (S, C M): of a sampled one, in the solver's coordinates.  `verdict`: of the fit, where it was stored or is
+    its own.
     """
 
     problem: Problem

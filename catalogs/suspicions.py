@@ -70,7 +70,7 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
     column = profile.columns[name]
     if not column.is_number or column.minimum == column.maximum or _coordinate(column):
         return []
-    return [*_repeated(profile, name), *_shifted(profile.numbers(name))]
+    return [*_repeated(profile, name), *_shifted(profile, name)]
 
 
 def _repeated(profile: Profile, name: str) -> list[Suspected]:
@@ -109,13 +109,21 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
     return found
 
 
-def _shifted(sample: Array) -> list[Suspected]:
+def _shifted(profile: Profile, name: str) -> list[Suspected]:
     """Return the ranges of marks from which something was taken, as 99 less extinction: alike, and in one row each."""
-    known = np.sort(sample[np.isfinite(sample)])
+    column = profile.columns[name]
+    # Of nearly all columns the extremes say that there is none: no sample is sorted.
+    signs = [
+        sign
+        for sign, extreme in ((-1, -column.minimum), (1, column.maximum))
+        if any(abs(extreme - mark) < SHIFT for mark in SHIFTED)
+    ]
+    sample = profile.numbers(name) if signs else np.empty(0)
+    known = sample[np.isfinite(sample)]
     if len(known) < 4 * FEWEST_UNUSUAL:
         return []
     found = []
-    for sign in (-1, 1):
+    for sign in signs:
         x = np.sort(sign * known)
         above = len(x) // 2 + int(np.argmax(np.diff(x[len(x) // 2 :]))) + 1
         rest, cloud = x[:above], x[above:]

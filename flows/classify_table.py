@@ -12,10 +12,12 @@ from typing import TypeVar
 
 import catalogs
 from blr.threads import single_threaded_blas
+from catalogs.tables import in_memory
 from flows.annotation import scorer_for
-from flows.classification import settled
+from flows.classification import annotation_settings, settled
 from flows.config import Specification
 from flows.config_file import read_specification
+from flows.features import target_reader
 from flows.roots import check_inside
 from flows.scoring import provenance
 from flows.store import Store
@@ -42,10 +44,14 @@ def classify_table(
     place = Store(check_inside(Path(store), key="store"))
     loaded = place.load(place.find(model).label)
     given = loaded.specification if specification is None else read_specification(specification)
-    catalog = replace(catalogs.open(table), path=Path(f"the {type(table).__name__}"))  # as messages call it
+    source = in_memory(table)
+    read = target_reader(annotation_settings(loaded, given), loaded.features).read
+    # What is not read need not be written down, unless to say which columns there are.
+    known = bool(read) and set(read) <= set(source.names)
+    catalog = catalogs.open(source.arrow(read) if known else table)
+    catalog = replace(catalog, path=Path(f"the {type(table).__name__}"))  # as messages call it
     settings = settled(loaded, given, class_prior, paths=lambda: [p.path for p in catalog.partitions])
     scorer = scorer_for(loaded, settings, catalog)
-    read = scorer.reader.read
     made_of = provenance(loaded, settings, catalog.content_hash(), read)
     with single_threaded_blas():
         return catalogs.annotate_table(

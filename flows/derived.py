@@ -33,6 +33,7 @@ from catalogs.photometry import (
 )
 from catalogs.text_numbers import numbers_or_texts, words_of
 from flows.column_mapping import ColumnMapping
+from flows.config_catalog import Marks
 from flows.config_photometry import ERROR, Band, made_by
 from flows.errors import SpecificationError
 from flows.flux_units import error_scale, unit_of_band
@@ -47,9 +48,6 @@ INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKE
 """How the name of a state's indicator ends."""
 BLANK: Final = "blank"
 """Among the values that mean not detected, or masked: null, NaN or ''.  A word, since JSON has no NaN."""
-
-Marks = Mapping[str, tuple[float | str, ...]]
-"""The values of each column that mean one state."""
 
 
 @dataclass(frozen=True)
