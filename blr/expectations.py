@@ -47,23 +47,39 @@ _PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
 _SOBOL = ((0.2, 64), (0.35, 128), (0.5, 256), (0.8, 512), (1.3, 1024), (np.inf, 4096))
 
 
-def expected_derivatives(likelihood: Likelihood, a: Matrix, V: Matrix, t: Matrix) -> Expected:
-    """Return the expectations for mean activations a (N, C) and covariances V (N, C, C), packed as `derivatives`."""
+# The fewer nodes of a draft, which errs by some 0.01 in a probability.
+_DRAFT_PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
+    2: ((0.2, 3), (0.6, 5), (1.5, 7), (np.inf, 11)),
+    3: ((0.3, 3), (0.8, 5), (np.inf, 7)),
+    4: ((0.5, 3),),
+}
+_DRAFT_SOBOL = ((0.5, 64), (np.inf, 256))
+
+
+def expected_derivatives(
+    likelihood: Likelihood, a: Matrix, V: Matrix, t: Matrix, *, draft: bool = False
+) -> Expected:
+    """Return the expectations for mean activations a (N, C) and covariances V (N, C, C), packed as `derivatives`.
+
+    `draft`: of a softmax with fewer nodes, several times as fast.
+    """
     if isinstance(likelihood, Categorical):
-        return _softmax(likelihood, a, V, t)
+        return _softmax(likelihood, a, V, t, draft=draft)
     assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
     if likelihood.link is LOGISTIC:
         return _logistic(a[:, 0], V[:, 0, 0], t)
     return _by_trapezoid(likelihood, a[:, 0], V[:, 0, 0], t)
 
 
-def expected_terms(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix) -> ChunkFunction:
+def expected_terms(
+    likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix, *, draft: bool = False
+) -> ChunkFunction:
     """Return the function of a chunk that gives value, gradient and Hessian of -ln p, averaged over N(theta, A⁻¹)."""
     C = likelihood.n_outputs
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         V = output_covariances(Phi, inverse_cholesky, C)
-        expected = expected_derivatives(likelihood, activations(Phi, theta, C), V, t)
+        expected = expected_derivatives(likelihood, activations(Phi, theta, C), V, t, draft=draft)
         return summed(likelihood, Phi, weight, *expected)
 
     return blockwise(terms, C * len(theta) + C * C)
@@ -102,7 +118,7 @@ def _blocks(rows: Index, numbers: int) -> Iterator[Index]:
         yield rows[start : start + size]
 
 
-def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix) -> Expected:
+def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, *, draft: bool) -> Expected:
     K = likelihood.n_classes
     if K == 2:  # the logistic of the classes' difference
         load = likelihood.transform[1] - likelihood.transform[0]
@@ -116,7 +132,7 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix) -> Expect
     B = axes * np.sqrt(np.maximum(variance, 0.0))[:, None, :]
     spread = np.sqrt(np.maximum(variance[:, -1], 0.0))
     log_sum, y, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
-    for rows, (z, w) in _by_spread(spread, K - 1):
+    for rows, (z, w) in _by_spread(spread, K - 1, draft=draft):
         for block in _blocks(rows, len(z) * K):
             log_sum[block], y[block], R[block] = _at_nodes(m[block] @ H.T, H @ B[block], z, w)
     T = likelihood.transform
@@ -126,13 +142,13 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix) -> Expect
     return np.einsum("nk,nk->n", t, full - full.mean(axis=1, keepdims=True)) - log_sum, (t - y) @ T, curvature
 
 
-def _by_spread(spread: Vector, C: int) -> Iterator[tuple[Index, tuple[Matrix, Vector]]]:
+def _by_spread(spread: Vector, C: int, *, draft: bool) -> Iterator[tuple[Index, tuple[Matrix, Vector]]]:
     """Yield the rows that share a rule, and the rule: nodes (S, C) and weights (S,)."""
-    product = _PRODUCT.get(C, ())
+    product = (_DRAFT_PRODUCT if draft else _PRODUCT).get(C, ())
     reach = product[-1][0] if product else 0.0
     rules: list[tuple[float, Callable[[int, int], tuple[Matrix, Vector]], int]] = [
         *((sd, _product, n) for sd, n in product),
-        *((sd, _sobol, n) for sd, n in _SOBOL if sd > reach),
+        *((sd, _sobol, n) for sd, n in (_DRAFT_SOBOL if draft else _SOBOL) if sd > reach),
     ]
     chosen = np.searchsorted([sd for sd, _, _ in rules], spread)
     for i in np.unique(chosen):

@@ -126,6 +126,11 @@ class Rows:
             np.ascontiguousarray(self.Phi[::step]), np.ascontiguousarray(self.t[::step]), weight, self.threads
         )
 
+    def chosen(self, rows: NDArray[np.bool_]) -> Rows:
+        """Return the rows of a mask (N,)."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(self.Phi[rows], self.t[rows], weight, self.threads)
+
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of `function` over fixed chunks, on threads, reduced in order."""
         n, size = len(self.Phi), chunk_rows(self.n_functions)

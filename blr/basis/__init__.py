@@ -12,6 +12,7 @@ __all__ = ["BASES", "Basis", "Standardisation", "basis_from_dict", "fit_basis"]
 
 import inspect
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -26,7 +27,7 @@ from blr.basis.linear import Linear
 from blr.basis.polynomial import Polynomial
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
-from blr.basis.standardisation import Standardisation
+from blr.basis.standardisation import Softening, Standardisation
 
 _Kind = type[Linear | Polynomial | RBF | Sigmoid | BSpline | Fourier]
 
@@ -37,11 +38,18 @@ BASES: dict[str, _Kind] = {
 
 
 def fit_basis(
-    kind: str, X: ArrayLike, *, weight: ArrayLike | None = None, rng: Generator | None = None, **options: Any
+    kind: str,
+    X: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    rng: Generator | None = None,
+    soften: bool = False,
+    **options: Any,
 ) -> Basis:
     """Return a basis of a kind in `BASES`, learned from the training features X, shape (N, F).
 
-    `weight` (N,) counts in the standardisation, not in where centres and knots lie.  `options` are the
+    `weight` (N,) counts in the standardisation, not in where centres and knots lie.  With `soften` the features go
+    through an arcsinh first, about their median in units of their robust spread.  `options` are the
     keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier", need `rng`; the
     others ignore it.
     """
@@ -57,7 +65,12 @@ def fit_basis(
             )
         options["rng"] = rng
     weights = None if weight is None else as_vector(weight, "weight")
-    return basis.fit(as_matrix(X, "X"), weight=weights, **options)
+    rows = as_matrix(X, "X")
+    if not soften:
+        return basis.fit(rows, weight=weights, **options)
+    softening = Softening.learn(rows)
+    fitted = basis.fit(softening(rows), weight=weights, **options)
+    return replace(fitted, standardisation=fitted.standardisation.after(softening))
 
 
 def basis_from_dict(stored: Mapping[str, Any]) -> Basis:

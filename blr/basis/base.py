@@ -70,7 +70,8 @@ class Basis(ABC):
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             self._derivative(self.standardisation(rows[block]), J[block])
-        J /= self.standardisation.scale
+        slope = self.standardisation.slope(rows)
+        J *= slope if slope.ndim == 1 else slope[:, None, :]
         return J
 
     def names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
@@ -86,12 +87,7 @@ class Basis(ABC):
         """Return everything that `from_dict` needs, as scalars, strings, lists and arrays."""
         own = {name: getattr(self, name) for name in self._own_fields()}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
-        return {
-            "kind": self.kind,
-            "mean": self.standardisation.mean,
-            "scale": self.standardisation.scale,
-            **plain,
-        }
+        return {"kind": self.kind, **self.standardisation.to_dict(), **plain}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -101,13 +97,13 @@ class Basis(ABC):
                 f"expected a stored {cls.kind} basis, got kind {stored.get('kind')!r}; use basis_from_dict"
             )
         expected = {"kind", "mean", "scale", *cls._own_fields()}
-        if set(stored) != expected:
+        if set(stored) - {"softening_centre", "softening_width"} != expected:
             raise ValueError(
                 f"a stored {cls.kind} basis has the keys {sorted(expected)}, got {sorted(stored)}; "
                 "it was not written by this version's to_dict"
             )
         own = {name: stored[name] for name in cls._own_fields()}
-        return cls(Standardisation(stored["mean"], stored["scale"]), **own)
+        return cls(Standardisation.from_dict(stored), **own)
 
     @abstractmethod
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:

@@ -1,14 +1,18 @@
 """Features of zero mean and unit variance, as learned from the training set.
 
 Every basis works on standardised features z = (x − mean) / scale, so that one prior and one default width
-serve magnitudes, ratios and fluxes alike.  Shapes: N rows, F features.
+serve magnitudes, ratios and fluxes alike.  Features with heavy tails may go through an arcsinh first, which is
+straight in the bulk and logarithmic beyond it (Lupton, Gunn & Szalay 1999, doi:10.1086/301004).
+Shapes: N rows, F features.
 """
 
 from __future__ import annotations
 
-__all__ = ["Standardisation"]
+__all__ = ["Softening", "Standardisation"]
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,12 +23,62 @@ from blr.arrays import Matrix, Vector, as_matrix, as_vector
 _LIMIT = 1e15
 
 
+# Quartiles of a normal distribution lie 1.349 standard deviations apart.
+_QUARTILES = 1.349
+# A bulk narrower than this share of the standard deviation is a column of few values, not a bulk.
+_NARROWEST = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Softening:
+    """The map y = arcsinh((x − centre) / width), with centre and width of shape (F,)."""
+
+    centre: Vector
+    width: Vector
+
+    def __post_init__(self) -> None:
+        centre, width = as_vector(self.centre, "centre").copy(), as_vector(self.width, "width").copy()
+        if centre.shape != width.shape or not np.all(width > 0):
+            raise ValueError(
+                f"a softening needs one centre and one positive width a feature, got centres {centre} and "
+                f"widths {width}; learn them with Softening.learn(X)"
+            )
+        for name, array in (("centre", centre), ("width", width)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def learn(cls, X: ArrayLike) -> Softening:
+        """Return the softening about the median of each column of X, shape (N, F), in units of its robust spread.
+
+        The spread is that of the quartiles; of a column whose quartiles nearly agree, the standard deviation.
+        """
+        X = as_matrix(X, "X")
+        low, middle, high = np.percentile(X, [25, 50, 75], axis=0)
+        robust, spread = (high - low) / _QUARTILES, Standardisation.learn(X).scale
+        return cls(middle, np.where(robust > _NARROWEST * spread, robust, spread))
+
+    def __call__(self, X: Matrix) -> Matrix:
+        """Return the softened features, shape (N, F), of X, shape (N, F)."""
+        with np.errstate(over="ignore"):
+            Y = (X - self.centre) / self.width
+        return np.arcsinh(np.clip(Y, -_LARGEST, _LARGEST, out=Y), out=Y)
+
+    def slope(self, X: Matrix) -> Matrix:
+        """Return dy/dx, shape (N, F), at X, shape (N, F)."""
+        return 1 / np.hypot(self.width, X - self.centre)
+
+
+_LARGEST = 1e300  # arcsinh of larger ones is the same to 1 %, and infinite ones have none
+
+
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """The map z = (x − mean) / scale, with mean and scale of shape (F,)."""
+    """The map z = (x − mean) / scale, mean and scale (F,); with a `softening`, of the softened x."""
 
     mean: Vector
     scale: Vector
+    softening: Softening | None = None
 
     def __post_init__(self) -> None:
         mean, scale = as_vector(self.mean, "mean").copy(), as_vector(self.scale, "scale").copy()
@@ -55,8 +109,31 @@ class Standardisation:
         constant = peak <= 16 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))
 
+    def after(self, softening: Softening) -> Standardisation:
+        """Return the map that softens first; mean and scale must be those of the softened features."""
+        return replace(self, softening=softening)
+
+    def slope(self, X: Matrix) -> Matrix:
+        """Return dz/dx, shape (N, F) or (F,), at X, shape (N, F)."""
+        return 1 / self.scale if self.softening is None else self.softening.slope(X) / self.scale
+
+    def to_dict(self) -> dict[str, Vector]:
+        """Return the arrays that `from_dict` takes; those of the softening only where there is one."""
+        soft = self.softening
+        own = {"mean": self.mean, "scale": self.scale}
+        return own if soft is None else own | {"softening_centre": soft.centre, "softening_width": soft.width}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Standardisation:
+        """Return the map of `to_dict`."""
+        softened = "softening_centre" in stored
+        soft = Softening(stored["softening_centre"], stored["softening_width"]) if softened else None
+        return cls(stored["mean"], stored["scale"], soft)
+
     def __call__(self, X: Matrix) -> Matrix:
         """Return the standardised features, shape (N, F), of X, shape (N, F)."""
+        if self.softening is not None:
+            X = self.softening(X)
         with np.errstate(over="ignore"):
             Z = X - self.mean
             Z /= self.scale
