@@ -26,7 +26,7 @@ def arrow_array(values: Array) -> pa.Array:
     if data.dtype.kind == "O":
         return objects(data, mask)
     if data.dtype.kind == "S":
-        data = np.strings.decode(data, "utf-8", "replace")
+        return objects(data.astype(object), mask)  # as texts of one width they would take four times the room
     if data.dtype.kind in "UT":
         return pa.array(data.astype(object), pa.string(), mask=mask)
     wide = data.dtype.kind == "f" and data.dtype.itemsize > 8  # Arrow has no longer floats than these

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from catalogs.unique_texts import unique_texts
+
 __all__ = ["SMOOTHING", "Classes", "binned", "gain", "number_of_bins", "sorted_texts"]
 
 Array = np.ndarray[Any, Any]
@@ -39,13 +41,12 @@ class Classes:
     @classmethod
     def of(cls, labels: Array, rng: np.random.Generator) -> tuple[Classes, NDArray[np.bool_]]:
         """Return the classes of labels (N,), and which rows (N,) have one: '' and rare ones have none."""
-        texts = np.asarray(labels).astype(str)
-        found, inverse, counts = np.unique(texts, return_inverse=True, return_counts=True)
-        kept = (counts >= FEWEST) & (found != "")
-        rows = kept[inverse.ravel()]
-        index = np.cumsum(kept)[inverse.ravel()[rows]] - 1
+        texts, inverse, counts = unique_texts(labels)
+        kept = (counts >= FEWEST) & np.array([text != "" for text in texts], dtype=bool)
+        rows = kept[inverse]
+        index = np.cumsum(kept)[inverse[rows]] - 1
         fold = rng.random(int(rows.sum())) < 0.5
-        return cls(index, tuple(found[kept].tolist()), fold), rows
+        return cls(index, tuple(text for text, keep in zip(texts, kept, strict=True) if keep), fold), rows
 
     @property
     def entropy(self) -> float:
@@ -76,14 +77,12 @@ def binned(values: Floats, bins: int = BINS) -> Codes:
 
 def sorted_texts(values: Array) -> Codes:
     """Return a code (n,) of each text, the rare ones sharing one."""
-    found, inverse, counts = np.unique(
-        np.asarray(values).astype(str), return_inverse=True, return_counts=True
-    )
+    texts, inverse, counts = unique_texts(values)
     order = np.argsort(-counts, kind="stable")
-    code = np.full(len(found), MOST_TEXTS, dtype=np.intp)
+    code = np.full(len(texts), MOST_TEXTS, dtype=np.intp)
     frequent = order[:MOST_TEXTS][counts[order[:MOST_TEXTS]] > 1]
     code[frequent] = np.arange(len(frequent))
-    return np.asarray(code[inverse.ravel()])
+    return np.asarray(code[inverse])
 
 
 def gain(codes: Codes, classes: Classes, *, smoothing: float = SMOOTHING) -> float:

@@ -113,20 +113,23 @@ class Converting:
         def compute(batch: pa.RecordBatch) -> NewValues:
             return annotation.compute(batch.select(read))
 
-        computed = computed_batches(self.source, replace(annotation, read=needed, compute=compute, rows=rows))
+        whole = replace(annotation, read=needed, compute=compute, rows=rows)
         texts = self.beside()
         if self.form == "parquet":
             parquet_create.create(
                 out,
                 self.columns,
                 new,
-                computed,
+                computed_batches(self.source, whole),
                 provenance=annotation.provenance,
                 metadata=texts,
                 dropped=self.old.replaced,
             )
             return
         layout = fits_create.Layout(self.fields(rows), tuple(map(NewField.of, new)), self.source.n_rows)
+        # A text takes the room of the longest, which only the pass over the rows has told.
+        rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
+        computed = computed_batches(self.source, replace(whole, rows=rows))
         remarks = [*self.remarks(texts), *self.history(texts, annotation.provenance)]
         name = texts.get("extname") or SUFFIX.sub("", out.name)
         fits_create.create(out, layout, computed, name=name, remarks=remarks)

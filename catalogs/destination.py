@@ -20,6 +20,7 @@ __all__ = [
     "destination",
     "is_whole",
     "make_folder",
+    "n_bytes",
     "needed_bytes",
 ]
 

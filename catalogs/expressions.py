@@ -168,7 +168,8 @@ class Evaluation:
         arrow = isinstance(given, pa.Array | pa.ChunkedArray)
         values = column_values(given, name=node.name) if arrow else np.asanyarray(given)
         if values.dtype.kind == "S":
-            values = np.strings.decode(np.ma.filled(values, b""), "utf-8", "replace")
+            texts = np.ma.filled(values, b"").astype(object)
+            values = np.frompyfunc(lambda text: text.decode("utf-8", "replace"), 1, 1)(texts)
         elif is_text(values):
             values = np.asarray(np.ma.filled(values, ""))
         if values.dtype.kind not in "biufOUTV":

@@ -24,6 +24,7 @@ from catalogs.fits_columns import MAX_FIELDS, MAX_ROW, Table
 from catalogs.fits_history import provenance_metadata, with_block
 from catalogs.fits_selection import Selection
 from catalogs.own_columns import with_replaced_models
+from catalogs.unique_texts import shown_text
 
 __all__ = ["NewField", "annotated_cards", "blank_checksums", "with_checksums"]
 
@@ -94,14 +95,17 @@ class NewField:
 
     def _encode_texts(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Narrow code points to bytes: NumPy's own conversion takes five times as long as all the rest."""
-        text = values if values.dtype.kind == "U" else np.array([str(v) for v in values.tolist()], np.str_)
-        codes = code_points(text)
         width = self.stored.itemsize
+        if values.dtype.kind == "U":
+            text = values
+        else:
+            words = [str(v) for v in values.tolist()]
+            # NumPy would give every text the room of the longest.
+            self._require_width(max(words, key=len, default=""))
+            text = np.array(words, np.str_)
+        codes = code_points(text)
         if codes[:, width:].any():
-            raise CatalogError(
-                f"'{self.column.name}' got the text {_first(text, codes[:, width:] > 0)!r}, longer than the "
-                f"{width} characters promised; state the width of the longest"
-            )
+            self._require_width(_first(text, codes[:, width:] > 0))
         if (codes > ASCII).any():
             raise CatalogError(
                 f"'{self.column.name}' got the text {_first(text, codes > ASCII)!r}; FITS holds ASCII only: "
@@ -110,6 +114,15 @@ class NewField:
         narrow = np.zeros((len(text), width), np.uint8)
         narrow[:, : codes.shape[1]] = codes[:, :width]
         return narrow.view(self.stored).reshape(-1)
+
+    def _require_width(self, text: str) -> None:
+        """Raise CatalogError where a text is longer than was promised."""
+        width = self.stored.itemsize
+        if len(text) > width:
+            raise CatalogError(
+                f"'{self.column.name}' got the text {shown_text(text)!r}, longer than the {width} characters promised; "
+                "state the width of the longest"
+            )
 
 
 def _first(text: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> str:

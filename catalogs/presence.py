@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from catalogs.unique_texts import unique_texts
 from catalogs.values import NO_VALUES
 
 __all__ = ["Presence", "measured", "uneven_presence"]
@@ -54,18 +55,14 @@ def measured(values: Array) -> Array:
 
 def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, Presence]:
     """Return the columns (n,) whose presence tells classes apart, of labels (n,), '' where there is none."""
-    found, inverse, counts = np.unique(
-        np.asarray(labels).astype(str), return_inverse=True, return_counts=True
-    )
-    usable = np.flatnonzero((found != "") & (counts >= FEWEST))
+    texts, inverse, counts = unique_texts(labels)
+    usable = np.flatnonzero([bool(text) and n >= FEWEST for text, n in zip(texts, counts, strict=True)])
     if len(usable) < 2:
         return {}
     uneven = {}
     for name, values in columns.items():
-        share = np.bincount(inverse.ravel(), weights=measured(values), minlength=len(found)) / counts
+        share = np.bincount(inverse, weights=measured(values), minlength=len(texts)) / counts
         most, least = usable[share[usable].argmax()], usable[share[usable].argmin()]
         if share[most] - share[least] >= UNEVEN:
-            uneven[name] = Presence(
-                str(found[most]), float(share[most]), str(found[least]), float(share[least])
-            )
+            uneven[name] = Presence(texts[most], float(share[most]), texts[least], float(share[least]))
     return uneven

@@ -18,8 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalogs.catalog import BATCH_ROWS, Catalog, Column
+from catalogs.destination import n_bytes
 from catalogs.distinct import DistinctCounter
 from catalogs.elements import element_columns, element_values
+from catalogs.unique_texts import shortened
 from catalogs.values import batch_values, is_text
 
 __all__ = ["SAMPLE_ROWS", "Choice", "ColumnProfile", "Profile", "as_numbers", "profile", "readable"]
@@ -29,7 +31,10 @@ Choice = Callable[[Mapping[str, Array]], NDArray[np.bool_]]
 """Which rows (n,) of a batch are meant, from the values (n,) of its columns."""
 
 SAMPLE_ROWS = 20_000
-"""Rows in the sample: a share is known to 0.4 %, and a hundred columns take 16 MB."""
+"""Rows in the sample: a share is known to 0.4 %, and a hundred columns take 16 MB.  Long texts are cut."""
+
+BATCH_BYTES = 1 << 25
+"""Bytes of a file that a batch takes, about: texts, which types do not tell of, may be polygons and spectra."""
 
 MARKS: tuple[float, ...] = (-99999.0, -9999.0, -999.9, -999.0, -99.99, -99.9, -99.0, -9.99, -9.0, -1.0, 0.0)
 MARKS += (9.99, 90.0, 99.0, 99.9, 99.99, 99.999, 999.0, 999.9, 9999.0, 9999.99, 99999.0)
@@ -172,13 +177,14 @@ def profile(
     if not columns:
         return Profile(catalog.n_rows, columns, {}, {})
     wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
-    for whole in catalog.batches(wanted, max(1, min(_batch_rows(len(columns)), left))):
+    for whole in catalog.batches(wanted, max(1, min(_batch_rows(len(columns), catalog), left))):
         batch = whole.slice(0, left)
         values = batch_values(batch, wanted)
         for name in wanted[len(single) :]:
             values |= element_values(values.pop(name), vectors[name])
         for name, counts in columns.items():
             counts.add(values[name])
+        values = {n: shortened(v) if v.dtype.kind == "O" else v for n, v in values.items()}
         keys = rng.random(batch.num_rows)
         reservoir.add(values, keys)
         if choice is not None:
@@ -195,9 +201,10 @@ def profile(
     return Profile(n, columns, sample, sample if choice is None else chosen.rows(tuple(columns)))
 
 
-def _batch_rows(columns: int) -> int:
-    """Return rows a batch, fewer of wide tables: about four million values."""
-    return max(1024, min(BATCH_ROWS, 4_000_000 // max(1, columns)))
+def _batch_rows(columns: int, catalog: Catalog) -> int:
+    """Return rows a batch, fewer of wide tables and of long texts: about four million values, or 32 MB of the file."""
+    stored = sum(map(n_bytes, catalog.partitions)) // max(1, sum(p.n_rows for p in catalog.partitions))
+    return max(256, min(BATCH_ROWS, 4_000_000 // max(1, columns), BATCH_BYTES // max(1, stored)))
 
 
 class _Reservoir:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from catalogs.unique_texts import unique_texts
+
 __all__ = ["HEALPIX_ORDER", "healpix_pixels", "held_out"]
 
 HEALPIX_ORDER = 5
@@ -34,10 +36,10 @@ def held_out(columns: Sequence[Array], fraction: float) -> NDArray[np.bool_]:
         if len(texts) == 1
         else np.array(["\x1f".join(row) for row in zip(*texts, strict=True)], object)
     )
-    values, inverse = np.unique(joined.astype(str), return_inverse=True)
+    values, inverse, _ = unique_texts(joined)
     threshold = int(fraction * 2**64)
     out = np.fromiter((_hash(value) < threshold for value in values), dtype=bool, count=len(values))
-    return out[inverse.ravel()]
+    return out[inverse]
 
 
 def _hash(text: str) -> int:

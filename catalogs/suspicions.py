@@ -18,6 +18,7 @@ from catalogs.elements import Element
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
 from catalogs.subjects import about_a_magnitude, without_unit
+from catalogs.unique_texts import shown_text, stripped_texts
 from catalogs.values import is_real, is_text
 
 __all__ = [
@@ -155,9 +156,9 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     column = profile.columns[name]
     if not is_text(column.column.datatype) or is_position(column.column):
         return {}
-    texts, counts = np.unique(np.char.strip(profile.sample[name].astype(str)), return_counts=True)
-    odd = {str(t): int(n) for t, n in zip(texts, counts, strict=True) if t and _number(str(t)) is None}
-    numbers = int(sum(n for t, n in zip(texts, counts, strict=True) if t and str(t) not in odd))
+    counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
+    odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
+    numbers = counts.total() - sum(odd.values())
     if len(profile.sample[name]) < profile.n_rows and not all(map(NO_VALUE.fullmatch, odd)):
         return {}
     few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
@@ -170,7 +171,7 @@ def not_numbers(profile: Profile, name: str) -> str | None:
     None of a column of which most texts are neither numbers nor numbers written otherwise.
     """
     words, odd = _odd_texts(profile, name)
-    shown = ", ".join(f"'{text}'" for text, _ in odd.most_common(MOST_TEXTS))
+    shown = ", ".join(f"'{shown_text(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
     if odd and sum(odd.values()) < 0.5 * len(words):
         return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
     if odd and all(map(_number_written_otherwise, odd)):
@@ -189,7 +190,7 @@ def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:
     """Return the texts of a column of texts, and those that are no numbers with their rows; none of other columns."""
     if not is_text(profile.columns[name].column.datatype):
         return [], Counter()
-    words = [text for text in np.char.strip(profile.sample[name].astype(str)).tolist() if text]
+    words = [text for text in stripped_texts(profile.sample[name]) if text]
     return words, Counter(text for text in words if _number(text) is None)
 
 

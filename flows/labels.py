@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.errors import nearest
+from catalogs.unique_texts import unique_texts
 from catalogs.values import NO_VALUES
 from flows.config import Label
 from flows.errors import TrainingError
@@ -94,8 +95,8 @@ class LabelReader:
 
     def read(self, texts: Array) -> NDArray[np.intp]:
         """Return the class index (n,) of each label."""
-        found, inverse = np.unique(texts.astype(str), return_inverse=True)
-        index = np.array([self.index(text) for text in found.tolist()], dtype=np.intp)
+        found, inverse, _ = unique_texts(texts)
+        index = np.array([self.index(text) for text in found], dtype=np.intp)
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
 
 
@@ -111,8 +112,8 @@ class LabelledRows:
         texts = label_texts(values[self.column])
         found = Counter(texts.tolist())
         self.counts += found
-        named = [text for text in found if text and not is_doubtful(text)]
-        return np.isin(texts.astype(str), np.array(named, dtype=str))
+        named = {text for text in found if text and not is_doubtful(text)}
+        return np.array([text in named for text in texts.tolist()], dtype=bool)
 
 
 def is_doubtful(text: str) -> bool:

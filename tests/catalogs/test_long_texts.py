@@ -1,0 +1,168 @@
+"""Columns of long texts, as polygons, JSON and spectra are: memory grows with the texts, not with rows x longest."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from catalogs.annotations import NewColumn
+from catalogs.astropy_arrow import arrow_array
+from catalogs.class_gain import Classes, sorted_texts
+from catalogs.errors import CatalogError
+from catalogs.fits_create import LONG_TEXT, encoded_text
+from catalogs.fits_rewrite import NewField
+from catalogs.presence import uneven_presence
+from catalogs.profile import profile
+from catalogs.split import held_out
+from catalogs.suspicions import not_numbers
+from catalogs.unique_texts import LONGEST_TEXT, shortened, unique_texts
+from flows.inspection import inspect_file
+from flows.labels import LabelledRows
+
+N, LONG = 3000, 50_000
+"""As texts of one width, 600 MB."""
+BOUND = 30e6
+
+
+def texts(n: int = N, length: int = LONG) -> Any:
+    """Return short texts, one of them long."""
+    values = np.array([f"word {i % 5}" for i in range(n)], dtype=object)
+    values[n // 2] = "x" * length
+    return values
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Return the most memory that is taken meanwhile, in bytes."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda t: Classes.of(t, np.random.default_rng(0)), id="classes"),
+        pytest.param(sorted_texts, id="column of texts"),
+        pytest.param(lambda t: uneven_presence({"x": np.ones(len(t))}, t), id="presence"),
+        pytest.param(lambda t: held_out([t], 0.2), id="held-out rows"),
+        pytest.param(lambda t: LabelledRows("t")({"t": t}), id="labelled rows"),
+    ],
+)
+def test_one_long_text_takes_no_room_in_the_other_rows(work: Callable[[Any], object]) -> None:
+    values = texts()
+    assert peak(lambda: work(values)) < BOUND
+
+
+def test_unique_texts_are_those_of_numpy() -> None:
+    values = np.array(["b", "", "a", "ä", "b", "Z"], dtype=object)
+    expected = np.unique(values.astype(str), return_inverse=True, return_counts=True)
+    got = unique_texts(values)
+    assert got[0] == expected[0].tolist()
+    assert got[1].tolist() == expected[1].tolist()
+    assert got[2].tolist() == expected[2].tolist()
+    assert unique_texts(np.empty(0, dtype=object))[0] == []
+
+
+def test_long_texts_in_a_sample_stay_different() -> None:
+    values = np.array(["a" * 1000 + "1", "a" * 1000 + "2", "b"], dtype=object)
+    short = shortened(values).tolist()
+    assert len(set(short)) == 3
+    assert short[2] == "b"
+    assert max(map(len, short)) == LONGEST_TEXT
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_inspect_takes_the_memory_of_the_texts(tmp_path: Path, name: str) -> None:
+    """Polygons in all rows, and one that is much longer; the class is looked at too."""
+    rng = np.random.default_rng(0)
+    n = 600
+    polygons = [f"POLYGON {i} " + "0 " * 1000 for i in range(n)]
+    polygons[n // 2] = "1" * 1_000_000  # 2.4 GB in all rows
+    table = pa.table(
+        {
+            "id": [f"G{i}" for i in range(n)],
+            "x": rng.normal(size=n),
+            "area": polygons,
+            "kind": ["E", "S"] * (n // 2),
+        }
+    )
+    path = tmp_path / name
+    if name.endswith(".csv"):
+        lines = (",".join(map(str, row.values())) for row in table.to_pylist())
+        path.write_text("\n".join(["id,x,area,kind", *lines]) + "\n", encoding="utf-8")
+    else:
+        pq.write_table(table, path)
+    reports: list[dict[str, Any]] = []
+    assert peak(lambda: reports.append(inspect_file(path, label="kind"))) < BOUND
+    (report,) = reports
+    assert report["label"]["counts"] == {"E": n // 2, "S": n // 2}
+    assert next(c for c in report["columns"] if c["name"] == "area")["distinct"] == n
+    seen = profile(catalogs.open(path))
+    assert max(map(len, seen.sample["area"].tolist())) <= LONGEST_TEXT
+
+
+def test_a_long_text_among_numbers_is_shown_by_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "id,x\n" + "".join(f"{i},{i}.5\n" for i in range(30)) + f"30,{'y' * 5000}\n", encoding="utf-8"
+    )
+    remark = not_numbers(profile(catalogs.open(path)), "x")
+    assert remark is not None
+    assert "30 of 31 texts are numbers" in remark
+    assert len(remark) < 150
+
+
+def test_a_text_longer_than_promised_is_refused_before_all_get_its_room() -> None:
+    field = NewField.of(NewColumn("c", pa.string(), width=8))
+
+    def write() -> None:
+        with pytest.raises(CatalogError, match="longer than the 8 characters promised"):
+            field.encode(texts())
+
+    assert peak(write) < BOUND
+
+
+def test_to_fits_with_one_long_text(tmp_path: Path) -> None:
+    """FITS gives all texts one width: fewer rows are written at a time."""
+    n = 3000
+    pq.write_table(pa.table({"i": range(n), "note": texts(n).tolist()}), tmp_path / "t.parquet")
+    new = [NewColumn("blr_p", pa.float32(), "stat.probability")]
+
+    def compute(batch: pa.RecordBatch) -> dict[str, Any]:
+        return {"blr_p": np.zeros(batch.num_rows, np.float32)}
+
+    def convert() -> None:
+        opened = catalogs.open(tmp_path / "t.parquet")
+        catalogs.annotate(opened, tmp_path / "out", new, compute, read=["i"], form="fits", threads=1)
+
+    assert peak(convert) < 100e6  # the copy takes 150 MB
+    copy = catalogs.open(tmp_path / "out" / "t.fits")
+    (long,) = (t for b in copy.batches(["note"], 64) for t in b.column("note").to_pylist() if len(t) > 6)
+    assert long == "x" * LONG
+
+
+def test_long_texts_are_encoded_as_short_ones() -> None:
+    words = ["", "a", "bc" * LONG_TEXT, None, "d"]
+    array = pa.array(["skipped", *words])[1:].fill_null("")
+    got = encoded_text(array, 2 * LONG_TEXT)
+    assert got.tolist() == [(word or "").encode() for word in words]
+    assert encoded_text(array.slice(0, 2), 3).tolist() == [b"", b"a"]
+
+
+def test_bytes_of_one_width_become_texts_of_their_own_lengths() -> None:
+    stored = np.array([b"a", b"\xff", b"y" * 20_000] + [b"b"] * 500)
+    assert peak(lambda: arrow_array(stored)) < 25e6  # 40 MB as texts of one width
+    assert arrow_array(stored).slice(0, 2).to_pylist() == ["a", "�"]
+    masked = np.ma.MaskedArray(np.array([b"a", b"b"]), [False, True])
+    assert arrow_array(masked).to_pylist() == ["a", None]
