@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.types as pt
 
-from catalogs import fits_create, pandas_words, parquet_create
+from catalogs import ecsv_create, fits_create, pandas_words, parquet_create
 from catalogs.annotations import Provenance
 from catalogs.catalog import Annotation, Catalog, Column, Convertible, Copyable, OldColumns, Partition
 from catalogs.cell_bytes import cell_bytes
@@ -28,11 +28,14 @@ from catalogs.old_columns import copying
 from catalogs.own_columns import levels, provenance_entries
 from catalogs.parquet_metadata import ASTROPY
 
-__all__ = ["TARGETS", "converted_key", "copied", "copies"]
+__all__ = ["TARGETS", "USUAL", "converted_key", "copied", "copies"]
 
 TARGETS = {"parquet": ".parquet", "fits": ".fits"}
+USUAL = {"ascii": "ecsv"}
+"""Formats of which no copies are written, and what copies are written as."""
+SUFFIXES = {**TARGETS, "ecsv": ".ecsv"}
 SUFFIX = re.compile(
-    r"(?:\.(?:fits?|fts|parquet|parq|pq|vot|votable|xml|ecsv|csv|tsv|txt|dat))?(?:\.gz|\.bz2)?$",
+    r"(?:\.(?:fits?|fts|parquet|parq|pq|vot|votable|xml|ecsv|csv|tsv|txt|dat|tab|tbl|mrt|cat))?(?:\.gz|\.bz2)?$",
     re.IGNORECASE,
 )
 
@@ -42,7 +45,7 @@ BATCH_BYTES = 1 << 26
 LONGEST_REMARK = 200
 DESCRIBING = re.compile(
     r"ARROW:schema|IVOA\.VOTable-Parquet\..*|table_meta_yaml|pandas|PANDAS_ATTRS|table::len::.*|blr\..*|fits\..*"
-    r"|type\..*|delimiter|encoding|version"
+    r"|type\..*|layout|delimiter|encoding|version"
 )
 """Metadata that describe columns, provenance or the old file, which are written in the new format's own way."""
 
@@ -58,9 +61,10 @@ Tell = Callable[[str], object]
 
 def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Sequence[Copyable]:
     """Return the files of which copies are made, in their own format or as `form`."""
+    form = form or USUAL.get(cat.format)
     if form is None or form == cat.format:
         return [copying(p, cat, old) for p in cat.partitions]
-    if form not in TARGETS:
+    if form not in {*TARGETS, USUAL.get(cat.format)}:
         raise CatalogError(
             f"got the format '{form}' for the copy of a catalogue in {cat.format}; expected {' or '.join(TARGETS)}, "
             "or none, for the same"
@@ -74,6 +78,7 @@ def copies(cat: Catalog, old: OldColumns, form: str | None, tell: Tell) -> Seque
 
 def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
     """Return the partitions that have copies, by the copies' keys; without margins in another format."""
+    form = form or USUAL.get(cat.format)
     if form is None or form == cat.format:
         return {p.key: p for p in cat.partitions}
     counted = [p for p in cat.partitions if p.counted] or cat.partitions
@@ -84,7 +89,7 @@ def copied(cat: Catalog, form: str | None) -> dict[str, Partition]:
 
 def converted_key(key: str, form: str) -> str:
     """Return the name of a copy in another format."""
-    return SUFFIX.sub("", key) + TARGETS[form]
+    return SUFFIX.sub("", key) + SUFFIXES[form]
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,18 @@ class Converting:
                 provenance=annotation.provenance,
                 metadata=texts,
                 dropped=self.old.replaced,
+            )
+            return
+        if self.form == "ecsv":
+            ecsv_create.create(
+                out,
+                self.columns,
+                new,
+                computed_batches(self.source, whole),
+                provenance=annotation.provenance,
+                header=texts.get(ASTROPY),
+                dropped=[c.name for c in self.catalog.columns if not self.old.stays(c.name)],
+                slim=self.old.only is not None,
             )
             return
         layout = fits_create.Layout(self.fields(rows), tuple(map(NewField.of, new)), self.source.n_rows)

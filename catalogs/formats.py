@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+from catalogs import ascii as ascii_tables
 from catalogs import fits, hats, parquet, text, votable
 from catalogs.agreement import require_same_units
+from catalogs.ascii_layout import is_readme
 from catalogs.catalog import Catalog, Partition
 from catalogs.errors import FormatError
 from catalogs.folders import expand, files_below, is_pattern
@@ -35,15 +36,7 @@ __all__ = [
 ]
 
 HEAD_BYTES = 65536
-ASTROPYS = {
-    "ascii.sextractor": re.compile(rb"#[ \t]*1[ \t]+\w+"),
-    "ascii.ipac": re.compile(rb"(\\[^\n]*\n)*\|"),
-    "ascii": re.compile(
-        rb"(#[^\n]*\n)*([^\n]*\n)?[^\n,;|]{0,200}?([-+]?\d[\d.eE+-]{0,30}[ \t]+){2}[-+]?\d[^\n,;|]*\n"
-    ),
-}
-"""How tables begin that astropy converts: columns numbered in comments, names between bars, blanks between numbers."""
-VAGUE = (".txt", ".dat", ".xml")
+VAGUE = (".txt", ".xml", *ascii_tables.SUFFIXES)
 """Suffixes that notes and logs beside a catalogue's files have too."""
 
 
@@ -64,6 +57,7 @@ class Format:
     sniff: Callable[[Path, bytes], bool]
     open: Callable[[Path, Options], Catalog]
     folders: bool = False  # whether one catalogue may be a folder
+    by_name: bool = True  # whether the name does where the content does not tell
 
 
 FORMATS = MappingProxyType(
@@ -78,6 +72,12 @@ FORMATS = MappingProxyType(
         ),
         "votable": Format(
             votable.SUFFIXES, votable.sniff, lambda path, o: votable.open(path, o.table, columns=o.columns)
+        ),
+        "ascii": Format(
+            ascii_tables.SUFFIXES,
+            ascii_tables.sniff,
+            lambda path, o: ascii_tables.open(path, o.table, missing=o.missing),
+            by_name=False,
         ),
         # Text is last: nearly anything could be text.
         "text": Format(
@@ -136,15 +136,13 @@ def format_of(path: Path) -> Format:
         if candidate.sniff(path, head):
             return candidate
     for candidate in FORMATS.values():
-        if path.is_file() and path.name.lower().endswith(candidate.suffixes):
+        if path.is_file() and candidate.by_name and path.name.lower().endswith(candidate.suffixes):
             return candidate
     readable = "; ".join(f"{name}: {' '.join(f.suffixes) or 'a folder'}" for name, f in FORMATS.items())
-    kind = next((kind for kind, mark in ASTROPYS.items() if mark.match(head)), None)
-    form = "..." if kind is None else f"'{kind}'"
     raise FormatError(
         f"{path} is of no known format; expected one of {readable}; convert what is a table of another kind: "
-        f"`from astropy.table import Table; Table.read('{path.name}', format={form}).write('catalogue.fits')` reads "
-        + ("it" if kind else "IPAC, CDS, fixed-width and HDF5 tables, pandas others")
+        f"`from astropy.table import Table; Table.read('{path.name}', format=...).write('catalogue.fits')` reads HDF5 "
+        "and others, pandas more"
     )
 
 
@@ -186,6 +184,7 @@ def without_notes(files: Sequence[Path]) -> list[Path]:
 
     A README.txt beside any, a list in CSV beside Parquet.
     """
+    files = [f for f in files if not is_readme(f)] or files
     beside = FORMATS["text"].suffixes if any(map(is_parquet, files)) else ()
     sure = [f for f in files if not f.name.lower().endswith((*VAGUE, *beside))]
     return sure or list(files)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from catalogs.errors import DamagedFileError, FormatError
+from catalogs.text_names import has_no_names, is_value, unnamed, words_of_line
+from catalogs.unique_texts import shown_text
 
 __all__ = [
     "COMMENT",
@@ -188,10 +190,12 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
         DELIMITERS, key=lambda d: (common_width([texts[i] for i in rows], d), -DELIMITERS.index(d))
     )
     if len(rows) > 1 and common_width([texts[i] for i in rows], delimiter) == 1:
-        require_no_blanks([texts[i].split() for i in rows], path)
+        require_described([texts[i] for i in rows], path)
     header, first = rows[0], fields(texts[rows[0]].lstrip(BYTE_ORDER_MARK), delimiter)
-    if any(NUMBER.fullmatch(f) for f in first if f.strip()):
+    if any(NUMBER.fullmatch(f) or is_value(f) for f in first if f.strip()):
         header, first = commented_header(texts[: header + 1], delimiter, path)
+        if header == rows[0] and has_no_names([fields(texts[i], delimiter) for i in rows[:2]]):
+            raise unnamed(path, texts[header], len(first), delimiter)
     names = tuple(name.strip() for name in first)
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -199,13 +203,16 @@ def find_dialect(head: Iterable[bytes], path: Path, encoding: str) -> Dialect:
     return Dialect(delimiter, names, header)
 
 
-def require_no_blanks(words: list[list[str]], path: Path) -> None:
-    """Raise FormatError where blanks alone are between the fields of all rows, each given as its words."""
-    if len({len(row) for row in words}) == 1 and len(words[0]) > 1:
+def require_described(lines: list[str], path: Path) -> None:
+    """Raise FormatError where lines of one field each are rows of places in the line that nothing describes."""
+    words = [[word for word in words_of_line(line) if any(map(str.isalnum, word))] for line in lines]
+    first, values = words[0], max((sum(map(is_value, row)) for row in words[1:]), default=0)
+    if len(first) > 1 and (2 * sum(map(is_value, first)) >= len(first) or (len(first) > 2 and values > 1)):
         raise FormatError(
-            f"{path} has {len(words[0])} words in each line, with blanks between them; expected commas, semicolons, "
-            "tabs or bars; convert it: `from astropy.table import Table; "
-            f"Table.read('{path.name}', format='ascii').write('catalogue.fits')`"
+            f"{path} is no table that is described: its lines hold {min(map(len, words))} to {max(map(len, words))} "
+            f"words, the first '{shown_text(lines[0].strip())}'; expected marks between values, or as many words in "
+            "each line below a line of names; put the ReadMe of a CDS table beside the file, or write such a "
+            "description above it"
         )
 
 
@@ -229,7 +236,5 @@ def commented_header(lines: list[str], delimiter: str, path: Path) -> tuple[int,
         if len(names) == len(first) and not any(NUMBER.fullmatch(n) for n in names):
             return i, names
     if all(NUMBER.fullmatch(f) for f in first):
-        raise FormatError(
-            f"{path} has no line of column names above its numbers; add one, of {len(first)} names"
-        )
+        raise unnamed(path, row, len(first), delimiter)
     return len(comments), first

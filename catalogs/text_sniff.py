@@ -10,7 +10,7 @@ from catalogs.ecsv import ECSV_MARK
 from catalogs.errors import FormatError
 from catalogs.text_records import DELIMITERS, common_width, is_data
 
-__all__ = ["HEAD_BYTES", "head_lines", "require_table", "sniff"]
+__all__ = ["FOREIGN", "HEAD_BYTES", "head_lines", "is_delimited", "require_table", "sniff"]
 
 HEAD_BYTES = 1 << 18
 """Bytes within which header, comments and some rows are expected."""
@@ -33,7 +33,12 @@ def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files 
         return True
     if b"\0" in text or not text.strip() or text.lstrip().startswith(FOREIGN):
         return False
-    rows = [r.decode("latin-1") for r in head_lines(text) if is_data(r)][:SNIFFED_ROWS]
+    return is_delimited(text)
+
+
+def is_delimited(head: bytes) -> bool:
+    """Say whether the first lines have two or more fields each, as many between marks of one kind."""
+    rows = [r.decode("latin-1") for r in head_lines(head) if is_data(r)][:SNIFFED_ROWS]
     return bool(rows) and max(common_width(rows, d) for d in DELIMITERS) > 1
 
 

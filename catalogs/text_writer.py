@@ -20,7 +20,7 @@ from catalogs.compressed import reading, writing_like
 from catalogs.errors import DamagedFileError
 from catalogs.text_records import Dialect, blocks, is_data
 
-__all__ = ["Values", "append_values", "value_lines"]
+__all__ = ["Values", "append_values", "quoted", "value_lines"]
 
 LEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:#[# ]*)?")
 """A byte-order mark, and what makes a comment of the line of names."""

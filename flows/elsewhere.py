@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from catalogs.conversion import converted_key
 from flows.manifest import Manifest, Output, Quarantined
 
 __all__ = ["Brought", "Known", "Origin"]
@@ -30,11 +31,13 @@ class Known:
 
     def output(self, origin: Origin) -> Output | None:
         """Return the output that is there, if it is of the file as it is; without the server's word nobody knows."""
-        listed = self.before.find(origin.name) if self.before else None
+        # Some text tables have copies of another format, which only their content tells.
+        names = (origin.name, converted_key(origin.name, "ecsv")) if self.form is None else (origin.name,)
+        listed = next(filter(None, (self.before.find(n) for n in names)), None) if self.before else None
         if listed is None or not origin.tag or not listed.summary:
             return None
         same = (listed.input_path, listed.input.tag) == (origin.url, origin.tag)
-        return listed if same and listed.is_in(self.out / origin.name) else None
+        return listed if same and listed.is_in(self.out / listed.name) else None
 
     def quarantined(self, origin: Origin) -> Quarantined | None:
         """Return why the file, as it is, could not be annotated."""

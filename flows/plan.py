@@ -237,7 +237,7 @@ def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> di
 def _name(path: Path, sources: Collection[Path], form: str | None) -> str:
     """Return the name of a file's output."""
     source = next((s for s in sources if s.is_dir() and s in path.parents), path)
-    return copy_name(name_of(path, source), form)
+    return copy_name(name_of(path, source), form, path)
 
 
 def _with_adopted(plan: Plan) -> Plan:

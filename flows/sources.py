@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from catalogs import ascii as ascii_tables
 from catalogs import hats, parquet
 from catalogs.catalog import Catalog, Partition
-from catalogs.conversion import converted_key, copied
+from catalogs.conversion import USUAL, converted_key, copied
 from catalogs.errors import CatalogError, FormatError
 from catalogs.formats import FORMATS, format_of, joined, tables_of
 from flows.roots import check_inside
@@ -145,9 +146,14 @@ def name_of(file: Path, source: Path) -> str:
     return hats.key_of(source, file) if hats.sniff(source, b"") else file.relative_to(source).as_posix()
 
 
-def copy_name(name: str, form: str | None) -> str:
-    """Return what the copy of a file that was not opened would be called, as far as its name says what it holds."""
-    if form is None or name.lower().endswith(FORMATS[form].suffixes):
+def copy_name(name: str, form: str | None, path: Path | None = None) -> str:
+    """Return what the copy of a file that was not opened would be called, as far as its name says what it holds.
+
+    Where the file is at a `path`, its content says it.
+    """
+    if form is None and path is not None and path.is_file() and ascii_tables.sniffed(path):
+        form = USUAL[ascii_tables.ASCII]
+    if form is None or (form in FORMATS and name.lower().endswith(FORMATS[form].suffixes)):
         return name
     return converted_key(name, form)
 

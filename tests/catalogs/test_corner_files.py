@@ -40,9 +40,11 @@ REFUSALS = (
     r"is damaged: it has \d+ fields, and \d+ cells in each row; expected as many",
     r"is damaged or no table: .*; expected as many fields in every row",
     r"has more than one column named .*; expected each once: rename them",
-    r"words in each line, with blanks between them; expected commas, semicolons, tabs or bars; convert it: ",
+    r"is no table that is described: its lines hold \d+ to \d+ words, the first ",
+    r"describes tables and holds none; expected one of its tables: name ",
+    r"is damaged or no table: .*; expected rows as its header describes them",
     r"holds no line of data; expected a line of column names, then rows",
-    r"has no line of column names above its numbers; add one",
+    r"has no line of column names: its first line holds values, .*; expected \d+ names above it; write a line such as",
     r"is cut short: .*; copy it again",
     r"header is damaged: get another copy",
     r"a quotation in the record .* is never closed",
@@ -61,7 +63,7 @@ READ = {
     "compressed": set(),
     "votable": {"names.xml", "tb.fits.xml", "nonstandard_units.xml"},
     "misc": set(),
-    "ascii": set(),
+    "ascii": {"cds.dat", "cds2.dat", "ipac.dat", "sextractor.dat", "commented_header.dat"},
 }
 """Files that are known to be tables, and must not be refused where this astropy has them."""
 

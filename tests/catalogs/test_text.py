@@ -267,7 +267,7 @@ FAULTS = {
     'row,x\n0,"1\n': (DamagedFileError, "never closed"),
     "row,row\n0,1\n": (FormatError, "each once"),
     "row,,\n0,1,2\n": (FormatError, "more than one column named"),
-    "# a b\n0 1\n2 3\n": (FormatError, "blanks between them"),
+    "# a b\n0 1 7\n2 3\n": (FormatError, "is no table that is described: its lines hold 2 to 3 words"),
     "1,2\n3,4\n": (FormatError, "no line of column names"),
     "": (FormatError, "no line of data"),
     "# only\n": (FormatError, "no line of data"),

@@ -16,6 +16,7 @@ import catalogs
 from catalogs.annotations import standard_columns
 from catalogs.values import batch_values
 from flows.classification import classify
+from flows.sources import copy_name
 from flows.training import train
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
@@ -117,6 +118,21 @@ def test_full_columns_of_three_classes_and_again(store, tmp_path, ending):
     standard = [c.name for c in standard_columns(CLASSES)]
     assert [n for n in again if n.startswith("blr_")] == standard
     assert np.array_equal(again["id"], found["id"])
+
+
+def test_a_blank_separated_table_through_the_flow(store, tmp_path):
+    """Its copy is ECSV, is listed as such, and is left alone by the next run."""
+    source = tmp_path / "t.dat"
+    Table.read(write(store, "ecsv"), format="ascii.ecsv").write(source, format="ascii.commented_header")
+    first = classified(store, source, tmp_path / "out", "")
+    written = (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [o["name"] for o in manifest["outputs"]] == ["t.ecsv"]
+    assert catalogs.open(tmp_path / "out" / "t.ecsv").metadata["blr.model"] == first["model"]
+    classified(store, source, tmp_path / "out", "")
+    assert (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns == written
+    source.write_text("# id\n1 2\n")  # of a file that no longer opens, too
+    assert copy_name("t.dat", None, source) == "t.ecsv"
 
 
 def test_a_user_keeps_bits_through_the_flow(store, tmp_path):
