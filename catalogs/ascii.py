@@ -18,7 +18,7 @@ from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, 
 from catalogs.own_columns import recognised_provenance
 from catalogs.parquet_metadata import ASTROPY
 
-__all__ = ["ASCII", "SUFFIXES", "AsciiPartition", "open", "sniff", "sniffed"]
+__all__ = ["ASCII", "SUFFIXES", "AsciiPartition", "open", "sniff"]
 
 ASCII = "ascii"
 
@@ -80,14 +80,6 @@ class AsciiPartition:
 def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files are inflated first
     """Say whether a file is such a table."""
     return layout_of(path) is not None
-
-
-def sniffed(path: Path) -> bool:
-    """Say whether a file is such a table, or one that nothing names the columns of."""
-    try:
-        return layout_of(path) is not None
-    except FormatError:
-        return True
 
 
 def open(path: Path, table: str | int | None = None, *, missing: Sequence[str] = ()) -> Catalog:  # noqa: A001 -- every format's verb

@@ -115,7 +115,7 @@ def blank_separated(path: Path, lines: list[str]) -> Layout | None:
         return None
     if any(len(row) != len(rows[-1]) for row in rows[1:]) or len(rows[0]) != len(rows[-1]):
         return None
-    numbers = any(all(map(is_value, column)) for column in zip(*rows[1:] or rows, strict=True))
+    numbers = any(all(map(is_value, column)) for column in zip(*rows[1:], strict=True))
     if not (numbers or path.name.lower().endswith((*SUFFIXES, ".txt", ".csv"))):
         return None  # sentences
     found = commented_names(lines[: places[0]], len(rows[0]))

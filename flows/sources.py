@@ -151,11 +151,19 @@ def copy_name(name: str, form: str | None, path: Path | None = None) -> str:
 
     Where the file is at a `path`, its content says it.
     """
-    if form is None and path is not None and path.is_file() and ascii_tables.sniffed(path):
+    if form is None and path is not None and path.is_file() and _is_ascii(path):
         form = USUAL[ascii_tables.ASCII]
     if form is None or (form in FORMATS and name.lower().endswith(FORMATS[form].suffixes)):
         return name
     return converted_key(name, form)
+
+
+def _is_ascii(path: Path) -> bool:
+    """Say whether a file is a blank-separated or fixed-width table; by its name, where that cannot be told."""
+    try:
+        return format_of(path) is FORMATS[ascii_tables.ASCII]
+    except FormatError:
+        return path.name.lower().endswith(ascii_tables.SUFFIXES)
 
 
 @lru_cache(maxsize=4)

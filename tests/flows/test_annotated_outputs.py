@@ -127,7 +127,7 @@ def test_a_blank_separated_table_through_the_flow(store, tmp_path):
     first = classified(store, source, tmp_path / "out", "")
     written = (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert [o["name"] for o in manifest["outputs"]] == ["t.ecsv"]
+    assert [o["path"] for o in manifest["outputs"]] == ["t.ecsv"]
     assert catalogs.open(tmp_path / "out" / "t.ecsv").metadata["blr.model"] == first["model"]
     classified(store, source, tmp_path / "out", "")
     assert (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns == written
