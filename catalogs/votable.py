@@ -1,4 +1,4 @@
-"""VOTable: any serialisation in, BINARY2 out.
+"""VOTable: any serialisation in, BINARY2 out (TABLEDATA where a field is one bit, which STILTS reads there only).
 
 Rows are read a piece at a time, whatever the size; all else is read by astropy, and kept: other tables, resources,
 parameters, groups, coordinate systems.
@@ -43,9 +43,10 @@ from catalogs.votable_changes import (
 from catalogs.votable_columns import arrow_type, memory_bytes, memory_type
 from catalogs.votable_document import LONGEST_ROW, Data, parse_document
 from catalogs.votable_fits import FitsRows
+from catalogs.votable_originals import Originals
 from catalogs.votable_rows import BinaryRows, Rows
 from catalogs.votable_tabledata import TextRows
-from catalogs.votable_write import Content, NewRows, prepare_texts, write
+from catalogs.votable_write import Content, NewRows, prepare_bits, prepare_texts, write
 
 __all__ = ["FORMAT", "SUFFIXES", "VOTablePartition", "open", "sniff"]
 
@@ -77,10 +78,11 @@ def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001 -- compressed files 
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A parsed file, and the rows of its tables, in their order."""
+    """A parsed file, the rows of its tables, in their order, and what goes into a copy as it was."""
 
     file: VOTableFile
     rows: tuple[Rows, ...]
+    originals: Originals
 
     def table(self, index: int) -> TableElement:
         """Return astropy's table, whose array is empty."""
@@ -94,7 +96,7 @@ def document(path: Path, expected: Stamp) -> Document:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of units and older editions, which are passed on as they are
-            file, data = parse_document(path)
+            file, data, originals = parse_document(path)
     except CatalogError:
         raise
     except Exception as error:  # a damaged document makes astropy fail in more ways than can be listed
@@ -102,7 +104,7 @@ def document(path: Path, expected: Stamp) -> Document:
         raise DamagedFileError(
             f"{path} ({size} bytes) is damaged: {str(error).strip()}; expected a whole VOTable: fetch it again"
         ) from error
-    return Document(file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()))
+    return Document(file, tuple(rows_of(path, t, data.get(t)) for t in file.iter_tables()), originals)
 
 
 def taken(path: Path, expected: Stamp) -> Document:
@@ -192,16 +194,11 @@ class VOTablePartition:
         return replace(self, kept=frozenset(columns), slim=slim)
 
     def write_annotated(self, out: Path, annotation: Annotation) -> None:
-        """Write a copy with the new columns to `out` as BINARY2, streamed and atomic."""
+        """Write a copy with the new columns to `out`, streamed and atomic."""
         read_from = taken(self.path, self.stamp)
         file, table = read_from.file, read_from.table(self.index)
         check_own_fields(self.path, file, table)
-        for element, source in zip(file.iter_tables(), read_from.rows, strict=True):
-            prepare_texts(element, source)
-        contents = {
-            t: Content(r.n_rows, r.blocks(range(len(t.fields))))
-            for t, r in zip(file.iter_tables(), read_from.rows, strict=True)
-        }
+        contents = prepared(read_from)
         stay, dropped = drop_columns(table, self.kept)
         add_columns(file, table, annotation.columns)
         replace_provenance(table, annotation.provenance, dropped)
@@ -215,14 +212,25 @@ class VOTablePartition:
         at_once = min(annotation.rows, rows_within(WAITING_BYTES, source))
         batches = self.record_batches(arrays, annotation.read, at_once)
         computed = each_batch(batches, lambda batch: (batch, annotation.compute(batch)), annotation)
-        contents[table] = Content(source.n_rows, new.completed(computed, len(stay)))
+        completed = new.completed(computed, len(stay))
+        contents[table] = replace(contents[table], blocks=completed)
         with (
             contextlib.closing(computed),
             atomic_path(out) as temporary,
             writing_like(temporary, self.path) as stream,
         ):
-            write(file, stream, contents)
+            write(file, stream, contents, read_from.originals)
             check_unchanged(self.path, self.stamp)
+
+
+def prepared(read_from: Document) -> dict[TableElement, Content]:
+    """Return what is written of each table, once its fields are such that they hold it."""
+    contents = {}
+    for table, rows in zip(read_from.file.iter_tables(), read_from.rows, strict=True):
+        if not (as_text := prepare_bits(table, rows)):
+            prepare_texts(table, rows)
+        contents[table] = Content(rows.n_rows, rows.blocks(range(len(table.fields))), as_text)
+    return contents
 
 
 def rows_within(size: int, rows: Rows) -> int:

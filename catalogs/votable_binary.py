@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from astropy.io.votable.tree import Field
 
-from catalogs.votable_columns import Array, Cells, Lists, is_text, memory_type
+from catalogs.votable_columns import Array, Cells, Lists, is_null, is_text, memory_type
 
 __all__ = [
     "decoded",
@@ -207,10 +207,7 @@ def plain_values(field: Field, stored: Array, memory: np.dtype[Any]) -> tuple[Ar
         bits = np.unpackbits(stored, axis=1, count=math.prod(memory.shape)).astype(bool)
         return bits.reshape(-1, *memory.shape), np.zeros((len(bits), *memory.shape), bool)
     values = stored.astype(memory.base)
-    null = field.values.null
-    if null is not None:
-        return values, values == np.asarray(null, memory.base)
-    return values, np.isnan(values) if values.dtype.kind in "fc" else np.zeros(values.shape, bool)
+    return values, is_null(field, values)
 
 
 def is_one_of(stored: Array, letters: bytes) -> Array:

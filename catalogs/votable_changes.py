@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from astropy.io.votable.tree import Field, Info, TableElement, VOTableFile
+from astropy.io.votable.tree import Field, FieldRef, Group, Info, TableElement, VOTableFile
 from astropy.utils.xml.check import fix_id
 
 from catalogs.annotations import OWN, NewColumn, Provenance
@@ -54,9 +54,20 @@ def drop_columns(table: TableElement, kept: frozenset[str] | None) -> tuple[list
     names = column_names(table)
     stay = [i for i, name in enumerate(names) if kept is None or name in kept]
     if len(stay) < len(names):
+        gone = {field.ID for i, field in enumerate(table.fields) if i not in stay}
         table.fields[:] = [table.fields[i] for i in stay]
-        table.groups[:] = []  # they refer to fields that may be gone
+        table.groups[:] = [group for group in table.groups if not refers(group, gone)]
     return stay, [name for name in names if kept is not None and name not in kept]
+
+
+def refers(group: Group, fields: Collection[str]) -> bool:
+    """Say whether a group, or one inside it, refers to a field of these IDs."""
+    return any(
+        refers(entry, fields)
+        if isinstance(entry, Group)
+        else isinstance(entry, FieldRef) and entry.ref in fields
+        for entry in group.entries
+    )
 
 
 def drop_other_tables(file: VOTableFile, table: TableElement) -> None:

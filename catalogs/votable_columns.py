@@ -22,6 +22,7 @@ __all__ = [
     "arrow_cells",
     "arrow_type",
     "is_list",
+    "is_null",
     "is_text",
     "memory_bytes",
     "memory_type",
@@ -64,6 +65,14 @@ def is_text(field: Field) -> bool:
 def is_list(field: Field) -> bool:
     """Say whether a field holds arrays of any length."""
     return not is_text(field) and str(field.arraysize or "").endswith("*")
+
+
+def is_null(field: Field, values: Array) -> Array:
+    """Return which numbers are none by what they are: NaN, or the null value that a field declares (NaN too)."""
+    null = field.values.null
+    if null is None or null != null:  # noqa: PLR0124 -- NaN, real or complex
+        return np.isnan(values) if values.dtype.kind in "fc" else np.zeros(values.shape, bool)
+    return np.asarray(values == np.asarray(null, values.dtype))
 
 
 def memory_type(field: Field) -> np.dtype[Any]:

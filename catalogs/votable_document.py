@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from astropy.io.votable.tree import TableElement, VOTableFile
 
 from catalogs.compressed import reading
 from catalogs.errors import DamagedFileError, FormatError
+from catalogs.votable_originals import Originals
 
 __all__ = ["LONGEST_ROW", "Data", "parse_document"]
 
@@ -74,8 +75,11 @@ class Data:
                 prolog = b""
 
 
-def parse_document(path: Path) -> tuple[VOTableFile, dict[TableElement, Data]]:
-    """Return a document whose tables have no rows, and where these are; tables that are not there have none."""
+def parse_document(path: Path) -> tuple[VOTableFile, dict[TableElement, Data], Originals]:
+    """Return a document whose tables have no rows, where these are, and what goes into a copy as it was.
+
+    FormatError for what is no VOTable.
+    """
     outline = Outline(path)
     file = VOTableFile(config=dict(CONFIG), pos=(1, 1)).parse(outline.events(), dict(CONFIG))
     data: dict[TableElement, Data] = {}
@@ -83,7 +87,7 @@ def parse_document(path: Path) -> tuple[VOTableFile, dict[TableElement, Data]]:
         for info in [i for i in table.infos if i.name == MARK]:
             data.setdefault(table, outline.found[int(info.value)])
             table.infos.remove(info)
-    return file, data
+    return file, data, outline.originals
 
 
 class Outline:
@@ -92,6 +96,8 @@ class Outline:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.found: list[Data] = []
+        self.originals = Originals()
+        self.root = ""
         self.queue: list[Event] = []
         self.text: list[str] = []
         self.head: bytes | None = b""
@@ -131,7 +137,15 @@ class Outline:
             self.head += block
         self.ascii = self.ascii and is_ascii(block)
         self.fed += len(block)
-        self.parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
+        try:
+            self.parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
+        except expat.ExpatError as error:
+            if self.root:
+                raise
+            raise FormatError(
+                f"{self.path} is no VOTable: it begins with {block[:40]!r}, which is no XML ({error}); look what it is "
+                "(`file` says so), and name it as that"
+            ) from error
         if self.fed - self.parser.CurrentByteIndex > LONGEST_TAG:
             raise self.endless("a tag or a comment", LONGEST_TAG)
         beside = (self.fed if self.started is None else self.started) - self.inside
@@ -181,11 +195,14 @@ class Outline:
             self.prolog, self.head = self.head[: self.parser.CurrentByteIndex], None
         name = without_prefix(tag)
         self.text.clear()
+        self.check_root(name)
         self.check_source(name, attributes)
-        self.check_size(name, attributes.get("arraysize", ""))
+        self.check_size(name, attributes)
         if name == "TABLE" and "nrows" in attributes:
             attributes["nrows"] = "0"  # rows are counted, and astropy would make room for as many
-        self.put(True, name, attributes)  # noqa: FBT003
+        shown = self.originals.start(name, attributes)
+        if shown is not None:
+            self.put(True, name, shown)  # noqa: FBT003
         if name == "DATA":
             self.serialisation, self.marked = "", len(self.found)
         elif name in {*BINARIES, "TABLEDATA", "PARQUET"}:
@@ -195,6 +212,16 @@ class Outline:
             self.started = self.row_at = self.parser.CurrentByteIndex
             self.parser.StartElementHandler = self.parser.CharacterDataHandler = None
             self.parser.EndElementHandler = self.end_in_data
+
+    def check_root(self, name: str) -> None:
+        """Refuse a document of another kind, by its outermost element."""
+        if not self.root and name != "VOTABLE":
+            kind = "a web page (HTML)" if name.lower() == "html" else "XML of another kind"
+            raise FormatError(
+                f"{self.path} is {kind}, no VOTable: its outermost element is <{name[:80]}>, expected <VOTABLE>; open "
+                "it in an editor: it may be a server's message, which says why there is no table"
+            )
+        self.root = self.root or name
 
     def check_source(self, name: str, attributes: dict[str, str]) -> None:
         """Refuse data that are not in the document, or are no rows there: what a document says is not fetched."""
@@ -214,10 +241,16 @@ class Outline:
                 "convert it (topcat and stilts do)"
             )
 
-    def check_size(self, name: str, arraysize: str) -> None:
-        """Refuse a cell of a size beyond belief: astropy would make room for it."""
+    def check_size(self, name: str, attributes: Mapping[str, str]) -> None:
+        """Refuse arrays of texts, and a cell of a size beyond belief: astropy would make room for it."""
+        arraysize = attributes.get("arraysize", "")
+        if name == "FIELD" and "x" in arraysize and attributes.get("datatype") in {"char", "unicodeChar"}:
+            raise FormatError(
+                f"{self.path} has the field '{attributes.get('name', '')}' of arrays of texts (arraysize {arraysize}), "
+                "expected one text a row; leave it out, or convert the table to FITS (topcat and stilts do)"
+            )
         sizes = [int(n) for n in re.findall(r"\d+", arraysize)]
-        if name in {"FIELD", "PARAM"} and math.prod(sizes) > LARGEST_CELL:
+        if name == "FIELD" and math.prod(sizes) > LARGEST_CELL:
             raise FormatError(
                 f"{self.path} has a {name} of the arraysize {arraysize!r}, expected at most {LARGEST_CELL:,}; "
                 "correct it"
@@ -257,7 +290,9 @@ class Outline:
     def end(self, tag: str) -> None:
         """End an element; behind that of DATA comes the mark that says which they are."""
         name = without_prefix(tag)
-        self.put(False, name, "".join(self.text).strip())  # noqa: FBT003
+        shown = self.originals.end(name, "".join(self.text))
+        if shown is not None:
+            self.put(False, name, shown.strip())  # noqa: FBT003
         if name == "DATA" and self.marked < len(self.found):
             self.put(True, "INFO", {"name": MARK, "value": str(self.marked)})  # noqa: FBT003
             self.put(False, "INFO", "")  # noqa: FBT003

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,8 @@ class Rows:
     """The rows of one table, its fields counted from 0; by itself none."""
 
     table_fields: tuple[Field, ...]
+    are_text: ClassVar[bool] = False
+    """Whether they are words, as in TABLEDATA."""
 
     @property
     def n_rows(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from astropy.utils.xml.iterparser import get_xml_iterator
 
@@ -27,6 +28,7 @@ class TextRows(Rows):
     """Rows in TABLEDATA; `DamagedFileError` where they are no such."""
 
     data: Data
+    are_text: ClassVar[bool] = True
 
     @property
     def n_rows(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from astropy.io.votable.tree import Field
 
-from catalogs.votable_columns import Array, Cells, Lists, is_list, is_text, memory_type
+from catalogs.votable_columns import Array, Cells, Lists, is_list, is_null, is_text, memory_type
 
 __all__ = ["cells_of"]
 
@@ -81,7 +81,7 @@ def items(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Ar
             values = reals(words, math.nan).view(np.complex128).astype(memory.base)
         else:
             values = reals(words, math.nan if null is None else null).astype(memory.base)
-    return values, np.isnan(values) if null is None else values == np.asarray(null, memory.base)
+    return values, is_null(field, values)
 
 
 def reals(words: Sequence[str], blank: float) -> Array:

@@ -1,4 +1,7 @@
-"""How a VOTable is written: the document by astropy, the rows of its tables by us, some thousands at a time."""
+"""How a VOTable is written: the document by astropy, the rows of its tables by us, some thousands at a time.
+
+Rows are written as BINARY2.  Those of TABLEDATA stay that where a field is one bit: STILTS reads it there only.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,28 @@ import re
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-from astropy.io.votable.tree import Resource, TableElement, VOTableFile
+from astropy.io.votable.tree import Field, Resource, TableElement, VOTableFile
 
 from catalogs.computing import Computed, NewValues
 from catalogs.votable_binary import row_bytes, stored_type
 from catalogs.votable_columns import Array, Cells
+from catalogs.votable_originals import Originals
 from catalogs.votable_rows import Rows
 from catalogs.votable_stream import encoded
+from catalogs.votable_text_rows import is_one_bit, text_rows
 
-__all__ = ["Content", "NewRows", "prepare_texts", "write"]
+__all__ = ["Content", "NewRows", "prepare_bits", "prepare_texts", "write"]
 
 OLDEST_WITH_BINARY2 = "1.3"
 WRITTEN_VERSION = "1.3"
 """Not a later one: from 1.4 on units are spelt in another way, and those of older files would not be kept."""
 
-ROWS = re.compile(rb'(?<=<STREAM encoding="base64">)(\s*)[A-Za-z0-9+/=]+(?=\s*</STREAM>)')
+ROWS = re.compile(rb'(<BINARY2>\s*<STREAM encoding="base64">\s*)[A-Za-z0-9+/=]+(\s*</STREAM>\s*</BINARY2>)')
 COUNT = re.compile(rb'(?<=\snrows=")\d+(?=")')
 OPENING = b"<TABLE"
 
@@ -73,10 +79,34 @@ class NewRows:
 
 @dataclass(frozen=True)
 class Content:
-    """What is written of a table: its rows, of which `blocks` gives the cells of all fields, some rows at a time."""
+    """What is written of a table: its rows, of which `blocks` gives the cells of all fields, some rows at a time.
+
+    They are written as TABLEDATA where `as_text` is true, else as BINARY2.
+    """
 
     n_rows: int
     blocks: Iterable[list[Cells]]
+    as_text: bool = False
+
+    def pieces(self, fields: Sequence[Field]) -> Iterator[bytes]:
+        """Yield the rows as they are written."""
+        if self.as_text:
+            return (text_rows(fields, block) for block in self.blocks)
+        return encoded(row_bytes(fields, block) for block in self.blocks)
+
+
+def prepare_bits(table: TableElement, rows: Rows) -> bool:
+    """Make single bits such that STILTS reads them; return whether the rows are to be TABLEDATA, as they are.
+
+    Those that were stored as bits become truth values, for only in BINARY2 their nulls and all texts are kept.
+    """
+    bits = [i for i, field in enumerate(table.fields) if is_one_bit(field)]
+    if rows.are_text:
+        return bool(bits)
+    for i in bits:
+        table.fields[i] = copy(table.fields[i])  # the rows are read by the old one
+        table.fields[i].datatype = "boolean"
+    return False
 
 
 def prepare_texts(table: TableElement, rows: Rows) -> None:
@@ -89,23 +119,28 @@ def prepare_texts(table: TableElement, rows: Rows) -> None:
             field.arraysize = str(longest)
 
 
-def write(file: VOTableFile, stream: IO[bytes], contents: Mapping[TableElement, Content]) -> None:
-    """Write a document, its tables with those contents, as BINARY2."""
+def write(
+    file: VOTableFile, stream: IO[bytes], contents: Mapping[TableElement, Content], originals: Originals
+) -> None:
+    """Write a document, its tables with those contents, its originals as they were."""
     if file.version < OLDEST_WITH_BINARY2:
         file.version = WRITTEN_VERSION
     filled = [t for r in file.resources for t in as_written(r) if contents[t].n_rows]
     for table in filled:
         table.array = one_row(table)
+    originals.mark_new(file)
     document = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         file.to_xml(document, tabledata_format="binary2")
-    text, at = document.getvalue(), 0
+    text, at = originals.restored(document.getvalue(), file), 0
     for place, table in zip(ROWS.finditer(text), filled, strict=True):
         content = contents[table]
-        stream.write(counted(text[at : place.end(1)], content.n_rows))
-        for piece in encoded(row_bytes(table.fields, block) for block in content.blocks):
+        begin, end = (b"<TABLEDATA>\n", b"</TABLEDATA>") if content.as_text else place.groups()
+        stream.write(counted(text[at : place.start()], content.n_rows) + begin)
+        for piece in content.pieces(table.fields):
             stream.write(piece)
+        stream.write(end)
         at = place.end()
     stream.write(text[at:])
 

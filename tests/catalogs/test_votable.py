@@ -105,7 +105,8 @@ def test_annotated(tmp_path, serialisation, suffix):
     file = astropy_votable.parse(str(out), verify="exception")
     assert file.resources[0].description == "kept"
     with reading(out) as stream:
-        assert b"<BINARY2>" in stream.read()
+        # TABLEDATA that has a single bit stays that: STILTS reads one nowhere else.
+        assert (b"<TABLEDATA>" if serialisation == "tabledata" else b"<BINARY2>") in stream.read()
 
 
 def test_astropy_reads_the_copy_as_a_table(tmp_path):
