@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from catalogs import ecsv_create, fits_create, pandas_words, parquet_create
-from catalogs.annotations import Provenance
+from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import Annotation, Catalog, Column, Convertible, Copyable, OldColumns, Partition
 from catalogs.cell_bytes import cell_bytes
 from catalogs.computing import NewValues, computed_batches
@@ -23,7 +23,7 @@ from catalogs.fits_cards import comment_cards
 from catalogs.fits_history import block_cards
 from catalogs.fits_meta import meta_cards
 from catalogs.fits_rewrite import NewField
-from catalogs.fits_values import Survey, kind_of, losses, settled
+from catalogs.fits_values import Survey, fits_names, kind_of, losses, settled
 from catalogs.old_columns import copying
 from catalogs.own_columns import levels, provenance_entries
 from catalogs.parquet_metadata import ASTROPY
@@ -143,7 +143,7 @@ class Converting:
                 slim=self.old.only is not None,
             )
             return
-        layout = fits_create.Layout(self.fields(rows), tuple(map(NewField.of, new)), self.source.n_rows)
+        layout = fits_create.Layout(self.fields(rows, new), tuple(map(NewField.of, new)), self.source.n_rows)
         # A text takes the room of the longest, which only the pass over the rows has told.
         rows = max(1, min(rows, BATCH_BYTES // layout.row.itemsize))
         computed = computed_batches(self.source, replace(whole, rows=rows))
@@ -163,7 +163,7 @@ class Converting:
             self.tell(BESIDE[self.catalog.format])
         return texts
 
-    def fields(self, rows: int) -> tuple[fits_create.FitsField, ...]:
+    def fields(self, rows: int, new: Sequence[NewColumn]) -> tuple[fits_create.FitsField, ...]:
         """Return the old columns as FITS has them, after a pass over those whose widths or nulls are unknown."""
         kinds = {c.name: kind_of(c.datatype).shaped(c.shape) for c in self.columns}
         surveys = {name: Survey() for name in kinds}
@@ -175,10 +175,20 @@ class Converting:
                 self.tell(f"'{name}': {what}")
         return tuple(
             fits_create.FitsField(
-                with_unit(c), settled(kinds[c.name], surveys[c.name], c.null), surveys[c.name]
+                with_unit(c), name, settled(kinds[c.name], surveys[c.name], c.null), surveys[c.name]
             )
-            for c in self.columns
+            for c, name in zip(self.columns, self.fits_names(new), strict=True)
         )
+
+    def fits_names(self, new: Sequence[NewColumn]) -> Sequence[str]:
+        """Return the old columns' names as FITS has them; tell which are others."""
+        old = [c.name for c in self.columns]
+        names = fits_names(old, [c.name for c in new])
+        for number, (before, name) in enumerate(zip(old, names, strict=True), 1):
+            if name != before:
+                which = f"'{before}'" if before.strip() else f"column {number}, which has no name,"
+                self.tell(f"{which} is called '{name}': names in FITS are of ASCII, and not empty")
+        return names
 
     def remarks(self, texts: Mapping[str, str]) -> list[bytes]:
         """Return the source's metadata as cards: what has no keyword as COMMENT; tell which are too long for that."""

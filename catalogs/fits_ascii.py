@@ -71,11 +71,14 @@ class _Field:
     def values(self, rows: Bytes) -> npt.NDArray[Any]:
         """Return the values of some rows of characters."""
         raw = np.ascontiguousarray(rows[:, self.start : self.start + self.width])
-        text: npt.NDArray[np.bytes_] = np.strings.strip(raw.view(f"S{self.width}").reshape(-1))
+        whole = raw.view(f"S{self.width}").reshape(-1)
+        text: npt.NDArray[np.bytes_] = np.strings.strip(whole)
         left_out = text == b""
         if self.null is not None:
             left_out |= text == self.null
-        if self.code != "A":
+        if self.code == "A":
+            text = np.strings.rstrip(whole)  # blanks at its begin are part of a text
+        else:
             text = np.where(left_out, b"0", np.strings.replace(np.strings.upper(text), b"D", b"E"))
         values = text.astype(self.stored)
         values[left_out] = self.left_out

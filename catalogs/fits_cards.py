@@ -5,18 +5,21 @@ FITS Standard 4.0, section 4.
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Iterable, Sequence
 
 from catalogs.fits_header import CARD, padding
 
 __all__ = [
+    "CUT",
+    "INDENT",
     "PROSE",
     "comment_cards",
     "empty_primary",
     "header_bytes",
     "history_cards",
     "integer_card",
+    "long_string_cards",
     "text_cards",
     "value_cards",
     "verbatim_cards",
@@ -26,6 +29,11 @@ PIECE = 67
 """Characters of a long text on a card: between the quotes are 68, and one is the ampersand."""
 PROSE = 72
 """Characters on a card of prose."""
+CUT = "\\"
+"""Stands where a word of prose is cut, to go on in the next line."""
+INDENT = "    "
+"""Stands before a line that goes on."""
+SINGLE_BLANK = re.compile(r"(?<=[^ \\]) (?=[^ ])")
 
 
 def integer_card(keyword: str, value: int, comment: str = "") -> bytes:
@@ -53,8 +61,20 @@ def text_cards(keyword: str, text: str, comment: str = "") -> tuple[bytes, ...]:
     return tuple(_card(f"{h}'{p}{a}'") for h, p, a in zip(heads, pieces, ampersands, strict=True))
 
 
+def long_string_cards(header: Iterable[bytes], new: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return the card that announces long texts, where new cards have some and the header does not say so yet.
+
+    CFITSIO and fitsverify look for it: the convention on CONTINUE is older than its place in the Standard.
+    """
+    if any(card.startswith(b"LONGSTRN") for card in header):
+        return ()
+    if not any(card.startswith(b"CONTINUE") for card in new):
+        return ()
+    return text_cards("LONGSTRN", "OGIP 1.0", "The OGIP Long String Convention may be used")
+
+
 def history_cards(lines: Iterable[str]) -> tuple[bytes, ...]:
-    """Return HISTORY cards; a long line goes on, indented, on the next."""
+    """Return HISTORY cards; a long line goes on, indented, on the next, also in the middle of a very long word."""
     return _prose("HISTORY", lines)
 
 
@@ -69,8 +89,25 @@ def verbatim_cards(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def _prose(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
-    wrapped = (textwrap.wrap(_printable(line), PROSE, subsequent_indent="    ") for line in lines)
-    return tuple(_card(f"{keyword} {part}") for parts in wrapped for part in parts)
+    return tuple(_card(f"{keyword} {part}") for line in lines for part in _wrapped(_printable(line)))
+
+
+def _wrapped(line: str) -> list[str]:
+    """Break a line at single blanks; where there are none it is cut, with a backslash at the end of the card."""
+    line, lines, indent = line.rstrip(), [], ""
+    while len(indent) + len(line) > PROSE:
+        room = PROSE - len(indent)
+        if blanks := [match.start() for match in SINGLE_BLANK.finditer(line, 0, room + 2)]:
+            lines.append(indent + line[: blanks[-1]])
+            line = line[blanks[-1] + 1 :]
+        else:
+            begin = line[: room - 1]
+            if line[room - 1] == " ":  # blanks at the begin of a card are not read
+                begin = begin.rstrip(" ")[:-1] or begin
+            lines.append(indent + begin + CUT)
+            line = line[len(begin) :]
+        indent = INDENT
+    return [*lines, indent + line] if line.strip() else lines
 
 
 def header_bytes(cards: Sequence[bytes]) -> bytes:

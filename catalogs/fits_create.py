@@ -17,7 +17,7 @@ from catalogs.atomic import atomic_path
 from catalogs.catalog import Column
 from catalogs.computing import Computed
 from catalogs.errors import CatalogError
-from catalogs.fits_cards import empty_primary, integer_card, text_cards
+from catalogs.fits_cards import empty_primary, integer_card, long_string_cards, text_cards
 from catalogs.fits_checksum import OnesSum
 from catalogs.fits_columns import MAX_FIELDS, MAX_ROW
 from catalogs.fits_header import padding
@@ -37,9 +37,10 @@ Stored = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FitsField:
-    """An old column as FITS stores it."""
+    """An old column as FITS stores it, under a name that FITS can hold."""
 
     column: Column
+    name: str
     kind: CellKind
     survey: Survey
 
@@ -57,7 +58,7 @@ class FitsField:
     def cards(self, n: int, descriptor: str) -> Iterator[bytes]:
         """Yield the cards of the column as the n-th."""
         kind = self.kind
-        yield from text_cards(f"TTYPE{n}", self.column.name)
+        yield from text_cards(f"TTYPE{n}", self.name)
         if kind.variable:
             form = f"1{descriptor}{kind.code}({self.survey.longest})"
         else:
@@ -160,7 +161,8 @@ class Layout:
             cards += field.cards(n, self.descriptor)
         for n, new in enumerate(self.new, 1 + len(self.old)):
             cards += new.cards(n)
-        return blank_checksums([*cards, *text_cards("EXTNAME", name), *remarks])
+        cards += [*text_cards("EXTNAME", name), *remarks]
+        return blank_checksums([*cards, *long_string_cards(cards, cards)])
 
 
 def create(

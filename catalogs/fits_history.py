@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalogs.fits_cards import history_cards
+from catalogs.fits_cards import CUT, INDENT, history_cards
 from catalogs.own_columns import is_provenance, levels, own_names
 
 __all__ = [
@@ -28,7 +28,6 @@ HISTORY = "HISTORY"
 
 ENTRY = re.compile(r"blr ([a-z_0-9]+) = (.*)", re.DOTALL)
 FLAG = re.compile(r"blr flag bit (\d+) \(\d+\) (.*)", re.DOTALL)
-CONTINUED = "    "
 
 
 @dataclass
@@ -126,9 +125,12 @@ def lines(cards: Sequence[bytes]) -> list[tuple[list[int], str]]:
         if not card.startswith(b"HISTORY "):
             continue
         text = card[8:].decode("latin-1").rstrip()
-        if text.startswith(CONTINUED) and found and found[-1][0][-1] == i - 1:
+        if text.startswith(INDENT) and found and found[-1][0][-1] == i - 1:
             numbers, before = found[-1]
-            found[-1] = [*numbers, i], f"{before} {text.strip()}"
+            whole = (
+                f"{before} {text.strip()}" if not before.endswith(CUT) else before[:-1] + text[len(INDENT) :]
+            )
+            found[-1] = [*numbers, i], whole
         else:
             found.append(([i], text))
     return found

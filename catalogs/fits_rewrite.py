@@ -18,7 +18,7 @@ import pyarrow as pa
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.code_points import ASCII, code_points
 from catalogs.errors import CatalogError
-from catalogs.fits_cards import header_bytes, history_cards, integer_card, text_cards
+from catalogs.fits_cards import header_bytes, history_cards, integer_card, long_string_cards, text_cards
 from catalogs.fits_checksum import BLANK, OnesSum, encoded
 from catalogs.fits_columns import MAX_FIELDS, MAX_ROW, Table
 from catalogs.fits_history import provenance_metadata, with_block
@@ -139,6 +139,7 @@ def annotated_cards(selection: Selection, fields: Sequence[NewField], provenance
     groups = [_changed(group, table, _new_values(selection, width, len(fields))) for group in groups]
     place = _after_columns(groups, n_kept)
     new = [card for i, field in enumerate(fields) for card in field.cards(n_kept + i + 1)]
+    new += long_string_cards((card for group in groups for card in group), new)
     cards = [c for g in groups[:place] for c in g] + new + [c for g in groups[place:] for c in g]
     cards += history_cards(f"blr removed the stray card: {g[0].decode('latin-1')}" for g in stray)
     return blank_checksums(cards)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow.types as pt
 from catalogs.errors import CatalogError
 from catalogs.values import is_string, is_text
 
-__all__ = ["CellKind", "Survey", "elements_of", "kind_of", "losses", "settled"]
+__all__ = ["CellKind", "Survey", "elements_of", "fits_names", "kind_of", "losses", "settled"]
 
 Stored = npt.NDArray[Any]
 
@@ -122,6 +123,25 @@ def kind_of(datatype: pa.DataType) -> CellKind:
         else f"{inner} is written as text"
     )
     return CellKind(pa.string(), tuple(shape), told=told)
+
+
+def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """Return names as FITS can hold them: ASCII, and `col3` for the third column if it has none.
+
+    Other new names than those `taken` are made.
+    """
+    others = {*names, *taken}
+    stored = []
+    for number, name in enumerate(names, 1):
+        text = "".join(c if c.isprintable() else " " for c in name)
+        text = text.encode("ascii", "backslashreplace").decode().rstrip()
+        if not text.strip():
+            text = f"col{number}"
+        while text != name and text in others:
+            text += "_"
+        others.add(text)
+        stored.append(text)
+    return stored
 
 
 def plain_type(datatype: pa.DataType) -> pa.DataType:

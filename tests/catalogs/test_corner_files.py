@@ -37,6 +37,7 @@ REFUSALS = (
     r"is of no known format; expected one of hats: a folder; parquet",
     r"says that its data lie in another place; expected them inside",
     r"is damaged: .*; expected a whole VOTable: fetch it again",
+    r"no VOTable: its outermost element is <\w+>, expected <VOTABLE>; open it",
     r"is damaged: it has \d+ fields, and \d+ cells in each row; expected as many",
     r"is damaged or no table: .*; expected as many fields in every row",
     r"has more than one column named .*; expected each once: rename them",

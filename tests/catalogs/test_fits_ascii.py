@@ -47,6 +47,25 @@ def replaced(path: Path, old: bytes, new: bytes) -> Path:
     return path
 
 
+def test_blanks_at_the_begin_of_a_text_stay(tmp_path: Path) -> None:
+    """They are part of it, as in `'  9571'`; behind it they fill the field up."""
+    path, texts = tmp_path / "t.fits", ["  9571", "M 31", "    "]
+    table = astropy_fits.TableHDU.from_columns([astropy_fits.Column("name", "A8", array=texts, ascii=True)])
+    astropy_fits.HDUList([astropy_fits.PrimaryHDU(), table]).writeto(path)
+    mark = (NewColumn("blr_mark", pa.int32()),)
+    cat = fits.open(path)
+    (copy,) = annotate(
+        cat,
+        tmp_path / "out",
+        mark,
+        lambda b: {"blr_mark": np.arange(b.num_rows, dtype=np.int32)},
+        read=["name"],
+    )
+    assert read(path)["name"] == read(copy)["name"] == ["  9571", "M 31", ""]
+    for place in (path, copy):
+        assert [str(t).rstrip() for t in astropy_fits.getdata(place, 1)["name"]] == ["  9571", "M 31", ""]
+
+
 def test_the_columns(tmp_path: Path) -> None:
     cat = fits.open(make(tmp_path / "t.fits"))
     assert [(c.name, str(c.datatype)) for c in cat.columns] == [

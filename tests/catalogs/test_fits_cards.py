@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from catalogs.fits_cards import history_cards, text_cards
 from catalogs.fits_checksum import OnesSum, encoded
 from catalogs.fits_header import STRING, Header, _parse
+from catalogs.fits_history import lines
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=300))
@@ -57,6 +58,23 @@ def test_history_cards_are_printable_and_of_80_bytes(lines: list[str]) -> None:
     for card in history_cards(lines):
         assert len(card) == 80
         assert card.decode("ascii").isprintable()
+
+
+@given(
+    st.lists(st.text("ab- \\", max_size=9).map(lambda t: t.replace("a", "a" * 40)), max_size=9).map("".join)
+)
+def test_lines_of_history_are_read_as_they_were(text: str) -> None:
+    """Words with hyphens or too long for a card, and blanks; they came back with a blank where a card ended."""
+    told = [f"blr columns = {text}".rstrip(), "blr model = m@1"]
+    assert [line for _, line in lines(history_cards(told))] == told
+
+
+def test_history_that_was_broken_at_blanks_is_read_as_before() -> None:
+    cards = [b"HISTORY blr model = one", b"HISTORY     two", b"HISTORY blr seed = 1"]
+    assert [line for _, line in lines([c.ljust(80) for c in cards])] == [
+        "blr model = one two",
+        "blr seed = 1",
+    ]
 
 
 @given(st.lists(st.binary(max_size=23), max_size=9))
