@@ -33,12 +33,13 @@ KEPT, SILENT = "kept", "CHANGED SILENTLY"
 
 @dataclass(frozen=True)
 class Trip:
-    """What became of each thing on the way from one format to another."""
+    """What became of each thing on the way from one format to another, and the files that were written."""
 
     source: str
     target: str
     verdicts: Mapping[str, str]
     warnings: tuple[str, ...]
+    copies: tuple[Path, ...]
 
 
 def compute(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def travel(source: str, target: str, folder: Path) -> Trip:
         )
         root = folder / "out" / cat.path.name if cat.format == "hats" else written[0]
         back = catalogs.open(root)
-        return Trip(source, target, verdicts(cat, back, written.warnings), written.warnings)
+        return Trip(source, target, verdicts(cat, back, written.warnings), written.warnings, tuple(written))
 
 
 def rows(cat: Catalog) -> dict[str, list[Any]]:
@@ -173,13 +174,14 @@ def ours(new: Catalog, after: Mapping[str, list[Any]]) -> str:
     return "columns kept; CSV has no place for their provenance" if new.format == "csv" else SILENT
 
 
-def trips() -> list[Trip]:
-    """Return all: each format to itself, to Parquet and to FITS."""
+def trips(root: Path) -> list[Trip]:
+    """Return all: each format to itself, to Parquet and to FITS, in folders below a root."""
     found = []
     for source in WRITERS:
         for target in dict.fromkeys([source, "parquet", "fits"]):
-            with tempfile.TemporaryDirectory() as folder:
-                found.append(travel(source, target, Path(folder)))
+            folder = root / f"{source}-{target}"
+            folder.mkdir()
+            found.append(travel(source, target, folder))
     return found
 
 
@@ -208,5 +210,6 @@ def page(found: list[Trip]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(trips()) + memory_page(*memory_trips()), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(page(trips(Path(folder))) + memory_page(*memory_trips()), encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")

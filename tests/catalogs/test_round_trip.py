@@ -12,6 +12,17 @@ from astropy.table import Table
 import catalogs
 from catalogs.annotations import NewColumn
 from tests.catalogs.memory_trips import Verdicts, memory_page, memory_trips
+from tests.catalogs.other_readers import (
+    FITSVERIFY,
+    NO_FITSVERIFY,
+    NO_STILTS,
+    STILTS,
+    STILTS_FORMATS,
+    as_stilts_reads,
+    comparable,
+    problems_by_fitsverify,
+    without_comments,
+)
 from tests.catalogs.round_trip import PAGE, SILENT, Trip, page, trips
 from tests.catalogs.round_trip_samples import LABELS, WRITERS
 
@@ -19,8 +30,8 @@ MARK = (NewColumn("blr_mark", pa.int32()),)
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Trip]:
-    return trips()
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[Trip]:
+    return trips(tmp_path_factory.mktemp("trips"))
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +68,34 @@ def test_the_page_says_what_is_found(found: list[Trip], in_memory: tuple[Verdict
 def test_every_kind_of_column_is_in_some_sample(found: list[Trip]) -> None:
     assert {t.source for t in found} == set(WRITERS)
     assert set(LABELS.values()) <= {what for t in found for what in t.verdicts}
+
+
+@pytest.mark.skipif(STILTS is None, reason=NO_STILTS)
+def test_stilts_reads_every_copy(found: list[Trip], tmp_path: Path) -> None:
+    """All values, but of arrays of texts, of which it writes no VOTable that can be read.
+
+    Of CSV it rounds integers beyond 64 bits with sign, and takes all text for Latin-1.
+    """
+    copies, plain = [c for trip in found for c in trip.copies if c.suffix in STILTS_FORMATS], []
+    assert {trip.target for trip in found if trip.copies[0] in copies} == {"fits", "votable", "csv"}
+    left_out = {copy: {"texts", "u64", "accent"} if copy.suffix == ".csv" else {"texts"} for copy in copies}
+    for number, copy in enumerate(copies):
+        # To STILTS, a comment above a CSV file's header is the header.
+        plain.append(without_comments(copy, tmp_path / f"{number}.csv") if copy.suffix == ".csv" else copy)
+    read = as_stilts_reads(plain, tmp_path / "all.vot", list(left_out.values()))
+    for copy, cat in zip(copies, read, strict=True):
+        ours = catalogs.open(copy)
+        assert cat.names == tuple(n for n in ours.names if n not in left_out[copy])
+        assert cat.n_rows == ours.n_rows
+        for name in cat.names:
+            assert comparable(cat, name) == comparable(ours, name), (copy, name)
+
+
+@pytest.mark.skipif(FITSVERIFY is None, reason=NO_FITSVERIFY)
+def test_fitsverify_finds_nothing_in_any_copy(found: list[Trip]) -> None:
+    copies = [copy for trip in found for copy in trip.copies if copy.suffix == ".fits"]
+    assert len(copies) >= len(WRITERS)
+    assert problems_by_fitsverify(copies) == []
 
 
 @pytest.mark.parametrize("datatype", [np.int16, np.int32, np.float32, np.complex64])
