@@ -21,6 +21,7 @@ ELEMENT = re.compile(
     rb'<(FIELD|PARAM)\b(?=[^<>]* utype="blr: as it was (\d+)")[^<>]*?(?:/>|(?<!/)>.*?</\1>)', re.DOTALL
 )
 TEXT = re.compile(rb"(?<=<DESCRIPTION>)\s*blr: as it was (\d+)\s*(?=</DESCRIPTION>)")
+UNIT = re.compile(rb'(?<= unit=)"blr: as it was (\d+)"')
 
 LINE_ENDS = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
@@ -40,11 +41,11 @@ class Element:
 
 
 class Originals:
-    """Follows a document and keeps its FIELDs, its PARAMs, and the descriptions of all other elements."""
+    """Follows a document and keeps its FIELDs, its PARAMs, and other elements' descriptions and units."""
 
     def __init__(self) -> None:
         self.elements: list[Element] = []
-        self.descriptions: list[str] = []
+        self.texts: list[str] = []
         self.depth = 0
         self.is_leaf = False
 
@@ -56,7 +57,8 @@ class Originals:
             self.elements[-1].inside.append(f"<{name}{attributes_xml(attributes)}>")
             return attributes if self.elements[-1].name == "FIELD" else None
         if name not in {"FIELD", "PARAM"}:
-            return attributes
+            unit = attributes.get("unit")
+            return attributes if unit is None else {**attributes, "unit": self.mark(unit)}
         self.depth = 1
         mark = f"{MARK}{len(self.elements)}"
         self.elements.append(Element(name, attributes))
@@ -71,8 +73,7 @@ class Originals:
         if not self.depth:
             if name != "DESCRIPTION":
                 return text
-            self.descriptions.append(text)
-            return f"{MARK}{len(self.descriptions) - 1}"
+            return self.mark(text)
         self.depth -= 1
         if not self.depth:
             return text
@@ -83,12 +84,16 @@ class Originals:
             inside.append(f"{escape(text) if was_leaf else ''}</{name}>")
         return text if self.elements[-1].name == "FIELD" else None
 
+    def mark(self, text: str) -> str:
+        """Keep a text; return what astropy gets in its place."""
+        self.texts.append(text)
+        return f"{MARK}{len(self.texts) - 1}"
+
     def mark_new(self, file: VOTableFile) -> None:
         """Put marks in the place of the descriptions of new fields."""
         for element in file.iter_fields_and_params():
             if element.description and not str(element.utype or "").startswith(MARK):
-                self.descriptions.append(element.description)
-                element.description = f"{MARK}{len(self.descriptions) - 1}"
+                element.description = self.mark(element.description)
 
     def restored(self, document: bytes, file: VOTableFile) -> bytes:
         """Return a document that astropy wrote of the file, with the originals where their marks are.
@@ -107,9 +112,12 @@ class Originals:
             return original.xml(changed).encode()
 
         def text(match: re.Match[bytes]) -> bytes:
-            return escape(self.descriptions[int(match[1])]).encode()
+            return escape(self.texts[int(match[1])]).encode()
 
-        return TEXT.sub(text, ELEMENT.sub(element, document))
+        def unit(match: re.Match[bytes]) -> bytes:
+            return quoteattr(self.texts[int(match[1])], LINE_ENDS).encode()
+
+        return UNIT.sub(unit, TEXT.sub(text, ELEMENT.sub(element, document)))
 
 
 def attributes_xml(attributes: Mapping[str, str]) -> str:

@@ -54,6 +54,7 @@ def document(version: str = "1.3") -> str:
         f'<?xml version="1.0"?>\n<VOTABLE version="{version}" xmlns="http://www.ivoa.net/xml/VOTable/v{version}">'
         f"<DESCRIPTION>{LONG}</DESCRIPTION><RESOURCE><DESCRIPTION>\n  two\n  lines\n</DESCRIPTION>{PARAMS[1]}"
         f"<TABLE><DESCRIPTION>of the table</DESCRIPTION>{''.join(PARAMS)}{''.join(FIELDS)}"
+        '<INFO name="depth" value="3" unit=""/><INFO name="speed" value="3" unit="km/s">of it</INFO>'
         f'<GROUP name="g"><DESCRIPTION>{LONG}</DESCRIPTION><FIELDref ref="v"/><PARAMref ref="query"/>{PARAMS[2]}'
         "</GROUP>"
         f"<DATA><TABLEDATA>{rows}</TABLEDATA></DATA></TABLE></RESOURCE></VOTABLE>"
@@ -83,6 +84,8 @@ def test_fields_params_and_descriptions_come_back_as_they_were(tmp_path: Path, v
         text = copied.read_text(encoding="utf-8")
         assert sorted(elements(text, "PARAM")) == sorted([*PARAMS, PARAMS[1], PARAMS[2]])
         assert elements(text, "FIELD")[:-1] == FIELDS
+        units = re.findall(r'<INFO [^<>]*unit="([^"]*)"', text)
+        assert units == (["", "km/s"] if version != "1.1" else [])  # 1.1 has no units there
         assert sorted(elements(text, "DESCRIPTION")) == sorted(
             [*elements(document(), "DESCRIPTION"), f"<DESCRIPTION>{MARK[0].description}</DESCRIPTION>"]
         )
