@@ -23,6 +23,7 @@ __all__ = [
     "calibration_error",
     "calibration_error_interval",
     "log_loss",
+    "log_losses",
     "reliability_curve",
     "reliability_curves",
 ]
@@ -36,8 +37,19 @@ _ROUNDING = 1e-9
 def log_loss(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> float:
     """Return the mean of -Σ_k t_k ln p_k, nats.  As in scikit-learn, p is kept from 0 by the machine precision."""
     P, T, w = _checked(p, t, weight)
+    return float(w @ _losses(P, T))
+
+
+def log_losses(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Vector, Vector]:
+    """Return -Σ_k t_k ln p_k of each row in nats, and the rows' weights, which sum to one; (N,) each."""
+    P, T, w = _checked(p, t, weight, every_row=True)
+    return _losses(P, T), w
+
+
+def _losses(P: Matrix, T: Matrix) -> Vector:
     eps = np.finfo(np.float64).eps
-    return float(-(w @ (T * np.log(np.clip(P, eps, 1 - eps))).sum(axis=1)))
+    losses: Vector = -(T * np.log(np.clip(P, eps, 1 - eps))).sum(axis=1)
+    return losses
 
 
 def brier_score(p: ArrayLike, t: ArrayLike, *, weight: ArrayLike | None = None) -> float:
@@ -236,8 +248,10 @@ def _bin_means(place: Bins, w: Vector, q: Vector, o: Vector) -> tuple[Vector, Ve
     return mass, np.bincount(place, weights=w * q) / mass, np.bincount(place, weights=w * o) / mass
 
 
-def _checked(p: ArrayLike, t: ArrayLike, weight: ArrayLike | None) -> tuple[Matrix, Matrix, Vector]:
-    """Return p and t as (N, K) shares, and weights that add up to one."""
+def _checked(
+    p: ArrayLike, t: ArrayLike, weight: ArrayLike | None, *, every_row: bool = False
+) -> tuple[Matrix, Matrix, Vector]:
+    """Return p and t as (N, K) shares, and weights that add up to one; rows of no weight only if `every_row`."""
     P = np.asarray(p, dtype=np.float64)
     if P.ndim not in (1, 2) or P.size == 0:
         raise ValueError(f"p has shape {P.shape}; expected (N,) or (N, K), N at least 1")
@@ -253,7 +267,7 @@ def _checked(p: ArrayLike, t: ArrayLike, weight: ArrayLike | None) -> tuple[Matr
         raise ValueError(
             f"weight must be ({len(P)},), finite, not negative and not all zero; got shape {w.shape}"
         )
-    keep = w > 0
+    keep = np.ones(len(w), dtype=bool) if every_row else w > 0
     return P[keep], T[keep], w[keep] / w.sum()
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from catalogs.unique_texts import unique_texts
 
-__all__ = ["HEALPIX_ORDER", "healpix_pixels", "held_out"]
+__all__ = ["HEALPIX_ORDER", "healpix_pixels", "held_out", "held_out_keys", "name_keys"]
 
 HEALPIX_ORDER = 5
 """Pixels of 1.8 degrees: neighbours on the sky, which share calibration and environment, fall on one side."""
@@ -26,7 +26,17 @@ Array = np.ndarray[Any, Any]
 
 
 def held_out(columns: Sequence[Array], fraction: float) -> NDArray[np.bool_]:
-    """Return which rows (N,) are held out, about `fraction` of the different values in the columns, each (N,).
+    """Return which rows (N,) are held out, about `fraction` of the different values in the columns, each (N,)."""
+    return held_out_keys(name_keys(columns), fraction)
+
+
+def held_out_keys(keys: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
+    """Return which rows (N,) are held out, of their `name_keys` (N,)."""
+    return np.asarray(keys < np.uint64(int(fraction * 2**64)))
+
+
+def name_keys(columns: Sequence[Array]) -> NDArray[np.uint64]:
+    """Return the salted hash (N,) of what the columns, each (N,), name: rows of equal values have the same.
 
     Whole numbers hash alike as integers, floats and text; trailing blanks of text do not count.
     """
@@ -37,9 +47,8 @@ def held_out(columns: Sequence[Array], fraction: float) -> NDArray[np.bool_]:
         else np.array(["\x1f".join(row) for row in zip(*texts, strict=True)], object)
     )
     values, inverse, _ = unique_texts(joined)
-    threshold = int(fraction * 2**64)
-    out = np.fromiter((_hash(value) < threshold for value in values), dtype=bool, count=len(values))
-    return out[inverse]
+    keys = np.fromiter((_hash(value) for value in values), dtype=np.uint64, count=len(values))
+    return np.asarray(keys[inverse])
 
 
 def _hash(text: str) -> int:

@@ -37,9 +37,11 @@ def model_card(model: Model, report: TrainReport) -> str:
         [
             f"# {model.label}",
             "",
+            f"**{literal(report.skill_words)}**",
+            "",
             f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
             f"`blr_model` is {model.id} in the rows that it made.",
-            f"Trust verdict: **{model.trust['verdict']}** ({literal(reasons)}).",
+            f"Trust verdict, of the approximation alone: **{model.trust['verdict']}** ({literal(reasons)}).",
             "",
             *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",

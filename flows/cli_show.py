@@ -62,6 +62,8 @@ def show_trained(told: Json) -> None:
         )
         return
     report = train_report(told)
+    if not report.has_skill:
+        say(report.skill_words)
     print_tables(
         label_table(report), candidate_table(report), performance_table(report), review_table(report)
     )
@@ -73,7 +75,10 @@ def show_trained(told: Json) -> None:
         "exists": "is in the store already: nothing to do",
         "trial": "was a trial: not kept",
     }
-    say(f"{told['model']} {said.get(told['status'], 'in the store')}; trust verdict {verdict}")
+    say(
+        f"{told['model']} {said.get(told['status'], 'in the store')}; trust verdict, of the approximation: {verdict}"
+    )
+    say(report.skill_words)
     if told["path"]:
         say(f"Model, card and report: {told['path']}")
     if told["champion"] not in (None, told["version"]):
@@ -106,9 +111,20 @@ def show_classified(told: Json) -> None:
 
 def show_models(told: Json) -> None:
     """Show what is in a store."""
-    rows = [(m["name"], m["version"], "champion" if m["champion"] else "") for m in told["models"]]
+    skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
+    rows = [
+        (
+            m["name"],
+            m["version"],
+            skill[m["has_skill"]],
+            m["trust"] or "–",
+            "champion" if m["champion"] else "",
+        )
+        for m in told["models"]
+    ]
     if rows:
-        print_tables(plain_table(f"Models in {told['store']}", ("name", "version", ""), rows))
+        columns = ("name", "version", "skill", "trust in the approximation", "")
+        print_tables(plain_table(f"Models in {told['store']}", columns, rows))
     else:
         say(f"No models in {told['store']}: `blr train SPEC --store {told['store']}` makes one")
 

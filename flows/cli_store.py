@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from flows.cli_show import show, show_models, show_promoted, show_trained
+from flows.errors import ModelError
+from flows.model_file import read_facts
 from flows.promotion import Rule, promote
 from flows.runtime import configured_server, prefect_environment
+from flows.skill import has_skill, read_skill
 from flows.store import Store
 
 __all__ = ["run_list", "run_promote", "run_show"]
@@ -18,9 +22,22 @@ def run_list(store: Path, *, json: bool) -> None:
     """List a store."""
     found = [
         {"name": m.name, "version": m.version, "model": m.label, "champion": m.champion, "path": str(m.path)}
+        | _facts(m.path)
         for m in Store(store).models()
     ]
     show({"store": str(store), "models": found}, show_models, json=json)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """Return skill and trust of a stored model; None where its file is damaged: the others are still listed."""
+    try:
+        facts = read_facts(path)
+        metrics, verdict = facts["metrics"], facts["trust"]["verdict"]
+        skill, loss, baseline = metrics.get("skill"), metrics["log_loss"], metrics["log_loss_baseline"]
+        known = has_skill(read_skill(skill), log_loss=loss, baseline=baseline)
+    except (ModelError, KeyError, TypeError):
+        return {"has_skill": None, "skill": None, "trust": None}
+    return {"has_skill": known, "skill": skill, "trust": verdict}
 
 
 def run_show(reference: str, store: Path, *, json: bool) -> None:

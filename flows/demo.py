@@ -23,6 +23,7 @@ from flows.progress import tell
 from flows.report import write_report
 from flows.report_data import Classification, TrainReport
 from flows.saving import BOUNDARY_FILE
+from flows.skill import skill_tree
 from flows.training_report import classification as shown
 from flows.training_report import load_boundary, train_report
 
@@ -131,6 +132,7 @@ def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mappin
             "log_loss_plugin": report.log_loss_plugin,
             "log_loss_baseline": report.log_loss_baseline,
             "gain_over_baseline": report.log_loss_baseline - report.log_loss,
+            "skill": None if report.skill is None else skill_tree(report.skill),
             "accuracy": report.accuracy,
             "calibration_error": report.calibration_error,
             "reviews": [asdict(review) for review in report.reviews],
@@ -147,6 +149,7 @@ def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mappin
 def _show_task(task: str, report: TrainReport, show: Show) -> None:
     show(Text(f"\n{task}: {TASKS[task]}", style="bold"))
     show(Text(f"model {report.name}@{report.version}", style="dim"))
+    show(Text(report.skill_words))
     shown_tables = [
         tables.candidate_table(report),
         tables.performance_table(report),

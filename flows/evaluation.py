@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from blr.calibration import ReliabilityCurve, calibration_error, log_loss, reliability_curve
 from blr.decisions import errors_caught
+from blr.skill import Skill, skill
 from flows.report_data import ReliabilityBin, Review, RiskCurve
+from flows.skill import read_skill, skill_tree
 
 __all__ = ["REVIEWED", "Evaluation", "evaluate"]
 
@@ -41,6 +43,7 @@ class Evaluation:
     reliability_of: str
     reviews: tuple[Review, ...]
     risk: RiskCurve
+    skill: Skill | None = None  # models of earlier versions have none
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, lists and mappings, for JSON and the model file."""
@@ -48,6 +51,7 @@ class Evaluation:
         tree["risk"] = {name: curve.tolist() for name, curve in vars(self.risk).items()}
         tree["reliability"] = [asdict(b) for b in self.reliability]
         tree["reviews"] = [asdict(r) for r in self.reviews]
+        tree["skill"] = None if self.skill is None else skill_tree(self.skill)
         return tree
 
     @classmethod
@@ -59,6 +63,7 @@ class Evaluation:
                 "risk": RiskCurve(**{name: np.asarray(curve) for name, curve in tree["risk"].items()}),
                 "reliability": tuple(ReliabilityBin(**b) for b in tree["reliability"]),
                 "reviews": tuple(Review(**r) for r in tree["reviews"]),
+                "skill": read_skill(tree.get("skill")),
             }
         )
 
@@ -71,12 +76,14 @@ def evaluate(
     class_shares: Floats,
     classes: tuple[str, ...],
     votes: Floats | None = None,
+    group: NDArray[np.uint64] | None = None,
 ) -> Evaluation:
     """Return the held-out performance.
 
     `probability` and `plugin` (N, K) are moderated and plug-in, `truth` (N,) class indices, `class_shares`
     (K,) those of the training rows: the baseline that knows nothing of an object.  Where the targets are `votes`
     (N, K), losses and reliability are against each object's shares of them, and a class is wrong that has not most.
+    Rows of equal `group` (N,) count as one in the interval of the skill.
     """
     outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
     known = np.isfinite(probability[:, 0])
@@ -101,6 +108,7 @@ def evaluate(
             moderated=errors_caught(p.max(axis=1), wrong, CURVE),
             plugin=errors_caught(q.max(axis=1), wrong, CURVE),
         ),
+        skill=skill(p, outcome, class_shares=class_shares, group=group),
     )
 
 

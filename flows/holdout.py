@@ -15,7 +15,7 @@ from catalogs.positions import PositionUnit, positions, unit_of_position
 from flows.config import Specification
 from flows.errors import SpecificationError
 
-__all__ = ["held_out", "position_unit", "split_columns"]
+__all__ = ["held_out", "position_unit", "split_columns", "split_keys"]
 
 
 def split_columns(specification: Specification) -> tuple[str, ...]:
@@ -39,12 +39,20 @@ def position_unit(specification: Specification, catalog: Catalog) -> PositionUni
         raise SpecificationError(f"{who}: {error}, or split by 'id'") from error
 
 
-def held_out(
+def held_out(specification: Specification, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return the rows (n,) that are held out, of their `split_keys` (n,)."""
+    return split.held_out_keys(keys, specification.split.held_out)
+
+
+def split_keys(
     specification: Specification, values: Mapping[str, np.ndarray[Any, Any]], unit: PositionUnit = "deg"
-) -> NDArray[np.bool_]:
-    """Return the rows (n,) that are held out, of columns under our names; positions are in that unit."""
+) -> NDArray[np.uint64]:
+    """Return the key (n,) of each row: rows of the same stay on one side; positions are in that unit.
+
+    `values` are columns under our names.
+    """
     columns = [values[name] for name in split_columns(specification)]
     if specification.split.by == "healpix":
         place = positions(columns[0], columns[1], unit)
         columns = [split.healpix_pixels(place.ra, place.dec)]
-    return split.held_out(columns, specification.split.held_out)
+    return split.name_keys(columns)

@@ -15,7 +15,7 @@ from flows.errors import ModelError
 from flows.model import SCHEMA_VERSION, Model, digest
 from flows.model_claims import check_blocks, check_tree
 
-__all__ = ["is_model_file", "read_model", "read_tree", "write_model", "write_tree"]
+__all__ = ["is_model_file", "read_facts", "read_model", "read_tree", "write_model", "write_tree"]
 
 SCHEMA = Path(__file__).parent / "schemas" / "model-1.yaml"
 
@@ -39,6 +39,19 @@ def read_model(path: Path) -> Model:
     if tree["digest"] != digest(tree):
         raise _damaged(path, "its numbers are not those whose digest is written beside them")
     return model
+
+
+def read_facts(path: Path) -> Mapping[str, Any]:
+    """Return what a list of models shows, `trust` and `metrics`; no array is read, and no digest checked."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_blocks(path)
+            with asdf.open(path, lazy_load=True, memmap=False) as file:
+                check_tree(file.tree, path.stat().st_size)
+                return {key: dict(file.tree[key]) for key in ("trust", "metrics")}
+    except Exception as error:  # as in read_tree
+        raise _damaged(path, str(error) or type(error).__name__) from error
 
 
 def is_model_file(path: Path) -> bool:

@@ -15,6 +15,7 @@ from flows.errors import ModelError
 from flows.lock import exclusive
 from flows.model import Model
 from flows.roots import check_inside
+from flows.skill import read_skill, skill_words
 from flows.store import Store
 from flows.tables import ReportTable
 
@@ -39,6 +40,8 @@ class Comparison:
     champion_n_held_out: int | None
     verdict: str
     same_rows: bool
+    skill: str  # in words
+    champion_skill: str | None
     against: tuple[str, ...]
 
     @property
@@ -133,6 +136,8 @@ def _comparison(
         champion_n_held_out=None if champion is None else champion.metrics["n"],
         verdict=challenger.trust["verdict"],
         same_rows=same_rows,
+        skill=_skill(challenger),
+        champion_skill=None if champion is None else _skill(champion),
         against=against,
     )
 
@@ -162,6 +167,12 @@ def _log_loss(model: Model) -> float:
     return float(model.metrics["log_loss"])
 
 
+def _skill(model: Model) -> str:
+    metrics = model.metrics
+    skill = read_skill(metrics.get("skill"))
+    return skill_words(skill, log_loss=metrics["log_loss"], baseline=metrics["log_loss_baseline"])
+
+
 def _rows(model: Model) -> tuple[object, ...]:
     """Return what decides which rows are held out: equal for models that were tested on the same ones."""
     spec = model.specification
@@ -178,7 +189,8 @@ def comparison_table(found: Comparison) -> ReportTable:
         rows=(
             ("held-out log loss", f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
             ("held-out objects", f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
-            ("verdict", found.verdict, ""),
+            ("skill", found.skill, found.champion_skill or "–"),
+            ("verdict on the approximation", found.verdict, ""),
         ),
         numeric=frozenset({1, 2}),
         note=(

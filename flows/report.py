@@ -51,7 +51,10 @@ def _facts(report: TrainReport) -> tuple[tuple[str, str], ...]:
     largest = max(report.reviews, key=lambda r: r.share, default=None)
     return (
         (f"{report.log_loss:.4f}", "held-out log loss, nats an object"),
-        (f"{gain:.0%}", f"below the {report.log_loss_baseline:.4f} of class shares alone"),
+        (
+            f"{abs(gain):.0%}",
+            f"{'below' if gain > 0 else 'above'} the {report.log_loss_baseline:.4f} of class shares alone",
+        ),
         (f"{report.accuracy:.1%}", "held-out objects classified right"),
         *(
             ((f"{largest.moderated:.0%}", f"of the errors among the least certain {largest.share:.0%}"),)

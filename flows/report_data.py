@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from blr.skill import Skill
+from flows.skill import has_skill, skill_words
+
 __all__ = [
     "BoundaryPicture",
     "CandidateRow",
@@ -170,6 +173,7 @@ class TrainReport:
     reliability: tuple[ReliabilityBin, ...]
     reviews: tuple[Review, ...]
     risk: RiskCurve
+    skill: Skill | None = None  # against the class shares; None for models of earlier versions
     reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
     boundary: BoundaryPicture | None = None
     classifications: tuple[Classification, ...] = ()
@@ -178,6 +182,16 @@ class TrainReport:
     remarks: tuple[str, ...] = ()  # what a reader should know: what was left out and why
     attribution: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_skill(self) -> bool:
+        """Whether the model is known to predict better than the class shares alone."""
+        return has_skill(self.skill, log_loss=self.log_loss, baseline=self.log_loss_baseline)
+
+    @property
+    def skill_words(self) -> str:
+        """The sentence on the model's skill."""
+        return skill_words(self.skill, log_loss=self.log_loss, baseline=self.log_loss_baseline)
 
     @property
     def chosen(self) -> CandidateRow:

@@ -91,6 +91,7 @@ def _evaluation(
         class_shares=np.asarray(class_share),
         classes=data.classes,
         votes=None if data.rows.votes is None else data.rows.votes[held_out],
+        group=None if data.rows.group is None else data.rows.group[held_out],
     )
 
 

@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from flows.report_data import Classification, TrainReport
+from flows.skill import gain_interval
 
 __all__ = [
     "ReportTable",
@@ -107,7 +108,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
         ("BIC", lambda i: _fixed(report.candidates[i].bic, 1)),
         ("eff. parameters", lambda i: _fixed(report.candidates[i].effective_parameters, 1)),
         ("held-out log loss", lambda i: _fixed(report.candidates[i].log_loss, 4)),
-        ("verdict", lambda i: report.candidates[i].verdict),
+        ("verdict", lambda i: _verdict(report, i)),
         ("weight", lambda i: _weight(report.candidates[i].weight)),
     ]
     return ReportTable(
@@ -118,7 +119,8 @@ def candidate_table(report: TrainReport) -> ReportTable:
             i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
         ),
         note="Evidence and BIC in nats, higher is better; Δ against the best. Evidence compares features, "
-        "basis and prior at once; all candidates share the same rows.",
+        "basis and prior at once; all candidates share the same rows. The verdict is on the approximation, not on "
+        'the skill: "no skill" is said where the class shares alone predict as well.',
         marked=order.index(report.selected) if order else None,
     )
 
@@ -131,6 +133,11 @@ def performance_table(report: TrainReport) -> ReportTable:
         ("log loss, plug-in", _fixed(report.log_loss_plugin, 4)),
         ("log loss, class shares alone", _fixed(report.log_loss_baseline, 4)),
         ("gain over class shares", f"{_fixed(gain, 4)} ({_percent(gain / report.log_loss_baseline)})"),
+        *(
+            ()
+            if report.skill is None
+            else ((f"{report.skill.level:.0%} interval", gain_interval(report.skill)),)
+        ),
         ("accuracy", _percent(report.accuracy)),
         ("calibration error", _fixed(report.calibration_error, 4)),
     )
@@ -197,7 +204,7 @@ def to_rich(table: ReportTable, *, width: int | None = None) -> RichTable:
     for i, row in enumerate(table.rows):
         chosen = i == table.marked
         cells = [Text(_printable(cell)) for cell in row]
-        drawn.add_row(*cells, style="bold green" if chosen else None)
+        drawn.add_row(*cells, style="bold" if chosen else None)
     return drawn
 
 
@@ -212,7 +219,7 @@ def to_markdown(table: ReportTable) -> str:
 
 def markdown_report(report: TrainReport) -> str:
     """Return the whole report as Markdown, for an artifact."""
-    head = f"## {literal(report.name)} {literal(report.version)}\n\n"
+    head = f"## {literal(report.name)} {literal(report.version)}\n\n**{literal(report.skill_words)}**\n\n"
     remarks = "".join(f"- {literal(text)}\n" for text in (*report.remarks, *report.attribution))
     return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
 
@@ -240,6 +247,15 @@ def _feature_set(report: TrainReport, i: int) -> str:
         return f"all {len(chosen)}"
     # The shorter of the two ways to say it.
     return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
+
+
+def _verdict(report: TrainReport, i: int) -> str:
+    """Return the verdict on the approximation, and beside it in words that the candidate predicts nothing."""
+    candidate = report.candidates[i]
+    loses = candidate.log_loss >= report.log_loss_baseline
+    if loses or (i == report.selected and not report.has_skill):
+        return f"{candidate.verdict}, no skill" if candidate.verdict else "no skill"
+    return candidate.verdict
 
 
 def _fixed(value: float | None, digits: int) -> str:

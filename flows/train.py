@@ -59,6 +59,11 @@ def train(
     )
     if running:
         report = train_report(told)
-        keep_table(f"{told['name']}-candidates", candidate_table(report), f"Candidates of {told['model']}")
-        keep_markdown(f"{told['name']}-report", markdown_report(report), f"Training of {told['model']}")
+        said = f"{report.skill_words} Candidates of {told['model']}"
+        keep_table(f"{told['name']}-candidates", candidate_table(report), said)
+        keep_markdown(
+            f"{told['name']}-report",
+            markdown_report(report),
+            f"{report.skill_words} Training of {told['model']}",
+        )
     return told

@@ -27,7 +27,7 @@ from flows.config import Specification
 from flows.content import ContentHash
 from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
-from flows.holdout import held_out, position_unit, split_columns
+from flows.holdout import held_out, position_unit, split_columns, split_keys
 from flows.label_source import LabelSource
 from flows.labels import LabelReader, check_classes
 from flows.marks import check_marks
@@ -53,6 +53,7 @@ class TrainingRows:
     weight: Floats | None = None
     votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
     errors: Floats | None = None  # (N, F), one sigma, where some are stated
+    group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
 
     @property
     def response(self) -> Floats | NDArray[np.intp]:
@@ -91,7 +92,7 @@ class _Part:
     X: Floats
     missing: Mask
     texts: NDArray[np.object_]
-    held_out: Mask
+    group: NDArray[np.uint64]
     weight: Floats | None
     votes: Floats | None = None
     errors: Floats | None = None
@@ -138,7 +139,7 @@ def gather(
             hashes.append(name_hashes(values[specification.catalog.id][chosen]))
         content.feed(rows)
     source.require_match()
-    rows = _joined(parts, labels)
+    rows = _joined(specification, parts, labels)
     _check(specification, rows, labels, seen)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
@@ -189,8 +190,8 @@ def _part(
             f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of 0 '
             "or more in each; leave such rows out with catalog.where"
         )
-    chosen = held_out(specification, values, unit)
-    return _Part(found.X, found.missing, texts, chosen, weight, votes, found.errors)
+    group = split_keys(specification, values, unit)
+    return _Part(found.X, found.missing, texts, group, weight, votes, found.errors)
 
 
 def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
@@ -202,7 +203,8 @@ def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
     return np.asarray(np.broadcast_to(floats(found), next(iter(values.values())).shape[:1]))
 
 
-def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
+def _joined(specification: Specification, parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
+    group = np.concatenate([p.group for p in parts])
     weights = [p.weight for p in parts if p.weight is not None]
     votes = [p.votes for p in parts if p.votes is not None]
     errors = [p.errors for p in parts if p.errors is not None]
@@ -210,7 +212,8 @@ def _joined(parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
         target=labels.read(np.concatenate([p.texts for p in parts])),
-        held_out=np.concatenate([p.held_out for p in parts]),
+        held_out=held_out(specification, group),
+        group=group,
         weight=np.concatenate(weights) if weights else None,
         votes=np.concatenate(votes) if votes else None,
         errors=np.concatenate(errors) if errors else None,
