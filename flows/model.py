@@ -68,6 +68,7 @@ class Model:
             "features": list(self.features),
             "candidates": [dict(row) for row in self.candidates],
             "selected": self.selected,
+            "selected_by": self.specification.select.by,
             "trust": dict(self.trust),
             "metrics": dict(self.metrics),
             "training": dict(self.training),

@@ -68,6 +68,7 @@ class CandidateRow:
     verdict: str  # "green", "amber", "red", or "" where not judged
     weight: float  # posterior probability of the candidate
     second_order: float | None = None  # nats, to be added to the evidence
+    loo: float | None = None  # log density of the training rows, each left out, nats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +176,7 @@ class TrainReport:
     risk: RiskCurve
     skill: Skill | None = None  # against the class shares; None for models of earlier versions
     reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
+    selected_by: str = ""  # the specification's select.by; "" where it is not known
     boundary: BoundaryPicture | None = None
     classifications: tuple[Classification, ...] = ()
     catalogue: str = ""  # the labelled one

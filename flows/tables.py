@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from flows.choice_words import choice_words, feature_set
 from flows.report_data import Classification, TrainReport
 from flows.skill import gain_interval
 
@@ -35,13 +36,17 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
-    """A table of texts; `numeric` columns are set flush right, `marked` is the row to stress."""
+    """A table of texts; `numeric` columns are set flush right, `marked` is the row to stress.
+
+    Below it stand `remark`, what the rows ask to be explained, and `note`, how to read the columns.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
     note: str = ""
+    remark: str = ""
     marked: int | None = None
 
 
@@ -99,7 +104,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
     best = report.candidates[order[0]].log_evidence if order else 0.0
     with_second = any(c.second_order is not None for c in report.candidates)
     cells: list[tuple[str, Callable[[int], str]]] = [
-        ("features", lambda i: _feature_set(report, i)),
+        ("features", lambda i: feature_set(report, i)),
         ("basis", lambda i: report.candidates[i].basis),
         ("M", lambda i: _count(report.candidates[i].n_functions)),
         ("log evidence", lambda i: _fixed(report.candidates[i].log_evidence, 1)),
@@ -121,6 +126,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
         note="Evidence and BIC in nats, higher is better; Δ against the best. Evidence compares features, "
         "basis and prior at once; all candidates share the same rows. The verdict is on the approximation, not on "
         'the skill: "no skill" is said where the class shares alone predict as well.',
+        remark=choice_words(report),
         marked=order.index(report.selected) if order else None,
     )
 
@@ -193,7 +199,7 @@ def to_rich(table: ReportTable, *, width: int | None = None) -> RichTable:
     drawn = RichTable(
         title=Text(_printable(table.title), style="bold"),
         title_justify="left",
-        caption=Text(_printable(table.note), style="dim") if table.note else None,
+        caption=_caption(table),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         width=width,
@@ -208,12 +214,19 @@ def to_rich(table: ReportTable, *, width: int | None = None) -> RichTable:
     return drawn
 
 
+def _caption(table: ReportTable) -> Text | None:
+    lines = [Text(_printable(table.remark)), Text(_printable(table.note), style="dim")]
+    return Text("\n", style="not italic").join(line for line in lines if line) if any(lines) else None
+
+
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
     rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
     lines = [f"### {literal(table.title)}", "", _row(table.columns), f"|{rule}|"]
     for i, row in enumerate(table.rows):
         lines.append(_row(row, bold=i == table.marked))
+    if table.remark:
+        lines += ["", literal(table.remark)]
     return "\n".join([*lines, "", literal(table.note), ""])
 
 
@@ -238,15 +251,6 @@ def literal(text: str) -> str:
 def _printable(text: str) -> str:
     """Return the text on one line, without control characters: they steer terminals."""
     return "".join(c if c.isprintable() else " " for c in text)
-
-
-def _feature_set(report: TrainReport, i: int) -> str:
-    chosen = report.candidates[i].features
-    left_out = [f.name for f in report.features if f.name not in chosen]
-    if not left_out:
-        return f"all {len(chosen)}"
-    # The shorter of the two ways to say it.
-    return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
 
 
 def _verdict(report: TrainReport, i: int) -> str:

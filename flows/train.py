@@ -15,6 +15,7 @@ from pydantic import PositiveInt
 
 from flows import training
 from flows.artifacts import keep_markdown, keep_table
+from flows.choice_words import choice_words
 from flows.config import Specification
 from flows.tables import candidate_table, markdown_report
 from flows.training_report import train_report
@@ -59,8 +60,8 @@ def train(
     )
     if running:
         report = train_report(told)
-        said = f"{report.skill_words} Candidates of {told['model']}"
-        keep_table(f"{told['name']}-candidates", candidate_table(report), said)
+        said = [report.skill_words, f"Candidates of {told['model']}", choice_words(report)]
+        keep_table(f"{told['name']}-candidates", candidate_table(report), "; ".join(filter(None, said)))
         keep_markdown(
             f"{told['name']}-report",
             markdown_report(report),

@@ -50,6 +50,7 @@ def train_report(
         features=tuple(FeatureQuality(**quality) for quality in training["features"]),
         candidates=tuple(_candidate(row) for row in described["candidates"]),
         selected=described["selected"],
+        selected_by=described.get("selected_by", ""),
         boundary=boundary,
         classifications=tuple(classifications),
         catalogue=", ".join(source["name"] for source in training["inputs"]),
@@ -108,7 +109,7 @@ REPORT_KEYS = frozenset(field.name for field in fields(TrainReport))
 
 
 def _candidate(row: Mapping[str, Any]) -> CandidateRow:
-    return CandidateRow(features=tuple(row["features"]), **{key: row[key] for key in ROW_KEYS})
+    return CandidateRow(features=tuple(row["features"]), **{key: row[key] for key in ROW_KEYS if key in row})
 
 
 def _provenance(described: Mapping[str, Any]) -> dict[str, str]:
