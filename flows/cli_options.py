@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +22,21 @@ Limit = Annotated[
 Table = Annotated[
     str | None, typer.Option("--table", metavar="NAME", help="Of a file with several: its name or number.")
 ]
+
+
+def _say_start(context: typer.Context, quiet: bool) -> bool:  # noqa: FBT001  Typer passes it so
+    """Say at once what starts: the libraries alone take seconds to load, on a busy machine many."""
+    if not quiet and not context.resilient_parsing:
+        sys.stderr.write(f"blr {context.info_name}: loading the numerical libraries\n")
+        sys.stderr.flush()
+    return quiet
+
+
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Lines instead of a progress bar, and few of them.")
+    bool,
+    typer.Option(
+        "--quiet", "-q", callback=_say_start, help="Lines instead of a progress bar, and few of them."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", min=1, help="Default: all cores.")]

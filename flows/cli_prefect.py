@@ -13,4 +13,7 @@ def start_prefect() -> HomeServer:
     """Prepare the environment that Prefect reads as it is imported, and start a server where none is configured."""
     # Prefect itself logs each failure with its traceback; the message is ours to show.
     tell().note(prefect_environment(console_level="CRITICAL"))
-    return HomeServer(start_embedded_server())
+    server = start_embedded_server()
+    own = "starting Prefect's server and " if server.process else ""
+    tell().note(f"{own}loading Prefect, which takes a while on a busy machine; --direct does without")
+    return HomeServer(server)

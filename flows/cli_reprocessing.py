@@ -15,7 +15,7 @@ from flows.cli_prefect import start_prefect
 from flows.cli_progress import shown_progress
 from flows.cli_show import print_tables, say, show
 from flows.config_file import load_specification
-from flows.monitoring import run_tables
+from flows.monitoring import run_tables, trouble_table
 
 __all__ = ["PARTLY", "leave_partly", "run_reprocess"]
 
@@ -51,8 +51,19 @@ def show_reprocessed(told: Mapping[str, Any]) -> None:
         "done": f"is at release {told['release']}",
     }
     report = f"; {told['report']}" if "report" in told else ""
-    print_tables(*run_tables(told).values())
+    if told["status"] == "nothing to do" or told.get("up_to_date"):
+        _show_unchanged(told)
+    else:
+        print_tables(*run_tables(told).values())
     say(f"{told['out']} {said[told['status']]}, by {told['model']}{report}")
+
+
+def _show_unchanged(told: Mapping[str, Any]) -> None:
+    """Show in a line that no file has changed, and which files are in trouble still."""
+    if told.get("quarantined") or told.get("deferred"):
+        print_tables(trouble_table(told))
+    rows = (told.get("summary") or {}).get("n_rows", 0)
+    say(f"Nothing changed: {len(told['files']):,} files, {rows:,} objects, as at release {told['release']}")
 
 
 def leave_partly(told: Mapping[str, Any]) -> None:

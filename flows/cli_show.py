@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from flows.monitoring import trouble_table
 from flows.shift_words import shift_words
@@ -151,8 +150,7 @@ def print_tables(*tables: ReportTable) -> None:
     if not console.is_terminal:
         console = Console(width=160)  # nobody cuts a line of a file or a pipe
     for table in tables:
-        rendered: Table = to_rich(table)
-        console.print(rendered)
+        console.print(to_rich(table))
 
 
 def say(text: str) -> None:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from rich import box
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from flows.choice_words import choice_words, feature_set
 from flows.report_data import Classification, TrainReport
+from flows.report_table import ReportTable, printable
 from flows.skill import gain_interval
+from flows.terminal_table import to_rich
 
 __all__ = [
     "ReportTable",
@@ -32,22 +29,6 @@ __all__ = [
     "to_markdown",
     "to_rich",
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportTable:
-    """A table of texts; `numeric` columns are set flush right, `marked` is the row to stress.
-
-    Below it stand `remark`, what the rows ask to be explained, and `note`, how to read the columns.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
-    note: str = ""
-    remark: str = ""
-    marked: int | None = None
 
 
 def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
@@ -194,31 +175,6 @@ def flag_table(found: Classification) -> ReportTable:
     )
 
 
-def to_rich(table: ReportTable, *, width: int | None = None) -> RichTable:
-    """Return the table for a terminal."""
-    drawn = RichTable(
-        title=Text(_printable(table.title), style="bold"),
-        title_justify="left",
-        caption=_caption(table),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        width=width,
-    )
-    for i, name in enumerate(table.columns):
-        number = i in table.numeric
-        drawn.add_column(Text(_printable(name)), justify="right" if number else "left", no_wrap=number)
-    for i, row in enumerate(table.rows):
-        chosen = i == table.marked
-        cells = [Text(_printable(cell)) for cell in row]
-        drawn.add_row(*cells, style="bold" if chosen else None)
-    return drawn
-
-
-def _caption(table: ReportTable) -> Text | None:
-    lines = [Text(_printable(table.remark)), Text(_printable(table.note), style="dim")]
-    return Text("\n", style="not italic").join(line for line in lines if line) if any(lines) else None
-
-
 def to_markdown(table: ReportTable) -> str:
     """Return the table as GitHub-flavoured Markdown."""
     rule = "|".join(" ---: " if i in table.numeric else " --- " for i in range(len(table.columns)))
@@ -244,13 +200,8 @@ def _row(cells: Sequence[str], *, bold: bool = False) -> str:
 
 def literal(text: str) -> str:
     """Return the text so that Markdown shows it as it is: no markup, no HTML, no new column."""
-    shown = _printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{c}" if c in "\\`*_{}[]|#!~" else c for c in shown)
-
-
-def _printable(text: str) -> str:
-    """Return the text on one line, without control characters: they steer terminals."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _verdict(report: TrainReport, i: int) -> str:

@@ -388,6 +388,24 @@ def test_quick_commands_import_no_prefect(arguments):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+@pytest.mark.parametrize(("quiet", "expected"), [("", "False"), ("'-q'", "True")])
+def test_a_command_says_that_it_starts_before_it_loads_anything_slow(quiet, expected):
+    script = f"""
+import io, sys
+class Heard(io.StringIO):
+    slow = []
+    def write(self, text):
+        self.slow.append('numpy' in sys.modules)
+        return super().write(text)
+sys.stderr = Heard()
+from flows.cli import run
+run(['train', 'nothing.toml', '--direct', {quiet}])
+print(Heard.slow[0])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
+
+
 def test_help_is_quick():
     code = "import sys; from flows.cli import run; run(['--help']); assert not {'numpy', 'pyarrow'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

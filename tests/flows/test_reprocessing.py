@@ -137,6 +137,10 @@ def test_a_dry_run_says_whether_there_is_work(release, capsys):
     assert "annotated would be brought up to date, by morphology@" in said()
     release.run()
     assert "annotated is up to date: nothing would be done, by morphology@" in said()
+    assert run([*command[:-1], "--direct"]) == 0
+    idle = capsys.readouterr().out
+    assert idle.startswith(f"Nothing changed: {len(PARTS)} files, ")
+    assert (idle.count("\n"), "+0.0" in idle) == (2, False)
     release.write(PARTS[0], seed=9)
     assert "would be brought up to date" in said()
 
