@@ -7,6 +7,7 @@ Predictions average over the draws.  D = C M weights in the solver's coordinates
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -61,7 +62,12 @@ class _Run:
 
 
 def sample_posterior(
-    q: Posterior, *, n_draws: int = 8192, rng: np.random.Generator | None = None, chains: int | None = None
+    q: Posterior,
+    *,
+    n_draws: int = 8192,
+    rng: np.random.Generator | None = None,
+    chains: int | None = None,
+    on_step: Callable[[], None] | None = None,
 ) -> Posterior:
     """Return the sampled posterior of the problem that `q` is a fit of.
 
@@ -77,6 +83,8 @@ def sample_posterior(
         Source of randomness; default: seed 0.
     chains
         Chains run side by side; default: 8 to 32, fewer where the data are many.
+    on_step
+        Called after each block of draws.
 
     Raises
     ------
@@ -96,7 +104,7 @@ def sample_posterior(
         )
     rng = np.random.default_rng(0) if rng is None else rng
     with single_threaded_blas():
-        run = _run(laplace, chains, int(_WORK / size), watched, rng)
+        run = _run(laplace, chains, int(_WORK / size), watched, rng, on_step)
     flat = run.draws.reshape(-1, run.draws.shape[2])
     kept = _kept(run.draws, n_draws)
     mean, covariance = flat.mean(axis=0), np.cov(flat.T).reshape(len(flat.T), -1)
@@ -114,7 +122,14 @@ def sample_posterior(
     )
 
 
-def _run(laplace: Posterior, chains: int, affordable: int, watched: Matrix, rng: np.random.Generator) -> _Run:
+def _run(
+    laplace: Posterior,
+    chains: int,
+    affordable: int,
+    watched: Matrix,
+    rng: np.random.Generator,
+    on_step: Callable[[], None] | None,
+) -> _Run:
     problem, white = laplace.problem, laplace.gaussian
     U = white.inverse_cholesky
     sampler, state = warm_up(whitened_density(problem, white), rng.standard_normal((chains, len(U))), rng)
@@ -124,6 +139,8 @@ def _run(laplace: Posterior, chains: int, affordable: int, watched: Matrix, rng:
         while len(blocks) < enough:
             state, z, value, accepted = sampler.run(state, _BLOCK, rng)
             blocks.append((white.mean + z @ U, value, accepted))
+            if on_step is not None:
+                on_step()
         run = _joined(blocks)
         r_hat = float(run.convergence.r_hat.max())
         if (

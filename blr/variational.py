@@ -13,10 +13,12 @@ D = C M weights in the solver's coordinates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from blr.acceleration import Acceleration
 from blr.arrays import Matrix, Vector
 from blr.expectations import expected_terms
 from blr.gaussian import Gaussian
@@ -30,22 +32,28 @@ __all__ = ["mean_shift", "refine"]
 
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
+_DRAFT = 1e-3  # nats gained by a step, at which a draft is done
+_SLOW = 1e-4  # nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each
 _MAX_ITER = 200
 _MAX_HALVINGS = 12
-_DRAFT = 1e-3  # nats gained by a step, at which a draft is done
 
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """A Gaussian, its bound, the expected terms there, and the length of the step that led to it."""
+    """A Gaussian, its bound, and the expected terms there."""
 
     q: Gaussian
     elbo: float
     terms: Terms
-    length: float = 1.0
 
 
-def refine(q: Posterior, *, start: Posterior | None = None, draft: bool = False) -> Posterior:
+def refine(
+    q: Posterior,
+    *,
+    start: Posterior | None = None,
+    draft: bool = False,
+    on_step: Callable[[], None] | None = None,
+) -> Posterior:
     """Return the Gaussian variational posterior of the problem that `q` is the Laplace fit of.
 
     Its `elbo` is the lower bound in nats; evidence, BIC and trust stay those of the Laplace fit, since a bound is never
@@ -57,6 +65,8 @@ def refine(q: Posterior, *, start: Posterior | None = None, draft: bool = False)
         A posterior of the same weights to begin at, such as a draft; default: the Laplace fit.
     draft
         Stop sooner, and of a softmax with fewer nodes: to compare models, not to be kept.
+    on_step
+        Called after each step, a few passes over the rows.
 
     Raises
     ------
@@ -67,16 +77,19 @@ def refine(q: Posterior, *, start: Posterior | None = None, draft: bool = False)
     """
     laplace = q.fitted
     problem = laplace.problem
-    enough = _DRAFT if draft else _TOLERANCE
     with single_threaded_blas():
+        search = _Search(problem, Acceleration(laplace.gaussian), draft=draft)
         state = _evaluate(problem, (start or laplace).gaussian, draft=draft)
         n_iter, status = 1, "iterations exhausted"
         while n_iter < _MAX_ITER:
-            following = _step(problem, state, draft=draft)
+            following, length = search.step(state)
             gain, state = following.elbo - state.elbo, following
             n_iter += 1
+            if on_step is not None:
+                on_step()
             # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
-            if gain < (enough if state.length == 1.0 else max(enough, _STALLED)):
+            least = max(_DRAFT if draft else _TOLERANCE, _STALLED if length < 1 else 0.0)
+            if gain < least or search.slow(gain):
                 status = "converged"
                 break
     return replace(
@@ -91,7 +104,7 @@ def refine(q: Posterior, *, start: Posterior | None = None, draft: bool = False)
     )
 
 
-def _evaluate(problem: Problem, q: Gaussian, *, draft: bool, length: float = 1.0) -> _State:
+def _evaluate(problem: Problem, q: Gaussian, *, draft: bool) -> _State:
     expected = expected_terms(problem.likelihood, q.mean, q.inverse_cholesky, draft=draft)
     terms = problem.require_data().accumulate(expected)
     prior = problem.solver_prior
@@ -102,28 +115,50 @@ def _evaluate(problem: Problem, q: Gaussian, *, draft: bool, length: float = 1.0
         + q.log_det_precision
         - P.log_det_precision
     )
-    return _State(q, float(terms[0]) - divergence, terms, length)
+    return _State(q, float(terms[0]) - divergence, terms)
 
 
-def _step(problem: Problem, state: _State, *, draft: bool) -> _State:
-    """Return where the moderated Newton step leads, halved until the bound does not fall.
+@dataclass(eq=False)
+class _Search:
+    """Steps from state to state: Newton's, and once one had to be halved, accelerated where that climbs."""
 
-    The first length tried is twice that of the last step: where the classes are separable, whole steps overshoot again
-    and again.
-    """
-    prior = problem.solver_prior
-    _, gradient, hessian = state.terms
-    A = hessian + prior.precision
-    direction, _ = newton_step(gradient - prior.precision @ (state.q.mean - prior.mean), A)
-    length = min(1.0, 2.0 * state.length)
-    for _ in range(_MAX_HALVINGS):
-        moved = _moved(state.q, direction, A, length)
-        if moved is not None:
-            following = _evaluate(problem, moved, draft=draft, length=length)
-            if following.elbo >= state.elbo - _STALLED:
-                return following
-        length *= 0.5
-    return replace(state, length=0.0)
+    problem: Problem
+    acceleration: Acceleration
+    draft: bool
+    halved: bool = False
+    length: float = 1.0
+    gains: list[float] = field(default_factory=list)
+
+    def step(self, state: _State) -> tuple[_State, float]:
+        """Return where a step leads without a fall of the bound, and its length."""
+        prior = self.problem.solver_prior
+        _, gradient, hessian = state.terms
+        A = hessian + prior.precision
+        direction, _ = newton_step(gradient - prior.precision @ (state.q.mean - prior.mean), A)
+        self.acceleration.add(state.q, direction, A)
+        if self.halved:
+            following = self._tried(state, self.acceleration.proposal())
+            if following is not None:
+                return following, 1.0
+        length = self.length
+        for _ in range(_MAX_HALVINGS):
+            following = self._tried(state, _moved(state.q, direction, A, length))
+            if following is not None:
+                self.length = length
+                return following, length
+            self.halved = True
+            length *= 0.5
+        return state, 0.0
+
+    def _tried(self, state: _State, moved: Gaussian | None) -> _State | None:
+        following = None if moved is None else _evaluate(self.problem, moved, draft=self.draft)
+        return following if following is not None and following.elbo >= state.elbo - _STALLED else None
+
+    def slow(self, gain: float) -> bool:
+        """Say whether a search that was ever halved gains so little that its end is near."""
+        self.gains.append(gain)
+        last = self.gains[-3:]
+        return self.halved and len(last) == 3 and sum(last) < _SLOW * self.problem.n_solved
 
 
 def _moved(q: Gaussian, direction: Vector, A: Matrix, length: float) -> Gaussian | None:

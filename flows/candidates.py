@@ -23,6 +23,7 @@ from blr.selection import leave_one_out, leave_one_out_probability
 from blr.variational import refine
 from flows.config import Candidate, Specification
 from flows.config_bases import basis_options, basis_words
+from flows.progress import tell
 from flows.training_rows import TrainingRows
 
 __all__ = [
@@ -82,11 +83,18 @@ def refit_candidate(
 
     A fit that was loaded has no data with it, so it is done again: the same, since nothing in it is left to chance.
     """
+    kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
+    done = "refining" if kind == "refined" else "sampling the posterior of"
+    tell().start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
     member = _fitted(specification, index, data, threads)
-    if specification.select.posterior == "refined":
-        return replace(member, posterior=refine(member.posterior))
+    if kind == "refined":
+        return replace(member, posterior=refine(member.posterior, on_step=_step_told))
     (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
-    return replace(member, posterior=sample_posterior(member.posterior, rng=rng))
+    return replace(member, posterior=sample_posterior(member.posterior, rng=rng, on_step=_step_told))
+
+
+def _step_told() -> None:
+    tell().advance(1)
 
 
 def _features(specification: Specification, candidate: Candidate) -> tuple[str, ...]:

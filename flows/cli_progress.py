@@ -36,7 +36,7 @@ class BarListener:
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Begin a bar; the one before stays as it is."""
-        self._task = self._progress.add_task(what, total=total, unit=unit)
+        self._task = self._progress.add_task(what, total=total or None, unit=unit)
 
     def advance(self, n: int) -> None:
         """Move the bar."""
@@ -61,25 +61,31 @@ class LineListener:
         self._what, self._unit, self._total, self._done = what, unit, total, 0
         self._began = self._said = time.monotonic()
         if not self._quiet:
-            _line(f"{what}: {total:,} {unit}")
+            _line(f"{what}: {total:,} {unit}" if total else what)
 
     def advance(self, n: int) -> None:
         """Print how far it is, where there is something new to say."""
         self._done += n
         now = time.monotonic()
-        finished = self._done >= self._total
+        finished = 0 < self._total <= self._done
         if finished or (not self._quiet and now - self._said > SECONDS_BETWEEN_LINES):
             self._said = now
             rate = self._done / max(now - self._began, 1e-9)
-            left = "" if finished else f", {(self._total - self._done) / max(rate, 1e-9):,.0f} s left"
+            known = self._total and not finished
+            left = f", {(self._total - self._done) / max(rate, 1e-9):,.0f} s left" if known else ""
+            of = f" of {self._total:,}" if self._total else ""
             _line(
-                f"{self._what}: {self._done:,} of {self._total:,} {self._unit}, {rate:,.0f} {self._unit}/s{left}"
+                f"{self._what}: {self._done:,}{of} {self._unit}, {rate:,.{_digits(rate)}f} {self._unit}/s{left}"
             )
 
     def note(self, line: str) -> None:
         """Print a line."""
         if not self._quiet:
             _line(line)
+
+
+def _digits(rate: float) -> int:
+    return 0 if rate >= 10 else 1
 
 
 def _line(text: str) -> None:

@@ -17,7 +17,7 @@ class Listener(Protocol):
     """Hears of one piece of work after another."""
 
     def start(self, what: str, total: int, unit: str) -> None:
-        """Hear that a piece of work begins: `total` of `unit` (rows, candidates) are to be done."""
+        """Hear that a piece of work begins: `total` of `unit` (rows, candidates) are to be done, 0 if unknown."""
         ...
 
     def advance(self, n: int) -> None:

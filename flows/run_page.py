@@ -84,7 +84,7 @@ class _Progress:
         self._before.advance(n)
         self._done += n
         now = time.monotonic()
-        if self._done >= self._total or now - self._said > SECONDS_BETWEEN_UPDATES:
+        if 0 < self._total <= self._done or now - self._said > SECONDS_BETWEEN_UPDATES:
             self._said = now
             self._tell()
 
@@ -99,7 +99,8 @@ class _Progress:
 
     def _text(self) -> str:
         rate = self._done / max(time.monotonic() - self._began, 1e-9)
-        return f"{self._done:,} of {self._total:,} {self._unit}, {rate:,.0f} {self._unit}/s"
+        of = f" of {self._total:,}" if self._total else ""
+        return f"{self._done:,}{of} {self._unit}, {rate:,.0f} {self._unit}/s"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from flows.config import Specification
 from flows.evaluation import Evaluation, evaluate
 from flows.model import Model
 from flows.picture import boundary_picture
+from flows.progress import tell
 from flows.report import write_report
 from flows.shift import corrected, target_loss
 from flows.store import Store, StoredModel
@@ -42,9 +43,11 @@ def make_model(
 
     It is evaluated as the labelled rows are; as the target, where it is `shifted`, too.
     """
+    tell().start("judging the model on held-out objects", int(data.rows.held_out.sum()), "rows")
     training, trust = described["training"], _trust(members, candidates[selected])
     classifier = build_classifier(specification, members, data, untrusted=trust["verdict"] == "red")
     evaluation = _evaluation(classifier, members, data, training["class_share"])
+    tell().advance(evaluation.n)
     share = np.asarray(training["class_share"])
     classifier, told = corrected(specification, classifier, share, shifted.target)
     told |= target_loss(specification, classifier, data.rows, share, shifted.ratio)
@@ -98,6 +101,7 @@ def _evaluation(
 def save_model(store: Store, model: Model, members: Sequence[Member], data: CandidateData) -> StoredModel:
     """Write the report, the card and, last, the model file."""
     used, training = used_columns(members), data.rows.training
+    tell().start("drawing the report", 2, "parts")
     picture = boundary_picture(
         model.classifier,
         data.rows.X[training][:, used],
@@ -105,9 +109,11 @@ def save_model(store: Store, model: Model, members: Sequence[Member], data: Cand
         data.rows.target[training],
         names=model.features,
     )
+    tell().advance(1)
     report = train_report(model.described(), boundary=picture)
     folder = store.make_folder(model.name, model.version)
     if picture is not None:
         save_boundary(picture, folder / BOUNDARY_FILE)
     write_report(report, folder / REPORT_FILE)
+    tell().advance(1)
     return store.save(model, card=model_card(model, report))

@@ -87,6 +87,7 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
     rows, told = gathered.rows, Json()
     folder = store.make_folder(specification.name, version, staging=True)
     target = target or read_target(specification, columns, limit=request["limit"])
+    tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
         moments, filled = _filled(rows)
         found_shift = None if target is None else compared(specification, rows, filled, target, moments)
