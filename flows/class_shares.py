@@ -27,11 +27,19 @@ from flows.config import Shift, Specification
 from flows.errors import UsageError
 from flows.features import FeatureBatch, FeatureReader
 from flows.model import Model
+from flows.shift_words import ESTIMATED
 from flows.sources import find_files, open_source
 from flows.table_choice import target_table
 from flows.target_rows import thinned
 
-__all__ = ["EM_ROWS", "chosen_shift", "estimated_shares", "prior_shares", "shift_record", "with_shares"]
+__all__ = [
+    "EM_ROWS",
+    "chosen_shift",
+    "estimated_shares",
+    "prior_shares",
+    "shift_record",
+    "with_shares",
+]
 
 Floats = NDArray[np.float64]
 Asked = str | Mapping[str, float]
@@ -163,7 +171,7 @@ def estimated_shares(model: Model, paths: Sequence[Path], scorer: RowScorer) -> 
     name = found[0].source.name if len(paths) == 1 else f"{found[0].source.name} and {len(paths) - 1} more"
     return Shift(
         class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
-        class_prior_source=f"EM over {name}"[:200],
+        class_prior_source=f"{ESTIMATED}{name}"[:200],
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.drift import DRIFTED, drifted
+from flows.shift_words import why_no_error
 from flows.tables import ReportTable
 
 __all__ = [
@@ -62,22 +63,27 @@ def work_table(told: Told) -> ReportTable:
 def class_change_table(summary: Told, before: Told) -> ReportTable:
     """Return the class counts with errors, and how far they are from the last run's."""
     old: Mapping[str, Any] = before.get("classes", {})
+    if why_no_error(before.get("shift", {})):  # an earlier version stated an error nevertheless
+        old = {name: {**found, "error": None} for name, found in old.items()}
+    reason = summary.get("no_error")
     return ReportTable(
         title="Classes against the last run",
         columns=("class", "assigned", "expected", "±", "last expected", "change", "change / ±"),
         rows=tuple(_class_row(name, found, old.get(name)) for name, found in summary["classes"].items()),
         numeric=frozenset(range(1, 7)),
-        note=f"{_count(summary['n_rows'])} objects, {_count(before.get('n_rows', 0))} in the last run. The error is of "
-        "both runs' counts together.",
+        note=f"{_count(summary['n_rows'])} objects, {_count(before.get('n_rows', 0))} in the last run. "
+        + (f"Without an error: {reason}." if reason else "The error is of both runs' counts together."),
     )
 
 
 def _class_row(name: str, found: Told, old: Told | None) -> tuple[str, ...]:
-    row = (name, _count(found["assigned"]), _fixed(found["expected"], 1), _fixed(found["error"], 1))
+    stated = "–" if found["error"] is None else _fixed(found["error"], 1)
+    row = (name, _count(found["assigned"]), _fixed(found["expected"], 1), stated)
     if old is None:
         return (*row, "–", "–", "–")
     change = found["expected"] - old["expected"]
-    error = math.hypot(found["error"], old["error"])
+    known = None not in (found["error"], old["error"])
+    error = math.hypot(found["error"], old["error"]) if known else 0.0
     return (
         *row,
         _fixed(old["expected"], 1),

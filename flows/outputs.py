@@ -16,6 +16,7 @@ from flows.manifest import SUMMARY, Manifest, Output, Quarantined, write_json
 from flows.model import Model
 from flows.releases import release_report, write_report
 from flows.scoring import Scorer, flag_names, provenance
+from flows.shift_words import why_no_error
 from flows.slim import kept_columns
 from flows.sources import open_source
 from flows.staging import Staging
@@ -111,15 +112,17 @@ def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
     once = [o for o in ordered if o.summary.get("counted", True)] or ordered
     counts = [FeatureCounts.from_dict(o.summary["drift"]) for o in once if "drift" in o.summary]
     reference = model.training.get("distribution", {})
+    shift: Json = next((o.summary["shift"] for o in ordered if "shift" in o.summary), {})
+
+    def summed(tally: Tally) -> Json:
+        return summarise(tally, model.classes, model.features, no_error=why_no_error(shift))
+
     return {
         "model": model.label,
-        **summarise(total(tallies[o.name] for o in once), model.classes, model.features),
-        "shift": next((o.summary["shift"] for o in ordered if "shift" in o.summary), {}),
+        **summed(total(tallies[o.name] for o in once)),
+        "shift": shift,
         "drift": drift(FeatureCounts.sum(counts), reference, model.features) if counts else {},
-        "files": {
-            o.name: {**summarise(tallies[o.name], model.classes, model.features), **o.summary}
-            for o in ordered
-        },
+        "files": {o.name: {**summed(tallies[o.name]), **o.summary} for o in ordered},
     }
 
 

@@ -127,7 +127,7 @@ class ClassCount:
     name: str
     assigned: int
     expected: float
-    error: float
+    error: float | None  # None where it is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,12 +143,16 @@ class FlagShare:
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """What `classify` found in the catalogue: all its objects, the unlabelled too."""
+    """What `classify` found in the catalogue: all its objects, the unlabelled too.
+
+    `no_error` says why the counts have no errors, where they have none.
+    """
 
     catalogue: str
     n_rows: int
     counts: tuple[ClassCount, ...]
     flags: tuple[FlagShare, ...]
+    no_error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from blr.missing import FeatureMoments
 from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift, rescaled
 from flows.config import Specification
 from flows.errors import TrainingError
+from flows.shift_words import ESTIMATED
 from flows.target_rows import TargetRows, is_asked, pass_over
 from flows.training_rows import TrainingRows
 
@@ -96,7 +97,7 @@ def corrected(
         columns = _columns(specification, classifier)
         p = classifier.score(target.X[:, columns], target.missing[:, columns]).probability
         found = class_priors(p, share)
-        shift, source = found.log_shift, f"EM over {target.name}"
+        shift, source = found.log_shift, f"{ESTIMATED}{target.name}"
     else:
         if set(prior) != set(classifier.classes):
             raise TrainingError(

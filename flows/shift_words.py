@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["shift_words"]
+__all__ = ["ESTIMATED", "shift_words", "why_no_error"]
 
+ESTIMATED = "EM over "
+"""How the source of class shares begins that were estimated; the catalogue's name follows."""
 FEW = 0.05
 """Share of effective rows below which weights rest on a handful of objects."""
 TOLD_APART = 0.55
@@ -23,6 +25,14 @@ def shift_words(shift: Told) -> Iterator[str]:
         yield _shares(shift)
     if "log_loss" in shift:
         yield _loss(shift)
+
+
+def why_no_error(shift: Mapping[str, Any]) -> str | None:
+    """Return why the errors of class counts are not known under the shares of a `shift_record`; None where they are."""
+    source = str(shift.get("class_priors_source", ""))
+    if not source.startswith(ESTIMATED):
+        return None
+    return f"the class shares are an estimate ({source}), whose own error the counts' error would lack"
 
 
 def _difference(shift: Told) -> str:

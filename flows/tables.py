@@ -161,7 +161,12 @@ def class_count_table(found: Classification) -> ReportTable:
         ),
         numeric=frozenset({1, 2, 3}),
         note=f"{_count(found.n_rows)} objects. Assigned: by the largest probability. Expected: sum of "
-        "probabilities, with the error from each object's uncertainty and from the weights that all share.",
+        "probabilities, "
+        + (
+            f"without an error: {found.no_error}."
+            if found.no_error
+            else "with the error from each object's uncertainty and from the weights that all share."
+        ),
     )
 
 

@@ -94,8 +94,13 @@ def _fsum(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(math.fsum(column) for column in zip(*rows, strict=True))
 
 
-def summarise(tally: Tally, classes: Sequence[str], features: Sequence[str]) -> dict[str, Any]:
-    """Return the summary that people read: counts with errors, shares of flags and of missing features."""
+def summarise(
+    tally: Tally, classes: Sequence[str], features: Sequence[str], *, no_error: str | None = None
+) -> dict[str, Any]:
+    """Return the summary that people read: counts with errors, shares of flags and of missing features.
+
+    `no_error` says why the errors of the counts are not known; they are None then.
+    """
     shared = np.var(np.array(tally.draws), axis=0, ddof=1) if len(tally.draws) > 1 else np.zeros(len(classes))
     n = max(1, tally.n_rows)
     return {
@@ -105,12 +110,11 @@ def summarise(tally: Tally, classes: Sequence[str], features: Sequence[str]) -> 
             name: {
                 "assigned": tally.assigned[k],
                 "expected": tally.expected[k],
-                "error": math.sqrt(tally.variance[k] + shared[k]),
-                "error_objects": math.sqrt(tally.variance[k]),
-                "error_weights": math.sqrt(shared[k]),
+                **_errors(tally.variance[k], float(shared[k]), known=no_error is None),
             }
             for k, name in enumerate(classes)
         },
+        **({} if no_error is None else {"no_error": no_error}),
         "flags": {
             str(flag.name): {
                 "bit": int(flag.value).bit_length() - 1,
@@ -122,3 +126,9 @@ def summarise(tally: Tally, classes: Sequence[str], features: Sequence[str]) -> 
         },
         "missing": {name: tally.missing[j] / n for j, name in enumerate(features)},
     }
+
+
+def _errors(objects: float, weights: float, *, known: bool) -> dict[str, float | None]:
+    """Return the error of a count and its two parts, of their variances."""
+    parts = {"error": objects + weights, "error_objects": objects, "error_weights": weights}
+    return {name: math.sqrt(variance) if known else None for name, variance in parts.items()}

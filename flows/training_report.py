@@ -131,6 +131,7 @@ def classification(name: str, summary: Mapping[str, Any]) -> Classification:
     return Classification(
         catalogue=name,
         n_rows=summary["n_rows"],
+        no_error=summary.get("no_error", ""),
         counts=tuple(
             ClassCount(name=c, assigned=found["assigned"], expected=found["expected"], error=found["error"])
             for c, found in summary["classes"].items()

@@ -28,11 +28,13 @@ from flows.config import Shift, Specification
 from flows.config_file import load_specification, parse_specification
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.model_file import read_model
+from flows.monitoring import class_change_table
 from flows.reprocessing import reprocess
 from flows.store import Store
+from flows.tables import class_count_table
 from flows.target_rows import read_target, thinned
 from flows.training import train
-from flows.training_report import train_report
+from flows.training_report import classification, train_report
 
 SPECIFICATION = """
 name = "types"
@@ -234,6 +236,28 @@ def test_shares_at_classification_are_those_of_a_training_with_them(surveys, tra
     )
     assert again["status"] == "nothing to do"
     assert again["summary"]["shift"]["class_priors_source"] == "EM over target.parquet"
+    assert_no_error(again["summary"])
+    given_shares = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert all(found["error"] > 0 for found in given_shares["classes"].values())
+
+
+def assert_no_error(summary):
+    """Assert that no count has an error, in the whole and in each file, and that the tables say why."""
+    for told in (summary, *summary["files"].values()):
+        assert "EM over target.parquet" in told["no_error"]
+        for found in told["classes"].values():
+            assert {found[key] for key in ("error", "error_objects", "error_weights")} == {None}
+    before = {key: x for key, x in summary.items() if key not in {"files", "no_error"}}
+    before["classes"] = {
+        name: {**c, "error": 3.0} for name, c in summary["classes"].items()
+    }  # as once stated
+    for table in (class_count_table(classification("all", summary)), class_change_table(summary, before)):
+        assert "without an error: the class shares are an estimate" in table.note.lower()
+        place = table.columns.index("±")
+        assert {row[place] for row in table.rows} == {"–"}
+    assert {row[-1] for row in class_change_table(summary, before).rows} == {"–"}
+    known = {**summary, "classes": {name: {**c, "error": 3.0} for name, c in summary["classes"].items()}}
+    assert {row[-1] for row in class_change_table(known, before).rows} == {"–"}
 
 
 def test_both_are_refused_in_a_specification():
