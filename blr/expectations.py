@@ -53,7 +53,7 @@ _DRAFT_PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
     3: ((0.3, 3), (0.8, 5), (np.inf, 7)),
     4: ((0.5, 3),),
 }
-_DRAFT_SOBOL = ((0.5, 64), (np.inf, 256))
+_DRAFT_SOBOL = ((0.5, 64), (1.3, 256), (np.inf, 1024))
 
 
 def expected_derivatives(

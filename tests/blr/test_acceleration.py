@@ -49,7 +49,7 @@ def test_separable_classes_take_fewer_passes_and_end_as_high(separable, monkeypa
         count, steps = [], []
         with monkeypatch.context() as patch:
             evaluate = variational._evaluate
-            patch.setattr(variational, "_evaluate", lambda *a: (count.append(1), evaluate(*a))[1])
+            patch.setattr(variational, "_evaluate", lambda *a, **k: (count.append(1), evaluate(*a, **k))[1])
             found = variational.refine(separable, on_step=lambda: steps.append(1))
         assert found.converged
         assert found.n_iter == len(steps) + 1
