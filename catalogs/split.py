@@ -7,6 +7,7 @@ another format, and duplicates stay together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -15,10 +16,25 @@ from numpy.typing import NDArray
 
 from catalogs.unique_texts import unique_texts
 
-__all__ = ["HEALPIX_ORDER", "healpix_pixels", "held_out", "held_out_keys", "name_keys"]
+__all__ = [
+    "FINEST_ORDER",
+    "HEALPIX_ORDER",
+    "HealpixSplit",
+    "healpix_keys",
+    "healpix_pixels",
+    "held_out",
+    "held_out_keys",
+    "name_keys",
+    "split_by_pixels",
+]
 
 HEALPIX_ORDER = 5
 """Pixels of 1.8 degrees: neighbours on the sky, which share calibration and environment, fall on one side."""
+
+FINEST_ORDER = 10
+"""Pixels of 3.4 arcminutes: finer ones would part neighbours, which a split by place is to keep together."""
+TOLERANCE = 0.25
+"""Part of the share asked for by which the share held out may differ from it."""
 
 _SALT = b"blr: held-out rows, 1"
 
@@ -87,3 +103,47 @@ def healpix_pixels(ra: Array, dec: Array, order: int = HEALPIX_ORDER) -> NDArray
         Longitude(lon[known] * units.deg), Latitude(lat[known] * units.deg)
     )
     return pixels
+
+
+def healpix_keys(pixels: NDArray[np.int64], order: int) -> NDArray[np.uint64]:
+    """Return the keys (N,) of the pixels of an order that hold nested pixels (N,) of `FINEST_ORDER`."""
+    coarse = pixels >> 2 * (FINEST_ORDER - order)  # -1, no position, stays -1
+    if order == HEALPIX_ORDER:  # as before there was a choice: held-out rows stay held out
+        return name_keys([coarse])
+    return name_keys([np.full(len(coarse), order), coarse])
+
+
+@dataclass(frozen=True, eq=False)
+class HealpixSplit:
+    """Held-out rows by place: `keys` (N,) of their pixels of an `order`, and the `shares` that the orders hold out."""
+
+    keys: NDArray[np.uint64]
+    order: int
+    shares: dict[int, float]
+    fraction: float
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that are held out."""
+        return self.shares[self.order]
+
+    @property
+    def fits(self) -> bool:
+        """Whether that is about the share asked for."""
+        return abs(self.share - self.fraction) <= TOLERANCE * self.fraction
+
+
+def split_by_pixels(pixels: NDArray[np.int64], fraction: float, *, order: int | None = None) -> HealpixSplit:
+    """Return the split of nested pixels (N,) of `FINEST_ORDER`, by the coarsest order whose share comes out.
+
+    Few pixels, or pixels of very unequal numbers of rows, hold out much more or less than `fraction`.  Where no order
+    from `HEALPIX_ORDER` on comes near, it is the nearest, and `fits` is False.  An `order` is taken as it is.
+    """
+    orders = range(HEALPIX_ORDER, FINEST_ORDER + 1) if order is None else (order,)
+    shares: dict[int, float] = {}
+    for tried in orders:
+        shares[tried] = float(held_out_keys(healpix_keys(pixels, tried), fraction).mean())
+        if HealpixSplit(np.empty(0, np.uint64), tried, shares, fraction).fits:
+            break
+    best = min(shares, key=lambda tried: abs(shares[tried] - fraction))
+    return HealpixSplit(healpix_keys(pixels, best), best, shares, fraction)

@@ -19,6 +19,7 @@ from flows.tables import (
     label_table,
     performance_table,
     review_table,
+    split_words,
     to_rich,
 )
 from flows.training_report import classification, train_report
@@ -59,6 +60,7 @@ def show_trained(told: Json) -> None:
                 [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
             )
         )
+        say(f"Held out by a salted hash {split_words(told['training']['split'])}")
         return
     report = train_report(told)
     if not report.has_skill:

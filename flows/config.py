@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError, nearest
 from catalogs.expressions import parse
+from catalogs.split import FINEST_ORDER
 from flows.config_bases import Basis, LinearBasis
 from flows.config_catalog import MARKS, CatalogTable, Marks, check_states
 from flows.config_label import Label
@@ -48,6 +49,12 @@ class Split(SpecificationTable):
 
     by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
     held_out: float = Field(default=0.2, gt=0, lt=0.9, description="Share of the rows that no fit sees")
+    healpix_order: int | None = Field(
+        default=None,
+        ge=0,
+        le=FINEST_ORDER,
+        description="Order of the pixels; default: 5, or the next by which the share comes out",
+    )
 
 
 class Candidate(SpecificationTable):

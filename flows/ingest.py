@@ -38,6 +38,7 @@ def describe_rows(
         "unlabelled": gathered.seen.get("", 0),
         "unknown_labels": dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
         "labels": dict(gathered.labels),
+        "split": dict(gathered.split),
         "states": _states(gathered),
         "features": [
             _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from catalogs.split import HEALPIX_ORDER
 from flows.errors import ModelError
 from flows.lock import exclusive
 from flows.model import Model
@@ -177,7 +178,10 @@ def _rows(model: Model) -> tuple[object, ...]:
     """Return what decides which rows are held out: equal for models that were tested on the same ones."""
     spec = model.specification
     inputs = tuple(source["sha256"] for source in model.training["inputs"])
-    return (inputs, spec.catalog.where, spec.catalog.id, spec.label, spec.split)
+    order = (model.training.get("split") or {"healpix_order": HEALPIX_ORDER})["healpix_order"]
+    by_place = order if spec.split.by == "healpix" else None
+    asked = spec.split.model_copy(update={"healpix_order": by_place})
+    return (inputs, spec.catalog.where, spec.catalog.id, spec.label, asked)
 
 
 def comparison_table(found: Comparison) -> ReportTable:

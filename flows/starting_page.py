@@ -45,6 +45,7 @@ class Split:
     by: str
     remark: str = ""
     identifier: str | None = None
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,8 @@ class Page:
         yield "[split]"
         yield f"by = {_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
         yield f"held_out = {HELD_OUT}"
+        if self.split.order is not None:
+            yield f"healpix_order = {self.split.order}  # stated, so that held-out rows stay so as the catalogue grows"
         yield ""
 
     def _photometry(self) -> Iterator[str]:

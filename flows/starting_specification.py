@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.types as pt
+from numpy.typing import NDArray
 
 from catalogs import split
 from catalogs.catalog import Catalog, Column
@@ -214,8 +215,8 @@ def _split(
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
     missed = []
-    for option, columns in options:
-        held_out = split.held_out(columns, HELD_OUT)
+    for option, keys in options:
+        held_out = split.held_out_keys(keys, HELD_OUT)
         short = {
             c.name
             for c in classes.kept
@@ -229,18 +230,24 @@ def _split(
     return options[fewest][0], classes.without(missed[fewest])
 
 
-def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list[tuple[Split, list[Any]]]:
-    """Return the ways to split, the best first, each with the columns (n,) of the chosen rows that it goes by."""
-    found: list[tuple[Split, list[Any]]] = []
+def _options(
+    seen: Profile, label: str, place: Mapping[str, Any] | None
+) -> list[tuple[Split, NDArray[np.uint64]]]:
+    """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
+    found: list[tuple[Split, NDArray[np.uint64]]] = []
+    few_places: list[tuple[Split, NDArray[np.uint64]]] = []
     named = naming_column(seen)
     if named is not None:
-        found.append((Split("id", "", named), [seen.chosen[named]]))
+        found.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
     if place is not None and place["unit"]:
         sky = positions(seen.chosen[place["ra"]], seen.chosen[place["dec"]], place["unit"])
         remark = "no column names the objects: neighbours on the sky stay together"
-        found.append((Split("healpix", remark), [split.healpix_pixels(sky.ra, sky.dec)]))
+        pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
+        by_place = split.split_by_pixels(pixels, HELD_OUT)
+        option = Split("healpix", remark, order=by_place.order)
+        (found if by_place.fits else few_places).append((option, by_place.keys))
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
-    if not others and not found:
+    if not others and not found and not few_places:
         raise TrainingError(
             "got no column of one number or text a row beside the label, expected some that tell the objects apart; "
             "name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
@@ -250,5 +257,5 @@ def _options(seen: Profile, label: str, place: Mapping[str, Any] | None) -> list
         remark = (
             "no column names the objects, and none says where they are" if not found else "of many values"
         )
-        found.append((Split(best.name, remark), [seen.chosen[best.name]]))
-    return found
+        found.append((Split(best.name, remark), split.name_keys([seen.chosen[best.name]])))
+    return [*found, *few_places]

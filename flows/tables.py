@@ -6,7 +6,8 @@ A cell is text that may come from a catalogue or a specification, so every rende
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from flows.choice_words import choice_words, feature_set
 from flows.report_data import Classification, TrainReport
@@ -26,6 +27,7 @@ __all__ = [
     "performance_table",
     "report_tables",
     "review_table",
+    "split_words",
     "to_markdown",
     "to_rich",
 ]
@@ -55,8 +57,20 @@ def label_table(report: TrainReport) -> ReportTable:
         columns=("class", "training", "share", "held out"),
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
-        note="Held-out objects are chosen by a salted hash of their name; no fit sees them.",
+        note=f"Held-out objects are chosen by a salted hash {split_words(report.split)}; no fit sees them.",
     )
+
+
+def split_words(split: Mapping[str, Any]) -> str:
+    """Return of what the hash is that holds rows out, and the share that it holds out."""
+    if not split:
+        return "of their name"
+    kind = {"id": "of their name", "healpix": "of their place on the sky"}.get(
+        split["by"], f"of '{split['by']}'"
+    )
+    order = split["healpix_order"]
+    pixels = "" if order is None else f", {split['n_places']:,} HEALPix pixels of order {order}"
+    return f"{kind}{pixels}: {split['share']:.1%} of them, where {split['asked']:.1%} were asked for"
 
 
 def feature_table(report: TrainReport) -> ReportTable:

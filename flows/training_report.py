@@ -50,6 +50,7 @@ def train_report(
         features=tuple(FeatureQuality(**quality) for quality in training["features"]),
         candidates=tuple(_candidate(row) for row in described["candidates"]),
         selected=described["selected"],
+        split=training.get("split", {}),
         selected_by=described.get("selected_by", ""),
         boundary=boundary,
         classifications=tuple(classifications),

@@ -27,7 +27,7 @@ from flows.config import Specification
 from flows.content import ContentHash
 from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
-from flows.holdout import held_out, position_unit, split_columns, split_keys
+from flows.holdout import Chosen, held_out, position_unit, split_columns, split_places
 from flows.label_source import LabelSource
 from flows.labels import LabelReader, check_classes
 from flows.marks import check_marks
@@ -78,6 +78,7 @@ class Gathered:
     seen: Counter[str]  # labels of the selected rows, '' where there is none
     labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
     states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state
+    split: Mapping[str, Any] = field(default_factory=dict)  # share held out, and by what
 
     @property
     def unknown_labels(self) -> dict[str, int]:
@@ -92,7 +93,7 @@ class _Part:
     X: Floats
     missing: Mask
     texts: NDArray[np.object_]
-    group: NDArray[np.uint64]
+    place: NDArray[np.int64] | NDArray[np.uint64]
     weight: Floats | None
     votes: Floats | None = None
     errors: Floats | None = None
@@ -139,8 +140,9 @@ def gather(
             hashes.append(name_hashes(values[specification.catalog.id][chosen]))
         content.feed(rows)
     source.require_match()
-    rows = _joined(specification, parts, labels)
-    _check(specification, rows, labels, seen)
+    split = held_out(specification, np.concatenate([p.place for p in parts]), trial=limit is not None)
+    rows = _joined(parts, labels, split)
+    _check(specification, rows, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
     return Gathered(
@@ -152,6 +154,7 @@ def gather(
         seen,
         source.told() | _repeated(specification, catalogs, hashes, rows, labels),
         states,
+        split.told,
     )
 
 
@@ -190,8 +193,8 @@ def _part(
             f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of 0 '
             "or more in each; leave such rows out with catalog.where"
         )
-    group = split_keys(specification, values, unit)
-    return _Part(found.X, found.missing, texts, group, weight, votes, found.errors)
+    place = split_places(specification, values, unit)
+    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors)
 
 
 def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
@@ -203,8 +206,7 @@ def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
     return np.asarray(np.broadcast_to(floats(found), next(iter(values.values())).shape[:1]))
 
 
-def _joined(specification: Specification, parts: Sequence[_Part], labels: LabelReader) -> TrainingRows:
-    group = np.concatenate([p.group for p in parts])
+def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> TrainingRows:
     weights = [p.weight for p in parts if p.weight is not None]
     votes = [p.votes for p in parts if p.votes is not None]
     errors = [p.errors for p in parts if p.errors is not None]
@@ -212,18 +214,22 @@ def _joined(specification: Specification, parts: Sequence[_Part], labels: LabelR
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
         target=labels.read(np.concatenate([p.texts for p in parts])),
-        held_out=held_out(specification, group),
-        group=group,
+        held_out=chosen.held_out,
+        group=chosen.group,
         weight=np.concatenate(weights) if weights else None,
         votes=np.concatenate(votes) if votes else None,
         errors=np.concatenate(errors) if errors else None,
     )
 
 
-def _check(specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str]) -> None:
+def _check(
+    specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str], split: Chosen
+) -> None:
     K = len(labels.classes)
     check_classes(specification.label, labels, seen, np.bincount(rows.target, minlength=K).tolist())
     _check_places(specification, rows)
+    if split.refusal:
+        raise TrainingError(split.refusal)
     for part, mask in (("training", rows.training), ("held-out", rows.held_out)):
         for name, count in zip(labels.classes, np.bincount(rows.target[mask], minlength=K), strict=True):
             if not count:
