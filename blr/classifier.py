@@ -90,6 +90,10 @@ class Classifier:
         Thresholds of the flags.
     untrusted
         Whether the model's own verdict is red.
+    support
+        (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, so
+        that the prediction is the mean of two: as the models extrapolate, and as at the nearest value within.  None
+        for the models' extrapolation alone.
     """
 
     features: tuple[str, ...]
@@ -102,6 +106,7 @@ class Classifier:
     low_confidence: float = 0.7
     close_call: float = 0.1
     untrusted: bool = False
+    support: Matrix | None = None
 
     @classmethod
     def build(
@@ -116,10 +121,12 @@ class Classifier:
         low_confidence: float = 0.7,
         close_call: float = 0.1,
         untrusted: bool = False,
+        averaged_beyond: bool = False,
     ) -> Classifier:
         """Return the classifier of fitted members, its moments, domain and limits taken from the training rows.
 
         X (N, F) and missing (N, F) are of the features that some member uses, in the order of `features`.
+        `averaged_beyond`: whether there is a `support`.
         """
         moments = FeatureMoments.estimate(X, missing, weight=weight)
         domain = Domain.estimate(X, missing, moments)
@@ -132,6 +139,7 @@ class Classifier:
             low_confidence=low_confidence,
             close_call=close_call,
             untrusted=untrusted,
+            support=_support(X, missing) if averaged_beyond else None,
         )
         filled = moments.impute(X, missing)
         parts = [made._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
@@ -216,6 +224,7 @@ class Classifier:
         """Return the prediction at given features, the plug-in's, and each member's gradient of the class counts."""
         predictions, gradients = [], []
         plugin = np.zeros((len(X), len(self.classes)))
+        beyond, inside = self._beyond(X)
         for member in self.members:
             Phi = member.design(X)
             predictions.append((member.weight, self._prediction(member, Phi)))
@@ -223,10 +232,28 @@ class Classifier:
             if counted is not None:
                 some = Phi if counted.all() else Phi[counted]
                 gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
-        return _mixed(predictions), plugin, gradients
+        prediction = _mixed(predictions)
+        if len(beyond):
+            prediction = _halved(prediction, beyond, self._as_they_extrapolate(inside))
+            constant = sum(m.weight * m.posterior.plugin(m.design(inside)) for m in self.members)
+            plugin[beyond] = 0.5 * (plugin[beyond] + constant)
+        return prediction, plugin, gradients
 
     def _predict(self, X: Matrix) -> Prediction:
+        beyond, inside = self._beyond(X)
+        prediction = self._as_they_extrapolate(X)
+        return _halved(prediction, beyond, self._as_they_extrapolate(inside)) if len(beyond) else prediction
+
+    def _as_they_extrapolate(self, X: Matrix) -> Prediction:
         return _mixed([(m.weight, self._prediction(m, m.design(X))) for m in self.members])
+
+    def _beyond(self, X: Matrix) -> tuple[Rows, Matrix]:
+        """Return the rows that are beyond the training set's range in some feature, and the nearest ones within."""
+        if self.support is None:
+            return np.empty(0, dtype=np.intp), X[:0]
+        low, high = self.support
+        rows = np.flatnonzero(((X < low) | (X > high)).any(axis=1))
+        return rows, np.clip(X[rows], low, high)
 
     def _prediction(self, member: Member, Phi: Matrix) -> Prediction:
         # What becomes of it are columns of float32.
@@ -293,12 +320,13 @@ class Classifier:
             "low_confidence": float(self.low_confidence),
             "close_call": float(self.close_call),
             "untrusted": bool(self.untrusted),
+            "support": self.support,
         }
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
         """Return the classifier of `to_dict`."""
-        shift = d["log_prior_shift"]
+        shift, support = d["log_prior_shift"], d.get("support")  # models of earlier versions have no support
         return cls(
             features=tuple(d["features"]),
             classes=tuple(d["classes"]),
@@ -310,6 +338,7 @@ class Classifier:
             low_confidence=d["low_confidence"],
             close_call=d["close_call"],
             untrusted=d["untrusted"],
+            support=None if support is None else np.asarray(support, dtype=np.float64),
         )
 
 
@@ -328,6 +357,19 @@ def _in_blocks(
         n += size
     if group:
         yield group
+
+
+def _support(X: Matrix, missing: Mask) -> Matrix:
+    """Return the least and the largest value of each feature, (2, F), where it is not missing."""
+    return np.stack(
+        [np.where(missing, np.inf, X).min(axis=0), np.where(missing, -np.inf, X).max(axis=0)]
+    )
+
+
+def _halved(base: Prediction, rows: Rows, other: Prediction) -> Prediction:
+    """Return a prediction in which that of `rows` is the mean of its own and the other."""
+    own = Prediction(*(x[rows] for x in vars(base).values()))
+    return replaced(base, rows, mix([(0.5, own), (0.5, other)]))
 
 
 def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:

@@ -1,7 +1,8 @@
 """Candidates side by side: evidence, BIC, approximate leave-one-out; averaging by evidence (PRML 3.4, 4.4.1).
 
 The evidence compares prior, scaling and features at once, so it ranks models as they are, not bases alone.  The
-second-order term is added for all contenders or for none; a red fit is no contender unless all are.
+second-order term is added for all candidates or for none.  A red verdict condemns the Gaussian approximation, not the
+model, so it bars none.
 Shapes: N rows, K classes, C outputs.
 """
 
@@ -11,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
+from blr.expectations import expected_derivatives
 from blr.likelihood import unpack
 from blr.mixture import Prediction, mix
 from blr.posterior import Posterior
@@ -28,7 +30,6 @@ __all__ = [
     "Row",
     "average",
     "compare",
-    "contenders",
     "leave_one_out",
     "leave_one_out_probability",
     "rank",
@@ -49,10 +50,11 @@ class LeaveOneOut:
 
 
 def leave_one_out(q: Posterior) -> LeaveOneOut:
-    """Return the approximate leave-one-out score of a Laplace posterior: one pass over its data.
+    """Return the approximate leave-one-out score of a Laplace or refined posterior: one pass over its data.
 
     A Newton step without the row, from the mode: a' = a - V'(t - y), V' = (I - V R)⁻¹ V; for two classes
     a + h(y - t)/(1 - r h) and s²/(1 - r h).  Vehtari et al. (2016), jmlr.org/papers/v17/14-540, section 3.
+    Of a refined posterior y and R are its expectations, which is the row's own term of its precision and mean.
     """
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
@@ -94,11 +96,14 @@ def leave_one_out_probability(q: Posterior) -> tuple[Matrix, Matrix, Vector]:
 
 def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
     """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
-    theta, U = q.mode, (q.laplace or q).gaussian.inverse_cholesky
-    C = q.problem.likelihood.n_outputs
-    a = Phi @ theta.reshape(C, -1).T
-    _, g, curvature = q.problem.likelihood.derivatives(a, t)
-    V = output_covariances(Phi, U, C)
+    refined, C = q.kind == "refined", q.problem.likelihood.n_outputs
+    about = q.gaussian if refined else (q.laplace or q).gaussian
+    a = Phi @ about.mean.reshape(C, -1).T
+    V = output_covariances(Phi, about.inverse_cholesky, C)
+    if refined:
+        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, draft=True)
+    else:
+        _, g, curvature = q.problem.likelihood.derivatives(a, t)
     R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
     left = np.eye(C) - np.asarray(V @ R, dtype=np.float64)
     # A row with all of the curvature in some direction has nothing to be predicted from there.
@@ -132,7 +137,7 @@ class Comparison:
     """The table, and which candidate each criterion puts first (an index into it).
 
     `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
-    contenders are green.
+    verdicts are green.
     """
 
     rows: tuple[Row, ...]
@@ -142,26 +147,19 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Candidates by evidence: which are `contender` (n,), and their posterior probability, `weight` (n,).
+    """Candidates by evidence: their posterior probability is `weight` (n,).
 
     `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
     """
 
-    contender: NDArray[np.bool_]
     log_evidence: Vector
     weight: Vector
     second_order_applied: bool
 
     def best(self, score: ArrayLike) -> int:
-        """Return the contender of the highest score (n,), those of NaN left out."""
+        """Return the candidate of the highest score (n,), those of NaN left out."""
         given = np.asarray(score, dtype=np.float64)
-        return int(np.where(self.contender & ~np.isnan(given), given, -np.inf).argmax())
-
-
-def contenders(verdicts: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which candidates may be chosen, (n,): those of no red verdict, or all where all are red."""
-    trusted = np.array([verdict != "red" for verdict in verdicts])
-    return trusted if trusted.any() else np.ones(len(trusted), dtype=bool)
+        return int(np.where(np.isnan(given), -np.inf, given).argmax())
 
 
 def rank(
@@ -172,7 +170,7 @@ def rank(
 ) -> Ranking:
     """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
 
-    The second-order terms (n,) count for all contenders where all are green, else for none.
+    The second-order terms (n,) count where all verdicts are green.
 
     Raises
     ------
@@ -185,13 +183,12 @@ def rank(
     prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
     if prior.shape != (n,) or not np.all(prior > 0):
         raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
-    contender = contenders(verdicts)
-    applied = all(v == "green" for v, c in zip(verdicts, contender, strict=True) if c)
+    applied = all(verdict == "green" for verdict in verdicts)
     ranked = np.asarray(log_evidence, dtype=np.float64)
     if applied:
-        ranked = ranked + np.where(contender, np.asarray(second_order, dtype=np.float64), 0.0)
-    log_weight = np.where(contender, ranked + np.log(prior), -np.inf)
-    return Ranking(contender, ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
+        ranked = ranked + np.asarray(second_order, dtype=np.float64)
+    log_weight = ranked + np.log(prior)
+    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
 
 
 def _ranked(given: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
@@ -206,7 +203,7 @@ def _ranked(given: Sequence[Posterior], prior_probability: ArrayLike | None) -> 
 
 
 def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
-    """Return the posterior probability of each model, (len,): evidence times prior probability; red fits get none.
+    """Return the posterior probability of each model, (len,): evidence times prior probability.
 
     Raises
     ------

@@ -48,7 +48,15 @@ class Split(SpecificationTable):
     """Which rows are held out of every fit: by salted hash, so that they stay held out for every model."""
 
     by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
-    held_out: float = Field(default=0.2, gt=0, lt=0.9, description="Share of the rows that no fit sees")
+    held_out: float = Field(
+        default=0.2,
+        ge=0,
+        lt=0.9,
+        description="Share of the rows that no fit sees until the model was judged; 0: all train, folds judge",
+    )
+    refit: bool = Field(
+        default=True, description="Fit the model that is kept again to all rows, once it was chosen and judged"
+    )
     healpix_order: int | None = Field(
         default=None,
         ge=0,
@@ -62,6 +70,10 @@ class Candidate(SpecificationTable):
 
     features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
     basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
+    transform: Literal["none", "arcsinh"] = Field(
+        default="none",
+        description="Of the features: arcsinh is straight in their bulk and logarithmic in their tails",
+    )
     likelihood: Literal["logistic", "probit"] = Field(
         default="logistic", description="Link of two classes; more than two are softmax"
     )
@@ -77,6 +89,15 @@ class Select(SpecificationTable):
     )
     posterior: Literal["laplace", "refined", "sampled"] = Field(
         default="refined", description="Posterior of the model that is kept"
+    )
+    scale: Literal["integrated", "maximised"] = Field(
+        default="integrated",
+        description="Standard deviation of the weights' prior: a mixture over it, or where the evidence is highest",
+    )
+    extrapolation: Literal["averaged", "model"] = Field(
+        default="averaged",
+        description="Beyond the training rows' range of a feature: the model's extrapolation, or its average with "
+        "the constant one",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from flows.config_table import SpecificationTable
 
@@ -17,6 +17,7 @@ __all__ = [
     "PolynomialBasis",
     "RbfBasis",
     "SigmoidBasis",
+    "basis_choices",
     "basis_options",
     "basis_words",
 ]
@@ -40,12 +41,21 @@ class RbfBasis(SpecificationTable):
 
     kind: Literal["rbf"]
     centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
-    width: float | None = Field(
+    width: float | tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
         default=None,
-        gt=0,
-        description="Width of a bump in units of a feature's spread; default: from the centres",
+        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses; "
+        "default: from the rows",
     )
     linear: bool = Field(default=False, description="The features themselves too")
+
+    @field_validator("width")
+    @classmethod
+    def _positive(cls, width: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+        if isinstance(width, float) and not width > 0:
+            raise ValueError(f"got {width:g}, expected a positive number of standard deviations")
+        if width == ():
+            raise ValueError("got an empty list, expected one width or more; leave the key out for the default")
+        return width
 
 
 class SigmoidBasis(SpecificationTable):
@@ -90,12 +100,25 @@ def basis_options(basis: Basis) -> dict[str, Any]:
     return basis.model_dump(exclude={"kind"}, exclude_none=True)
 
 
+def basis_choices(basis: Basis) -> tuple[dict[str, Any], ...]:
+    """Return the keywords for `blr.basis.fit_basis` of each width that is to be tried."""
+    options = basis_options(basis)
+    widths = options.get("width")
+    if not isinstance(widths, tuple):
+        return (options,)
+    return tuple(options | {"width": width} for width in widths)
+
+
 def basis_words(basis: Basis) -> str:
     """Return a basis in words: 'rbf, centres 40, linear'; its size always, the rest where it is not the default."""
     given = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
     shown = {name: value for name, value in basis_options(basis).items() if name in SIZES or name in given}
-    words = (name if value is True else f"{name} {value}" for name, value in shown.items())
+    words = (name if value is True else f"{name} {_value_words(value)}" for name, value in shown.items())
     return ", ".join([basis.kind, *words])
 
 
 SIZES = ("degree", "centres", "knots", "frequencies")
+
+
+def _value_words(value: Any) -> str:
+    return "/".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)

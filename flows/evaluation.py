@@ -44,6 +44,7 @@ class Evaluation:
     reviews: tuple[Review, ...]
     risk: RiskCurve
     skill: Skill | None = None  # models of earlier versions have none
+    judged_by: str = "held-out"  # or "left-out": all rows, each by fits without its fold
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, lists and mappings, for JSON and the model file."""
@@ -77,6 +78,7 @@ def evaluate(
     classes: tuple[str, ...],
     votes: Floats | None = None,
     group: NDArray[np.uint64] | None = None,
+    judged_by: str = "held-out",
 ) -> Evaluation:
     """Return the held-out performance.
 
@@ -108,6 +110,7 @@ def evaluate(
             moderated=errors_caught(p.max(axis=1), wrong, CURVE),
             plugin=errors_caught(q.max(axis=1), wrong, CURVE),
         ),
+        judged_by=judged_by,
         skill=skill(p, outcome, class_shares=class_shares, group=group),
     )
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr import selection
-from blr.selection import contenders
 from blr.stacking import stacking_weights
 
 __all__ = ["Ranking", "rank", "stacked"]
@@ -35,8 +34,8 @@ class Ranking:
 def rank(rows: Sequence[Mapping[str, Any]], *, by: str, shares: Sequence[float] | None = None) -> Ranking:
     """Return the ranking of candidates by "evidence", "bic" or "loo", higher being better, or their "average".
 
-    A red fit is no contender unless all are.  The second-order term counts for all contenders, where all are
-    green, or for none.  A "stack" is mixed in the `shares` of `stacked`, which the evidence has no part in.
+    The second-order term counts for all candidates, where all are green, or for none.  A "stack" is mixed in the
+    `shares` of `stacked`, which the evidence has no part in.
     """
     found = selection.rank(
         [row["log_evidence"] for row in rows],
@@ -57,13 +56,10 @@ def rank(rows: Sequence[Mapping[str, Any]], *, by: str, shares: Sequence[float] 
 
 
 def stacked(rows: Sequence[Mapping[str, Any]], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Return each candidate's share in the mixture that predicts left-out rows best; red fits have none.
+    """Return each candidate's share in the mixture that predicts left-out rows best.
 
     `left_out` has for each candidate (2, N, K): the rows' probabilities without themselves, and weight times classes.
     """
-    contender = contenders([row["verdict"] for row in rows])
-    kept = [found for found, c in zip(left_out, contender, strict=True) if c]
-    prior = np.array([row["prior_probability"] for row in rows])[contender]
-    shares = np.zeros(len(rows))
-    shares[contender] = stacking_weights([p for p, _ in kept], kept[0][1], prior_probability=prior)
+    prior = np.array([row["prior_probability"] for row in rows])
+    shares = stacking_weights([p for p, _ in left_out], left_out[0][1], prior_probability=prior)
     return [float(share) for share in shares]

@@ -1,11 +1,17 @@
-"""The end of a training: the chosen candidate becomes a classifier, is evaluated, and goes to the store."""
+"""The end of a training: the chosen candidates become a classifier, are evaluated, and go to the store.
+
+What is judged are fits to the training rows; what is kept may be fitted to all rows, by the same recipe.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blr.classifier import Classifier, Member
 from flows.candidates import CandidateData, build_classifier, used_columns
@@ -13,6 +19,7 @@ from flows.card import model_card
 from flows.config import Specification
 from flows.evaluation import Evaluation, evaluate
 from flows.model import Model
+from flows.model_file import write_tree
 from flows.picture import boundary_picture
 from flows.progress import tell
 from flows.report import write_report
@@ -21,16 +28,35 @@ from flows.store import Store, StoredModel
 from flows.target_rows import StagedShift
 from flows.training_report import save_boundary, train_report
 
-__all__ = ["BOUNDARY_FILE", "REPORT_FILE", "make_model", "save_model"]
+__all__ = ["BOUNDARY_FILE", "JUDGED_FILE", "REPORT_FILE", "Judged", "Kept", "make_model", "save_model"]
 
 BOUNDARY_FILE = "boundary.npz"
 REPORT_FILE = "report.html"
+JUDGED_FILE = "judged.asdf"
+"""The classifier that the numbers are of, where the one that is kept was fitted to more rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Members fitted to the training rows; `left_out` (N, K) are the rows' probabilities where none is held out."""
+
+    members: Sequence[Member]
+    data: CandidateData
+    left_out: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Members that are stored, with the rows that they are fitted to."""
+
+    members: Sequence[Member]
+    data: CandidateData
 
 
 def make_model(
     specification: Specification,
-    members: Sequence[Member],
-    data: CandidateData,
+    judged: Judged,
+    kept: Kept,
     *,
     version: str,
     candidates: Sequence[Mapping[str, Any]],
@@ -38,23 +64,34 @@ def make_model(
     described: Mapping[str, Any],
     code_version: str,
     shifted: StagedShift,
-) -> Model:
-    """Return the model of a candidate, or of an average; `described` is what `ingest` said of rows and columns.
+) -> tuple[Model, Classifier | None]:
+    """Return the model, and the classifier that was judged where that is another one.
 
-    It is evaluated as the labelled rows are; as the target, where it is `shifted`, too.
+    `described` is what `ingest` said of rows and columns.  The model is evaluated as the labelled rows are; as the
+    target, where it is `shifted`, too.
     """
-    tell().start("judging the model on held-out objects", int(data.rows.held_out.sum()), "rows")
-    training, trust = described["training"], _trust(members, candidates[selected])
-    classifier = build_classifier(specification, members, data, untrusted=trust["verdict"] == "red")
-    evaluation = _evaluation(classifier, members, data, training["class_share"])
+    training, trust = described["training"], _trust(judged.members, candidates[selected])
+    untrusted, refitted = trust["verdict"] == "red", kept.data is not judged.data
+    tested = build_classifier(specification, judged.members, judged.data, untrusted=untrusted)
+    rows = judged.data.rows
+    tell().start(
+        "judging the model on held-out objects" if judged.left_out is None else "judging the model by folds",
+        int(rows.held_out.sum()) or len(rows.target),
+        "rows",
+    )
+    evaluation = _evaluation(tested, judged, training["class_share"])
     tell().advance(evaluation.n)
     share = np.asarray(training["class_share"])
-    classifier, told = corrected(specification, classifier, share, shifted.target)
-    told |= target_loss(specification, classifier, data.rows, share, shifted.ratio)
-    return Model(
+    tested, told = corrected(specification, tested, share, shifted.target)
+    told |= target_loss(specification, tested, rows, share, shifted.ratio) if rows.held_out.any() else {}
+    classifier = tested
+    if refitted:
+        classifier = build_classifier(specification, kept.members, kept.data, untrusted=untrusted)
+        classifier, _ = corrected(specification, classifier, _class_share(kept.data), shifted.target)
+    model = Model(
         name=specification.name,
         version=version,
-        classes=data.classes,
+        classes=judged.data.classes,
         features=classifier.features,
         specification=specification,
         classifier=classifier,
@@ -62,10 +99,23 @@ def make_model(
         selected=selected,
         trust=trust,
         metrics=evaluation.to_dict(),
-        training={**training, "shift": {**training["shift"], **told}},
+        training={
+            **training,
+            "shift": {**training["shift"], **told},
+            "refitted": len(rows.target) if refitted else None,
+        },
         columns=described["columns"],
         code_version=code_version,
     )
+    return model, tested if refitted else None
+
+
+def _class_share(data: CandidateData) -> NDArray[np.float64]:
+    """Return the weighted share of each class (K,) in the rows that fits see."""
+    rows = data.rows
+    weight = None if rows.weight is None else rows.weight[rows.training]
+    counts = np.bincount(rows.target[rows.training], weights=weight, minlength=len(data.classes))
+    return np.asarray(counts / counts.sum())
 
 
 def _trust(members: Sequence[Member], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,25 +132,32 @@ def _trust(members: Sequence[Member], row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _evaluation(
-    classifier: Classifier, members: Sequence[Member], data: CandidateData, class_share: Sequence[float]
-) -> Evaluation:
-    used, held_out = used_columns(members), data.rows.held_out
-    scores = classifier.score(data.rows.X[held_out][:, used], data.rows.missing[held_out][:, used])
+def _evaluation(classifier: Classifier, judged: Judged, class_share: Sequence[float]) -> Evaluation:
+    """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities."""
+    rows = judged.data.rows
+    if judged.left_out is None:
+        seen, used = rows.held_out, used_columns(judged.members)
+        scores = classifier.score(rows.X[seen][:, used], rows.missing[seen][:, used])
+        probability, plugin = scores.probability, scores.plugin
+    else:
+        seen = np.ones(len(rows.target), dtype=bool)
+        probability = plugin = judged.left_out
     return evaluate(
-        scores.probability,
-        scores.plugin,
-        data.rows.target[held_out],
+        probability,
+        plugin,
+        rows.target[seen],
         class_shares=np.asarray(class_share),
-        classes=data.classes,
-        votes=None if data.rows.votes is None else data.rows.votes[held_out],
-        group=None if data.rows.group is None else data.rows.group[held_out],
+        classes=judged.data.classes,
+        votes=None if rows.votes is None else rows.votes[seen],
+        group=None if rows.group is None else rows.group[seen],
+        judged_by="held-out" if judged.left_out is None else "left-out",
     )
 
 
-def save_model(store: Store, model: Model, members: Sequence[Member], data: CandidateData) -> StoredModel:
-    """Write the report, the card and, last, the model file."""
-    used, training = used_columns(members), data.rows.training
+def save_model(store: Store, model: Model, judged: Classifier | None, data: CandidateData) -> StoredModel:
+    """Write the report, the card and, last, the model file; `data` are the rows that the model is fitted to."""
+    names, training = list(model.specification.features), data.rows.training
+    used = [names.index(name) for name in model.features]
     tell().start("drawing the report", 2, "parts")
     picture = boundary_picture(
         model.classifier,
@@ -115,5 +172,7 @@ def save_model(store: Store, model: Model, members: Sequence[Member], data: Cand
     if picture is not None:
         save_boundary(picture, folder / BOUNDARY_FILE)
     write_report(report, folder / REPORT_FILE)
+    if judged is not None:
+        write_tree(judged.to_dict(), folder / JUDGED_FILE)
     tell().advance(1)
     return store.save(model, card=model_card(model, report))

@@ -39,7 +39,7 @@ from flows.progress import tell
 from flows.quality_report import catalog_qualities
 from flows.ranking import rank, stacked
 from flows.roots import check_inside
-from flows.saving import make_model, save_model
+from flows.saving import Judged, Kept, make_model, save_model
 from flows.shift import compared, with_density_weights
 from flows.softening import with_learned_photometry
 from flows.store import Store
@@ -147,6 +147,15 @@ class _Staged:
     described: Json
     data: CandidateData
 
+    @property
+    def kept(self) -> CandidateData:
+        """What the model that is kept is fitted to: all rows, where it is to be refitted."""
+        rows = self.data.rows
+        if not (self.specification.split.refit and rows.held_out.any()):
+            return self.data
+        whole = replace(rows, held_out=np.zeros_like(rows.held_out))
+        return replace(self.data, rows=whole, filled=_filled(whole)[1])
+
     @classmethod
     def read(cls, folder: Path) -> _Staged:
         described = json.loads((folder / INGESTED).read_text(encoding="utf-8"))
@@ -171,7 +180,6 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
             raise TrainingError(
                 f"candidate.{index}: got no fit ({error}), expected one; change its basis or features, or drop it"
             ) from error
-        write_tree(fitted.member.to_dict(), done.with_suffix(".asdf"))
         if fitted.left_out is not None:
             write_array(fitted.left_out, done.with_suffix(".npy"))
         write_json(done, fitted.row)
@@ -191,15 +199,21 @@ def choose(folder: str, rows: Sequence[Row]) -> Json:
 
 
 def refine(folder: str, index: int, threads: int | None = None) -> str:
-    """Give a candidate the posterior that the specification asks for; return the file it waits in."""
+    """Give a candidate the posterior that the specification asks for; return the file it waits in.
+
+    It holds the members that are judged, fitted to the training rows, and those that are kept, fitted to all rows where
+    the specification asks for that.
+    """
     done = Path(folder) / f"member-{index:03d}.asdf"
     if not done.is_file():
         staged = _Staged.read(Path(folder))
-        if staged.specification.select.posterior == "laplace":
-            return str(done.with_name(f"candidate-{index:03d}.asdf"))
+        row = json.loads((Path(folder) / f"candidate-{index:03d}.json").read_text(encoding="utf-8"))
         with single_threaded_blas():
-            member = refit_candidate(staged.specification, index, staged.data, threads=threads)
-        write_tree(member.to_dict(), done)
+            judged, kept = (
+                refit_candidate(staged.specification, index, data, row["parts"], threads=threads)
+                for data in (staged.data, staged.kept)
+            )
+        write_tree({"judged": [m.to_dict() for m in judged], "kept": [m.to_dict() for m in kept]}, done)
     return str(done)
 
 
@@ -209,13 +223,18 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
     `members` are files, each with its share in the average.
     """
     staged = _Staged.read(Path(folder))
-    made = [replace(Member.from_dict(read_tree(Path(path))), weight=share) for path, share in members.items()]
-    place = Store(Path(store))
+    place, trees = Store(Path(store)), {path: read_tree(Path(path)) for path in members}
+
+    def of(which: str) -> list[Member]:
+        found = ((share, Member.from_dict(d)) for path, share in members.items() for d in trees[path][which])
+        return [replace(member, weight=share * member.weight) for share, member in found]
+
+    left_out = _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
     with single_threaded_blas():
-        model = make_model(
+        model, judged = make_model(
             staged.specification,
-            made,
-            staged.data,
+            Judged(of("judged"), staged.data, left_out),
+            Kept(of("kept"), staged.kept),
             version=staged.described["version"],
             candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
             selected=choice["selected"],
@@ -223,10 +242,16 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
         )
-        save_model(place, model, made, staged.data)
+        save_model(place, model, judged, staged.kept)
     if place.champion(model.name) is None:
         place.promote(model.label, why="the first of its name")
     return place.described(model, "trained")
+
+
+def _mixed_left_out(folder: Path, members: Sequence[tuple[int, float]]) -> Floats:
+    """Return the rows' left-out probabilities (N, K) under the mixture of candidates that makes the model."""
+    parts = (share * np.load(folder / f"candidate-{index:03d}.npy", allow_pickle=False)[0] for index, share in members)
+    return np.asarray(sum(parts))
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,8 @@ def _check(
     _check_places(specification, rows)
     if split.refusal:
         raise TrainingError(split.refusal)
-    for part, mask in (("training", rows.training), ("held-out", rows.held_out)):
+    parts = [("training", rows.training), ("held-out", rows.held_out)]
+    for part, mask in parts if specification.split.held_out else parts[:1]:
         for name, count in zip(labels.classes, np.bincount(rows.target[mask], minlength=K), strict=True):
             if not count:
                 raise TrainingError(
@@ -255,7 +256,8 @@ def _check(
 
 def _check_places(specification: Specification, rows: TrainingRows) -> None:
     """Raise `TrainingError` where a split by position has all rows on one side, as without any position."""
-    if specification.split.by != "healpix" or rows.held_out.all() != rows.held_out.any():
+    nothing_asked = not specification.split.held_out
+    if specification.split.by != "healpix" or nothing_asked or rows.held_out.all() != rows.held_out.any():
         return
     ra, dec = specification.catalog.ra, specification.catalog.dec
     raise TrainingError(
