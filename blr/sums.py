@@ -2,7 +2,7 @@
 
 A term is a tuple of arrays that add up: value, gradient, Hessian of the log likelihood, or whatever a function of a
 chunk returns.  Chunk boundaries depend on the number of columns alone and parts are added in their order, so the result
-does not depend on how many threads worked.  An engine beyond one machine is anything else with `accumulate`.
+does not depend on how many threads worked.  Whatever has `accumulate` may stand in for the rows in memory.
 """
 
 from __future__ import annotations
@@ -48,10 +48,6 @@ ChunkFunction = Callable[[Matrix, Matrix, Vector | None], Terms]
 _CHUNK_BYTES = 2**21  # of Phi: with its scaled copy in the second-level cache, and Python's share small
 _MIN_ROWS = 256
 _GROUP = 8  # chunks added up by one thread before it hands over: larger pieces in the ordered reduction
-
-_TASKS = (
-    8  # groups, at least, where there are as many chunks: the last one should not keep all threads waiting
-)
 _TASKS = 8  # groups, at least, where there are as many chunks: no thread should wait long for the last one
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16

@@ -9,6 +9,8 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -323,6 +325,35 @@ def test_names_say_what_a_thing_is(module):
         if isinstance(node, kinds) and EMPTY_NAMES.search(node.name)
     ]
     complain(module, faults)
+
+
+@each_module()
+def test_a_name_is_bound_once(module):
+    """A second definition at the top of a module hides the first."""
+    places = Counter(name for node in module.tree.body for name in _bound(node))
+    assert [name for name, n in places.items() if n > 1] == []
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """Return the names that a statement binds; those that are declared as overloads are meant to be several."""
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [] if "overload" in map(ast.unparse, node.decorator_list) else [node.name]
+    return []
+
+
+def test_extras_are_used():
+    """An extra promises something: code imports what it installs, or a test asks for it."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    used = {i.target.split(".")[0] for module in modules().values() for i in module.imports()}
+    used |= set(re.findall(r'importorskip\(\s*"(\w+)', tests))
+    for extra, packages in table["project"]["optional-dependencies"].items():
+        names = {re.match(r"[\w-]+", package).group() for package in packages}
+        assert names <= used, f"nothing imports {names - used} of the extra '{extra}'"
 
 
 @each_module()
