@@ -20,6 +20,7 @@ from fsspec.callbacks import Callback
 from catalogs.atomic import atomic_path, check_free_space
 from catalogs.errors import CatalogError, DamagedFileError
 from catalogs.remote_errors import speaking_of
+from catalogs.remote_tag import RemoteState
 from catalogs.urls import file_name, is_web, key_below, shown
 
 __all__ = ["RemoteFile"]
@@ -39,14 +40,14 @@ class RemoteFile:
     """One file of a file system that fsspec knows: its path there, its size in bytes.
 
     `tag` is the server's word for this state of the file, empty where it has none that can be trusted; `state` is all
-    that it tells.
+    that it says of it.
     """
 
     filesystem: Any
     path: str
     n_bytes: int
     tag: str = ""
-    state: str = ""
+    state: RemoteState = RemoteState()
 
     @property
     def url(self) -> str:

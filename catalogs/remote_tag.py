@@ -8,11 +8,12 @@ that it names, the file may change again (8.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-__all__ = ["state_of", "tag_of"]
+__all__ = ["RemoteState", "state_of", "tag_of"]
 
 CONTENT = (
     "ETag",
@@ -51,13 +52,42 @@ def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
     return ""
 
 
-def state_of(info: Mapping[str, Any]) -> str:
-    """Return all that a file system tells of a file's state: while it is read, none of that should change."""
-    return repr([(key, info[key]) for key in (*CONTENT, *TIMES, "size") if key in info])
+@dataclass(frozen=True)
+class RemoteState:
+    """What a file system says of a file's state, to be compared with what it says later.
+
+    `tags` are strong ones, of the content; `hints` are weak tags and the times of changes, as instants: a listing and
+    a question about one file may give the same instant in two zones.
+    """
+
+    size: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+    def agrees_with(self, other: RemoteState) -> bool:
+        """Say whether both may be of the same bytes, by what both say; equal tags count more than any hint."""
+        if self.size != other.size:
+            return False
+        tags = self.tags.keys() & other.tags.keys()
+        if tags:
+            return all(self.tags[key] == other.tags[key] for key in tags)
+        return all(self.hints[key] == other.hints[key] for key in self.hints.keys() & other.hints.keys())
+
+
+def state_of(info: Mapping[str, Any]) -> RemoteState:
+    """Return what a file system says of a file's state: while the file is read, none of that should change."""
+    words = {key: str(info[key]) for key in CONTENT if info.get(key)}
+    weak = {key: word for key, word in words.items() if word.startswith("W/")}
+    # Azure's listings leave out the quotation marks.
+    tags = {key: word.strip('"') for key, word in words.items() if key not in weak}
+    times = {key: info[key] for key in TIMES if info.get(key)}
+    instants = {key: time_of(value) for key, value in times.items()}
+    hints = {key: time.isoformat() if time else str(times[key]) for key, time in instants.items()}
+    return RemoteState(int(info["size"]), tags, weak | hints)
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return a time that a driver tells, None where it is none that is understood."""
+    """Return a time that a driver tells, in UTC, None where it is none that is understood."""
     try:
         if isinstance(value, datetime):
             found = value
@@ -67,6 +97,6 @@ def time_of(value: Any) -> datetime | None:
             found = parsedate_to_datetime(value)
         else:
             found = datetime.fromisoformat(str(value))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -140,7 +140,7 @@ class Wanted:
 
     def has_changed(self) -> bool:
         """Say whether the file is another than when its fetching began."""
-        return as_it_is_now(self.file).state != self.file.state
+        return not as_it_is_now(self.file).state.agrees_with(self.file.state)
 
 
 @dataclass(frozen=True)

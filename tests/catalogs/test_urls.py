@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from catalogs.remote_tag import tag_of
+from catalogs.remote_tag import state_of, tag_of
 from catalogs.urls import file_name, has_secret, is_below, is_remote, key_below, scrubbed, shown
 
 NOW = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
@@ -120,3 +120,37 @@ def test_states(info: dict[str, Any], tagged: object) -> None:
     word = tag_of(info | {"size": 5}, now=NOW)
     assert bool(word) == tagged
     assert not tagged or tag_of(info | {"size": 6}, now=NOW) != word
+
+
+NEWFOUNDLAND = timezone(-timedelta(hours=3, minutes=30))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ({"LastModified": NOW}, {"LastModified": NOW.astimezone(NEWFOUNDLAND)}, True),
+        ({"LastModified": NOW}, {"LastModified": NOW + timedelta(seconds=1)}, False),
+        ({"updated": "2026-11-22T09:00:00Z"}, {"updated": "2026-11-22T05:30:00-03:30"}, True),
+        # MinIO's listings have parts of a second, its answers about a file have none.
+        ({"ETag": '"a"', "LastModified": NOW}, {"ETag": '"a"', "LastModified": NOW.replace(second=1)}, True),
+        ({"ETag": '"a"', "LastModified": NOW}, {"ETag": '"b"', "LastModified": NOW}, False),
+        ({"etag": "0x8D"}, {"etag": '"0x8D"'}, True),
+        ({"ETag": 'W/"a"', "LastModified": NOW}, {"ETag": 'W/"b"', "LastModified": NOW}, False),
+        ({"md5": "a", "ETag": '"x"'}, {"md5": "b", "ETag": '"x"'}, False),
+        ({"ETag": '"a"'}, {"LastModified": NOW}, True),
+        ({"LastModified": "0001-01-01T00:00:00+12:00"}, {"LastModified": "yesterday"}, False),
+    ],
+)
+def test_one_state_said_twice(before: dict[str, Any], after: dict[str, Any], same: bool) -> None:
+    """A listing, and a question about one file, may say the same in other words; another size is another state."""
+    first, second = state_of(before | {"size": 5}), state_of(after | {"size": 5})
+    assert first.agrees_with(second) == second.agrees_with(first) == same
+    assert not first.agrees_with(state_of(before | {"size": 6}))
+
+
+def test_the_word_for_a_state_is_the_same_in_every_zone() -> None:
+    changed = NOW - timedelta(hours=1)
+    words = {
+        tag_of({"LastModified": changed.astimezone(zone), "size": 5}, now=NOW) for zone in (UTC, NEWFOUNDLAND)
+    }
+    assert len(words) == 1
