@@ -12,7 +12,15 @@ from catalogs.annotations import NewColumn, Provenance
 from catalogs.catalog import BATCH_ROWS, Annotation, Catalog, Compute, OldColumns, Progress
 from catalogs.computing import CheckedCompute, Computed, NewValues, computed_batches
 from catalogs.conversion import copies
-from catalogs.destination import check_places, check_room, check_whole, destination, is_whole, make_folder
+from catalogs.destination import (
+    check_local,
+    check_places,
+    check_room,
+    check_whole,
+    destination,
+    is_whole,
+    make_folder,
+)
 from catalogs.old_columns import Mode, old_columns
 from catalogs.own_columns import with_user_bits
 
@@ -70,6 +78,7 @@ def annotate(
     OutputExistsError, unless `overwrite`; StorageError where there is no room.  At work: DamagedFileError where a file
     is not what it was when it was opened; ValueError and TypeError where `compute` returns something else.
     """
+    check_local(out)
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)

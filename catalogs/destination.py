@@ -11,9 +11,11 @@ from catalogs.atomic import StorageError, atomic_folder, check_free_space, sweep
 from catalogs.catalog import Catalog, Column, Copyable, Elsewhere, OldColumns, Partition
 from catalogs.cell_bytes import cell_bytes
 from catalogs.errors import CatalogError, OutputExistsError
+from catalogs.urls import shown, url_of
 
 __all__ = [
     "SLIM_BYTES",
+    "check_local",
     "check_places",
     "check_room",
     "check_whole",
@@ -48,6 +50,16 @@ def destination(cat: Catalog, out: Path) -> Iterator[Path]:
         return
     with atomic_folder(out / cat.whole.name) as folder:
         yield folder
+
+
+def check_local(out: Path) -> None:
+    """Raise CatalogError where the output folder is a URL: nothing of ours writes to those yet."""
+    url = url_of(out)
+    if url is not None:
+        raise CatalogError(
+            f"got '{shown(url)}' as output folder, expected a path on this machine: object stores and other URLs are "
+            "not written to yet; name a path here, and copy what is written there afterwards"
+        )
 
 
 def check_places(files: Sequence[Copyable], finals: Sequence[Path], *, overwrite: bool) -> None:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class RemoteFile:
     path: str
     n_bytes: int
     tag: str = ""
-    state: RemoteState = RemoteState()
+    state: RemoteState = field(default_factory=RemoteState)
 
     @property
     def url(self) -> str:

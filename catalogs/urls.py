@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from urllib.parse import unquote
 
 __all__ = [
@@ -21,12 +21,15 @@ __all__ = [
     "scheme_of",
     "scrubbed",
     "shown",
+    "url_of",
 ]
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*)://([^/?#\\]*)(.*)", re.DOTALL)
 CHAINED = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:::|://|$))")
 IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+SPELT_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+"""How a URL begins of which a path was made: `Path("s3://bucket")` is `s3:/bucket`."""
 WEB = ("http", "https")
 PORTS = {"http": ":80", "https": ":443"}
 MOST_UNQUOTING = 4
@@ -66,6 +69,18 @@ class _Parts:
 def is_remote(source: str) -> bool:
     """Say whether a text is a URL rather than a path."""
     return URL.match(source) is not None
+
+
+def url_of(path: str | PurePath) -> str | None:
+    """Return the URL that a text means, or that a path was made of; None for all other paths."""
+    text = str(path)
+    if is_remote(text):
+        return text
+    begin = SPELT_AS_PATH.match(text)
+    if begin is None:
+        return None
+    host = "/" if begin[1].lower() == "file" else ""  # of those the host is empty
+    return f"{begin[1]}://{host}{text[begin.end() :]}"
 
 
 def is_chained(url: str) -> bool:

@@ -22,7 +22,7 @@ from flows.inputs import resolve_sources
 from flows.jobs import Policy
 from flows.model import Model
 from flows.plan import Plan, known_outputs, make_plan
-from flows.roots import check_inside
+from flows.roots import check_output
 from flows.scoring import Scorer
 from flows.store import Store
 from flows.trial import trial
@@ -54,7 +54,7 @@ def classify(
     it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues, and `output_format`
     chooses the copies' format alone.  `limit` scores that many rows of each catalogue and writes nothing.
     """
-    place, folder = Store(check_inside(Path(store), key="store")), check_inside(Path(out), key="out")
+    place, folder = Store(check_output(store, key="store")), check_output(out, key="out")
     stored = place.find(model)
     loaded = place.load(stored.label)
     given = loaded.specification if specification is None else read_specification(specification)

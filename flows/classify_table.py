@@ -18,7 +18,7 @@ from flows.classification import annotation_settings, settled
 from flows.config import Specification
 from flows.config_file import read_specification
 from flows.features import target_reader
-from flows.roots import check_inside
+from flows.roots import check_output
 from flows.scoring import provenance
 from flows.store import Store
 
@@ -41,7 +41,7 @@ def classify_table(
     The same values as `flows.classification.classify` writes for a file of these rows.  `specification` and
     `class_prior` are as there, but for [output] mode and format: all columns stay, and the table's kind.
     """
-    place = Store(check_inside(Path(store), key="store"))
+    place = Store(check_output(store, key="store"))
     loaded = place.load(place.find(model).label)
     given = loaded.specification if specification is None else read_specification(specification)
     source = in_memory(table)

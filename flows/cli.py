@@ -15,7 +15,25 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from flows.cli_options import Direct, DryRun, Json, Limit, Overwrite, Port, Quiet, Store, Table, Threads
+from flows.cli_options import (
+    AnnotatedFolder,
+    ClassPrior,
+    DemoFolder,
+    Direct,
+    DryRun,
+    Json,
+    Limit,
+    LookLimit,
+    OutFile,
+    OutFolder,
+    Overwrite,
+    Port,
+    Quiet,
+    ReleaseFolder,
+    Store,
+    Table,
+    Threads,
+)
 from flows.interrupt import terminable
 
 __all__ = ["app", "main", "run"]
@@ -55,9 +73,7 @@ def options(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path(
-        "blr-demo"
-    ),
+    out: DemoFolder = Path("blr-demo"),
     direct: Direct = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -102,7 +118,7 @@ def classify(
     model: Annotated[
         str, typer.Option("--model", metavar="NAME[@VERSION]", help="Default version: the champion.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the annotated copies.")],
+    out: OutFolder,
     store: Store = Path("models"),
     spec: Annotated[
         Path | None,
@@ -110,12 +126,7 @@ def classify(
             "--spec", metavar="FILE", help="Target, flags and output other than those of the training."
         ),
     ] = None,
-    class_prior: Annotated[
-        str | None,
-        typer.Option(
-            "--class-prior", metavar="em|A=X,B=Y", help="The classes' shares here; em: estimate them."
-        ),
-    ] = None,
+    class_prior: ClassPrior = None,
     output_format: Annotated[
         Literal["same", "parquet", "fits"] | None,
         typer.Option("--format", help="Of the copies; default: each input's own."),
@@ -152,9 +163,7 @@ def reprocess(
         str | None,
         typer.Option("--model", metavar="NAME[@VERSION]", help="Default: the specification's champion."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Default: the specification's folder.")
-    ] = None,
+    out: ReleaseFolder = None,
     verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
     threads: Threads = None,
     quiet_seconds: Annotated[
@@ -181,7 +190,7 @@ def reprocess(
 
 @app.command()
 def review(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of annotated copies.")],
+    out: AnnotatedFolder,
     top: Annotated[
         int, typer.Option("--top", metavar="N", min=0, help="Flagged, least certain first.")
     ] = 100,
@@ -211,9 +220,7 @@ def inspect(
         str | None,
         typer.Option("--label", metavar="COLUMN", help="Of the class: look for columns that give it away."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
-    ] = None,
+    limit: LookLimit = None,
     table: Table = None,
     json: Json = False,
 ) -> None:
@@ -227,13 +234,9 @@ def inspect(
 def init(
     file: Annotated[str, typer.Argument(metavar="CATALOG", help="A labelled catalogue, also at a URL.")],
     label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="Column of the class.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of printing it.")
-    ] = None,
+    out: OutFile = None,
     overwrite: Overwrite = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")
-    ] = None,
+    limit: LookLimit = None,
     table: Table = None,
     json: Json = False,
 ) -> None:
@@ -314,9 +317,7 @@ def ui(
 
 @app.command()
 def deployments(
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of printing it.")
-    ] = None,
+    out: OutFile = None,
 ) -> None:
     """Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read."""
     from flows.cli_serve import run_deployments

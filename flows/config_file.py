@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from catalogs.errors import nearest
 from flows.config import Specification
 from flows.errors import SpecificationError
-from flows.roots import check_inside
+from flows.roots import check_inside, check_local
 
 __all__ = ["load_specification", "parse_specification", "read_specification", "specification_toml"]
 
@@ -28,7 +28,9 @@ EXPECTED = "a specification in TOML"
 def load_specification(path: Path | str) -> Specification:
     """Return the specification in the TOML file at `path`; its relative paths start at the file's folder."""
     file = Path(path)
-    return parse_specification(_read(file), source=str(file), base_folder=str(file.parent))
+    specification = parse_specification(_read(file), source=str(file), base_folder=str(file.parent))
+    check_local(specification.output.folder, key=f"{file}: output.folder")
+    return specification
 
 
 def read_specification(given: Specification | str | Path) -> Specification:

@@ -22,6 +22,7 @@ from flows.manifest import write_json
 from flows.progress import tell
 from flows.report import write_report
 from flows.report_data import Classification, TrainReport
+from flows.roots import check_output
 from flows.saving import BOUNDARY_FILE
 from flows.skill import skill_tree
 from flows.training_report import classification as shown
@@ -62,6 +63,7 @@ def run_demo(
 
     `train` and `classify` are the plain functions or Prefect's flows; `show` prints for people.
     """
+    check_output(out, key="out")
     catalogues = write_catalogues(out / "catalogues")
     show(Text(INTRODUCTION))
     told: Json = {"catalogues": [str(path) for path in catalogues], "attribution": ATTRIBUTION}

@@ -15,7 +15,7 @@ from catalogs.split import HEALPIX_ORDER
 from flows.errors import ModelError
 from flows.lock import exclusive
 from flows.model import Model
-from flows.roots import check_inside
+from flows.roots import check_output
 from flows.skill import read_skill, skill_words
 from flows.store import Store
 from flows.tables import ReportTable
@@ -57,7 +57,7 @@ class Comparison:
 
 def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
     """Compare a model with the champion of its name; `NAME` alone means the newest of its versions."""
-    place = Store(check_inside(Path(store), key="store"))
+    place = Store(check_output(store, key="store"))
     challenger = place.load(_challenger(place, reference))
     version = place.champion(challenger.name)
     champion = place.load(f"{challenger.name}@{version}") if version else None
@@ -81,7 +81,7 @@ def promote(
 
     `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
     """
-    place = Store(check_inside(Path(store), key="store"))
+    place = Store(check_output(store, key="store"))
     found = compare(reference, store=store, margin=margin)
     told: Json = {
         "model": found.challenger,

@@ -22,7 +22,7 @@ from flows.fetching import fetching
 from flows.inputs import Source, local_sources, resolve_sources
 from flows.manifest import Manifest
 from flows.plan import Plan, known_outputs, make_plan
-from flows.roots import check_inside
+from flows.roots import check_output
 from flows.settled import PATIENCE, QUIET, still_written
 from flows.sources import files_of
 from flows.store import Store
@@ -52,13 +52,17 @@ def reprocess(
     """
     given = read_specification(specification)
     base = Path(given.base_folder)
-    place = Store(check_inside(Path(store), key="store"))
+    place = Store(check_output(store, key="store"))
+    folder = (
+        check_output(given.output.folder, key="output.folder", base=base)
+        if out is None
+        else check_output(out, key="out")
+    )
     stored = place.find(model or given.name)
     loaded = place.load(stored.label)
     settings = annotation_settings(loaded, given).model_copy(
         update={"shift": chosen_shift(loaded, given.shift)}
     )
-    folder = check_inside(base / given.output.folder if out is None else Path(out), key="out")
 
     with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=not dry_run) as mirror:
 

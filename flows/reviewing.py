@@ -25,7 +25,7 @@ from flows.label_source import require_exact
 from flows.labels import label_texts
 from flows.manifest import Manifest
 from flows.review_list import Chosen, write_lists
-from flows.roots import check_inside
+from flows.roots import check_output
 from flows.table_choice import annotated_table
 
 __all__ = ["review"]
@@ -97,7 +97,7 @@ def review(
     `top` flagged objects, the least certain first, then `draw` of all that are classified, in proportion to their
     mutual information.
     """
-    folder = check_inside(Path(out), key="out")
+    folder = check_output(out, key="out")
     manifest = Manifest.read(folder)
     if manifest is None or manifest.prefix is None:
         raise UsageError(

@@ -11,10 +11,10 @@ import os
 import re
 from pathlib import Path
 
-from catalogs.urls import is_below, is_remote, shown
+from catalogs.urls import is_below, is_remote, shown, url_of
 from flows.errors import UsageError
 
-__all__ = ["ROOTS", "check_inside", "check_url", "url_roots"]
+__all__ = ["ROOTS", "check_inside", "check_local", "check_output", "check_url", "url_roots"]
 
 ROOTS = "BLR_ROOTS"
 
@@ -32,6 +32,25 @@ def check_inside(path: Path, *, key: str) -> Path:
             "or have the folder added"
         )
     return path
+
+
+def check_output(path: str | Path, *, key: str, base: Path = Path()) -> Path:
+    """Return the path of a folder that is written to, which may be relative to `base`.
+
+    UsageError where it is a URL, or leads out of the configured roots.  `key` says who named it.
+    """
+    check_local(path, key=key)
+    return check_inside(base / path, key=key)
+
+
+def check_local(path: str | Path, *, key: str) -> None:
+    """Raise UsageError where what is written to is a URL: nothing of ours writes to those yet."""
+    url = url_of(path)
+    if url is not None:
+        raise UsageError(
+            f"{key}: got '{shown(url)}', expected a path on this machine: object stores and other URLs are not "
+            "written to yet; name a path here, and copy what is written there afterwards"
+        )
 
 
 def check_url(url: str, *, key: str) -> str:

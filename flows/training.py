@@ -38,7 +38,7 @@ from flows.model_file import read_tree, write_tree
 from flows.progress import tell
 from flows.quality_report import catalog_qualities
 from flows.ranking import rank, stacked
-from flows.roots import check_inside
+from flows.roots import check_inside, check_output
 from flows.saving import Judged, Kept, make_model, save_model
 from flows.shift import compared, with_density_weights
 from flows.softening import with_learned_photometry
@@ -282,6 +282,7 @@ def train(
 
     `limit` is a trial: that many rows are read, and nothing is kept.
     """
+    check_output(store, key="store")
     given = read_specification(specification)
     if limit is not None and not dry_run:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:

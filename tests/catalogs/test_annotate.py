@@ -157,6 +157,8 @@ def test_what_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
         annotate(cat, tmp_path / "out", [NewColumn("X", pa.int32())], half, read=["x"])
     with pytest.raises(ColumnNotFoundError, match="no column 'y'"):
         annotate(cat, tmp_path / "out", [P], half, read=["y"])
+    with pytest.raises(CatalogError, match="got 's3://bucket/out' as output folder, expected a path on this"):
+        annotate(cat, Path("s3://bucket/out"), [P], half, read=["x"])
     with pytest.raises(CatalogError, match="replaced by its own annotated copy"):
         annotate(cat, tmp_path, [P], half, read=["x"], overwrite=True)
     (tmp_path / "file").write_bytes(b"")

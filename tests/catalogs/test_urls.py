@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from catalogs.remote_tag import state_of, tag_of
-from catalogs.urls import file_name, has_secret, is_below, is_remote, key_below, scrubbed, shown
+from catalogs.urls import file_name, has_secret, is_below, is_remote, key_below, scrubbed, shown, url_of
 
 NOW = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
 
@@ -141,7 +142,7 @@ NEWFOUNDLAND = timezone(-timedelta(hours=3, minutes=30))
         ({"LastModified": "0001-01-01T00:00:00+12:00"}, {"LastModified": "yesterday"}, False),
     ],
 )
-def test_one_state_said_twice(before: dict[str, Any], after: dict[str, Any], same: bool) -> None:
+def test_one_state_said_twice(before: dict[str, Any], after: dict[str, Any], same: object) -> None:
     """A listing, and a question about one file, may say the same in other words; another size is another state."""
     first, second = state_of(before | {"size": 5}), state_of(after | {"size": 5})
     assert first.agrees_with(second) == second.agrees_with(first) == same
@@ -154,3 +155,19 @@ def test_the_word_for_a_state_is_the_same_in_every_zone() -> None:
         tag_of({"LastModified": changed.astimezone(zone), "size": 5}, now=NOW) for zone in (UTC, NEWFOUNDLAND)
     }
     assert len(words) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("s3://bucket/out", "s3://bucket/out"),
+        (Path("s3://bucket/out"), "s3://bucket/out"),  # pathlib makes one slash of two
+        (Path("file:///data"), "file:///data"),
+        ("out", None),
+        ("/data/s3:/out", None),
+        ("M31:2026", None),
+        (Path("M31:"), None),
+    ],
+)
+def test_paths_that_were_urls(path: str | Path, url: str | None) -> None:
+    assert url_of(path) == url

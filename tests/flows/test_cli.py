@@ -409,3 +409,29 @@ print(Heard.slow[0])
 def test_help_is_quick():
     code = "import sys; from flows.cli import run; run(['--help']); assert not {'numpy', 'pyarrow'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "classify survey.fits --model morphology --out URL",
+        "classify survey.fits --model morphology --out out --store URL",
+        "reprocess spec.toml --out URL",
+        "train spec.toml --store URL",
+        "review URL",
+        "init survey.fits --label hubble --out URL",
+        "demo --out URL",
+        "models list --store URL",
+        "models show morphology --store URL",
+        "models promote morphology --store URL",
+        "deployments --out URL",
+    ],
+)
+def test_outputs_at_urls_are_refused_at_once(blr, work, command):
+    """Also before Prefect is started, and nothing is made of the name: `s3:` was a folder here once."""
+    before = sorted(work.rglob("*"))
+    status, out, err = blr(*command.replace("URL", "s3://bucket/out").split())
+    assert (status, out) == (2, "")
+    assert "got 's3://bucket/out', expected a path on this machine" in err
+    assert err.count("\n") == 1
+    assert sorted(work.rglob("*")) == before

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from flows.classification import classify
+from flows.classify_table import classify_table
+from flows.config import Output
+from flows.config_file import load_specification
+from flows.demo import run_demo
 from flows.errors import UsageError
 from flows.inputs import resolve_sources
+from flows.promotion import promote
+from flows.reprocessing import reprocess
+from flows.reviewing import review
 from flows.roots import check_inside, url_roots
+from flows.training import train
 
 
 @pytest.fixture
@@ -133,3 +143,42 @@ def test_a_file_is_one_however_it_is_written(tmp_path, monkeypatch):
     patterns = ["b.fits", "./b.fits", str(tmp_path / "b.fits"), f"../{tmp_path.name}/b.fits", "*.fits"]
     found = resolve_sources(patterns, Path(), key="target.paths")
     assert found == (Path("b.fits"), Path("a.fits"), Path("link.fits"))
+
+
+STORE_URL = "s3://user:secret@bucket/out"
+WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "classify": ("out", lambda folder: classify(["x"], model="m", store=folder, out=STORE_URL)),
+    "classify's store": (
+        "store",
+        lambda folder: classify(["x"], model="m", store=Path(STORE_URL), out=folder),
+    ),
+    "reprocess": ("out", lambda folder: reprocess(folder / "spec.toml", store=folder, out=Path(STORE_URL))),
+    "reprocess's store": ("store", lambda folder: reprocess(folder / "spec.toml", store=STORE_URL)),
+    "train": ("store", lambda folder: train(folder / "spec.toml", STORE_URL)),
+    "review": ("out", lambda _: review(Path(STORE_URL))),
+    "promote": ("store", lambda _: promote("m@1234", store=STORE_URL)),
+    "classify_table": ("store", lambda _: classify_table(None, model="m", store=STORE_URL)),
+    "demo": ("out", lambda _: run_demo(Path(STORE_URL))),
+}
+
+
+@pytest.mark.parametrize(("key", "work"), WRITERS.values(), ids=WRITERS)
+def test_work_writes_to_no_url(folder, key, work):
+    """It is refused before anything is read or made, and its password is not shown."""
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(
+        UsageError, match=f"^{key}: got 's3://user@bucket/out', expected a path on this machine"
+    ):
+        work(folder)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_an_output_folder_of_a_specification_is_no_url(folder):
+    text = (folder / "spec.toml").read_text()
+    specification = load_specification(folder / "spec.toml")
+    there = specification.model_copy(update={"output": Output(folder=STORE_URL)})
+    with pytest.raises(UsageError, match=r"^output\.folder: got 's3://user@bucket/out'"):
+        reprocess(there, store=folder)
+    (folder / "spec.toml").write_text(f'{text}\n[output]\nfolder = "{STORE_URL}"\n')
+    with pytest.raises(UsageError, match=r"spec\.toml: output\.folder: got 's3://user@bucket/out'"):
+        load_specification(folder / "spec.toml")
