@@ -20,6 +20,7 @@ from flows.config import Specification
 from flows.difference import Annotation, compare
 from flows.errors import FlowError
 from flows.interrupt import stop_asked
+from flows.lock import check_held
 from flows.manifest import FileState, Output, file_sha256
 from flows.model import Model
 from flows.model_file import read_model
@@ -100,6 +101,7 @@ def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
     except Exception as error:
         if isinstance(error, OSError) and _not_the_files(error, job["path"]):
             raise
+        check_held(Path(job["out"]))  # or the file would be blamed for what another run has removed
         return _changed(path, state) or {"failed": reason(error)}
     changed = _changed(path, state)
     if changed:

@@ -15,7 +15,7 @@ from flows.errors import OutputFolderError
 from flows.grouping import groups
 from flows.interrupt import stop_points, terminable
 from flows.jobs import Job
-from flows.lock import LOCK, Owner, exclusive
+from flows.lock import LOCK, Owner, check_held, exclusive
 from flows.manifest import COUNTED, MANIFEST, Manifest, Output, Quarantined
 from flows.model import Model
 from flows.outputs import finish, summary_of
@@ -119,6 +119,7 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
         "report": plan.policy == "release",
         "catalogues": _catalogues(plan),
     }
+    check_held(plan.out)
     written = steps.finish(request | _places(plan) | finishing, [o.to_dict() for o in listed])
     told = told_of(model, plan, "done", listed) | written
     known = {(q.name, q.reason) for q in plan.found.quarantined} if plan.found else set()

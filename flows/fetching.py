@@ -25,7 +25,7 @@ from catalogs.urls import file_name, has_secret, shown
 from flows.elsewhere import Brought, Known, Origin, spoken
 from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
 from flows.inputs import Source, local_sources
-from flows.lock import Owner, exclusive
+from flows.lock import Owner, exclusive, files_kept
 from flows.progress import tell
 from flows.roots import url_roots
 from flows.sources import copy_name
@@ -233,7 +233,8 @@ def fetching(
     """
     mirror, made, keep = Mirror(out / FETCHED, run, bury), not out.exists(), False
     try:
-        yield mirror
+        with files_kept(mirror.folder):
+            yield mirror
     except (CatalogError, FlowError) as error:
         keep = resumable and isinstance(error, Interrupted)
         said = mirror.spoken(str(error))

@@ -3,6 +3,9 @@
 The lock is the system's (`flock`), so that a killed run leaves none behind; the file tells who holds it, and after a
 kill who held it.  Where a file system has no such locks (Lustre without `flock`), the file itself is the lock, and
 one whose process is gone is taken over.
+
+Some file systems grant a lock to each of two hosts (NFS with `nolock`, Lustre with `localflock`), and nobody is told.
+Then the owner in the lock file is another one's, or files of ours are gone: whoever sees that stops, in words.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from catalogs.atomic import StorageError
 from flows.errors import OutputFolderError
 
-__all__ = ["LOCK", "Owner", "exclusive"]
+__all__ = ["LOCK", "Owner", "check_held", "exclusive", "files_kept"]
 
 LOCK = ".blr-lock"
 LINK = ".blr-locked"
@@ -82,15 +86,62 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
     made = not folder.exists()
     killed, descriptor = _held(folder, Owner.this(run))
     try:
-        yield killed
+        with files_kept(folder):
+            yield killed
     finally:
-        for name in (LINK, LOCK):
-            (folder / name).unlink(missing_ok=True)
+        if _other_owner(folder) is None:
+            for name in (LINK, LOCK):
+                (folder / name).unlink(missing_ok=True)
         if descriptor is not None:
             os.close(descriptor)
         if made:
             with suppress(OSError):  # it holds something, then
                 folder.rmdir()
+
+
+def check_held(folder: Path) -> None:
+    """Raise OutputFolderError where a folder that this process holds is no longer its own, by its lock file."""
+    if _owner(folder) is None or _other_owner(folder) is not None:
+        raise _not_alone(folder)
+
+
+@contextmanager
+def files_kept(folder: Path) -> Iterator[None]:
+    """Raise OutputFolderError in the place of errors that another run causes, which writes to the folder too."""
+    try:
+        yield
+    except (OSError, StorageError) as error:
+        if _other_owner(folder) is not None or _is_of_a_lost_file(error, folder):
+            raise _not_alone(folder) from error
+        raise
+
+
+def _is_of_a_lost_file(error: OSError | StorageError, folder: Path) -> bool:
+    """Say whether an error is of a file or folder in `folder` that is not there any more."""
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    if not isinstance(cause, FileNotFoundError) or cause.filename is None:
+        return False
+    return Path(os.fsdecode(cause.filename)).absolute().is_relative_to(folder.absolute())
+
+
+def _owner(folder: Path) -> Owner | None:
+    """Return whom the lock files name."""
+    return Owner.read(folder / LINK) or Owner.read(folder / LOCK)
+
+
+def _other_owner(folder: Path) -> Owner | None:
+    """Return whom the lock files name, None where that is this process, or nobody."""
+    owner, this = _owner(folder), Owner.this(None)
+    same = owner is None or (owner.pid, owner.host, owner.began) == (this.pid, this.host, this.began)
+    return None if same else owner
+
+
+def _not_alone(folder: Path) -> OutputFolderError:
+    return OutputFolderError(
+        f"{folder}: got a folder to which another run writes at the same time ({_other_owner(folder) or 'ended now'}), "
+        "expected one run at a time: file locks do not work here across hosts; this run stops, so let the other one "
+        "end, then run the same command again"
+    )
 
 
 def _held(folder: Path, owner: Owner) -> tuple[Owner | None, int | None]:
@@ -164,7 +215,7 @@ def _remove_stale(lock: Path, aside: Path, killed: Owner, folder: Path) -> None:
 
 
 def _in_use(folder: Path) -> OutputFolderError:
-    owner = Owner.read(folder / LINK) or Owner.read(folder / LOCK)
+    owner = _owner(folder)
     return OutputFolderError(
         f"{folder}: got a folder that another run is writing to ({owner or 'just begun'}), expected one run at a "
         f"time; wait for it, or choose another folder (if no such run is left anywhere, remove {LINK} in it)"

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,9 +43,9 @@ class Staging:
         sweep(self.out)
         for other in self.others():
             if other.is_dir() and not other.is_symlink():
-                shutil.rmtree(other)
+                _remove(other)
             else:
-                other.unlink()
+                other.unlink(missing_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def others(self) -> list[Path]:
@@ -125,8 +126,7 @@ class Staging:
 
     def close(self) -> None:
         """Remove the staging."""
-        if self.folder.parent.is_dir():
-            shutil.rmtree(self.folder.parent)
+        _remove(self.folder.parent)
 
     def _make_folder(self, file: Path) -> None:
         """Make a file's folder; OutputFolderError where a symbolic link in its path leads elsewhere."""
@@ -139,6 +139,13 @@ class Staging:
 
     def _record_path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, if it is there; where file locks do not work, another run may be removing it too."""
+    while folder.is_dir():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _record(path: Path) -> Output | None:

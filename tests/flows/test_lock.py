@@ -12,8 +12,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
+import flows.annotation
+from catalogs.atomic import atomic_write_text
+from catalogs.catalog import Catalog
+from flows.classification import classify
 from flows.errors import OutputFolderError
-from flows.lock import LINK, LOCK, Owner, exclusive
+from flows.lock import LINK, LOCK, Owner, check_held, exclusive
 from tests.flows.children import Child
 
 HOLD = """
@@ -130,3 +134,89 @@ def test_a_folder_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputFolderError, match="expected an output folder"), exclusive(tmp_path / "file"):
         pass
+
+
+ALONE_IN_VAIN = """
+import fcntl, pathlib, sys
+fcntl.flock = lambda *_: None  # as a file system that grants every host its own lock
+from flows.lock import exclusive
+folder = pathlib.Path(sys.argv[1])
+with exclusive(folder):
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+def locks_of_this_host_only(monkeypatch) -> None:
+    """Be a file system that grants a lock to whoever asks: NFS with `nolock`, Lustre with `localflock`."""
+    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
+
+
+def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(tmp_path, monkeypatch):
+    """The first to ask is told of the second, whose lock file it leaves alone."""
+    locks_of_this_host_only(monkeypatch)
+    with exclusive(tmp_path):
+        check_held(tmp_path)
+        other = Child(ALONE_IN_VAIN, tmp_path)
+        with pytest.raises(
+            OutputFolderError, match=f"at the same time .process {other.pid} on .*locks do not work"
+        ):
+            check_held(tmp_path)
+    assert Owner.read(tmp_path / LOCK).pid == other.pid
+    other.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_another_run_removed_are_no_riddle(tmp_path, monkeypatch):
+    locks_of_this_host_only(monkeypatch)
+    said = "another run writes at the same time .ended now.*then run the same command again"
+    with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
+        (tmp_path / "out" / "staged").unlink()
+    with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
+        atomic_write_text(tmp_path / "out" / "gone" / "a.json", "{}")
+    with pytest.raises(FileNotFoundError), exclusive(tmp_path / "out"):
+        (tmp_path / "input").read_bytes()
+    with exclusive(tmp_path / "out"):
+        (tmp_path / "out" / LOCK).unlink()
+        with pytest.raises(OutputFolderError, match=said):
+            check_held(tmp_path / "out")
+
+
+OTHER_HOST = """
+import fcntl, sys
+fcntl.flock = lambda *_: None
+from flows.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("at", ["p3.parquet", "p7.parquet"])
+def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, at):
+    """Another host does the same work while ours is at a file: ours stops in a sentence, and nothing is mixed."""
+    locks_of_this_host_only(monkeypatch)
+    (tmp_path / "in").mkdir()
+    for n in range(8):
+        make.parquet(tmp_path / "in" / f"p{n}.parquet", make.survey(40, seed=n))
+    options = {"model": "morphology", "store": trained / "models"}
+    command = ["classify", tmp_path / "in", "--model", "morphology", "--store", trained / "models"]
+    command += ["--out", tmp_path / "out", "--direct", "--quiet"]
+    annotate, others = flows.annotation.annotate, []
+
+    def interrupted(catalog: Catalog, *arguments: object, **keywords: object) -> object:
+        if catalog.partitions[0].path.name == at:
+            done = subprocess.run(
+                [sys.executable, "-c", OTHER_HOST, *command], capture_output=True, check=False
+            )
+            others.append(done.returncode)
+        return annotate(catalog, *arguments, **keywords)
+
+    monkeypatch.setattr("flows.annotation.annotate", interrupted)
+    with pytest.raises(OutputFolderError, match="to which another run writes at the same time"):
+        classify([tmp_path / "in"], out=tmp_path / "out", **options)
+    assert others == [0]
+    monkeypatch.undo()
+    assert classify([tmp_path / "in"], out=tmp_path / "out", **options)["status"] == "nothing to do"
+    classify([tmp_path / "in"], out=tmp_path / "alone", **options)
+    for path in (tmp_path / "alone").glob("*.parquet"):
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "alone").iterdir()}
