@@ -7,14 +7,19 @@ looked at with a real browser.  BLR_SCREENSHOTS=FOLDER keeps the pictures.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
+import yaml
 
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE
+from tests.e2e.running import PATIENCE, Prefect
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
 
@@ -140,3 +145,84 @@ def test_no_secret_is_told(team):
     told += [path.read_text() for path in team.folder.rglob("*.json")]
     for secret in secrets:
         assert not [text for text in told if secret in text]
+
+
+SILENCE = 10
+"""Seconds, in the place of the nine minutes of the example; Prefect takes no fewer."""
+
+
+def test_only_runs_that_are_silent_are_crashed(team):
+    """A run that completed stays so when a heartbeat comes after its end, as in Prefect's issues 18653 and 21932."""
+    if team.database != "sqlite":
+        pytest.skip("the rules are the server's, whatever its database: tried on SQLite")
+    prefect = team.prefect
+    completed = prefect.run_ended(state_name="Completed")["id"]
+    silent, suspended = (begun(prefect, completed) for _ in range(2))
+    automation = watch(prefect, [completed, silent, suspended])
+
+    def fired() -> dict[str, str]:
+        """Return of each run what became of the automation's action: "done", or why it failed."""
+        wanted = {"event": {"prefix": ["prefect.automation.action."]}, "resource": {"id": [automation]}}
+        events = prefect.ask("POST", "/events/filter", {"filter": wanted, "limit": 50})[1]["events"]
+        return {
+            related["prefect.resource.id"].removeprefix("prefect.flow-run."): event["payload"].get(
+                "reason", "done"
+            )
+            for event in events
+            if not event["event"].endswith(".triggered")
+            for related in event["related"]
+        }
+
+    def suspend() -> None:
+        state = {"type": "PAUSED", "name": "Suspended"}
+        prefect.ask("POST", f"/flow_runs/{suspended}/set_state", {"state": state, "force": True})
+
+    end = time.monotonic() + PATIENCE
+    while not {completed, silent} <= fired().keys():
+        assert time.monotonic() < end, "the automation did not fire"
+        for run in {completed, silent, suspended} - fired().keys():
+            beat(prefect, run)
+        suspend()
+        time.sleep(
+            SILENCE + 8
+        )  # a busy server may not have seen the first heartbeats: the automation was too new
+    assert fired()[silent] == "done"
+    assert "already in terminal state COMPLETED" in fired()[completed]
+    assert suspended not in fired()
+    names = {
+        run: prefect.find("flow_runs", id=run)[0]["state_name"] for run in (completed, silent, suspended)
+    }
+    assert names == {completed: "Completed", silent: "Crashed", suspended: "Suspended"}
+
+
+def begun(prefect: Prefect, like: str) -> str:
+    """Return a run that the server takes for one at work, of the same flow as another."""
+    (other,) = prefect.find("flow_runs", id=like)
+    run = prefect.ask("POST", "/flow_runs/", {"flow_id": other["flow_id"], "state": {"type": "PENDING"}})[1]
+    prefect.ask(
+        "POST", f"/flow_runs/{run['id']}/set_state", {"state": {"type": "RUNNING", "name": "Running"}}
+    )
+    return str(run["id"])
+
+
+def watch(prefect: Prefect, runs: list[str]) -> str:
+    """Put up the automation of docs/examples, less patient, for some runs alone; return what events call it."""
+    path = Path(__file__).parents[2] / "docs" / "examples" / "zombie-runs.yaml"
+    automation = yaml.safe_load(path.read_text())
+    automation["trigger"]["within"] = SILENCE
+    automation["trigger"]["match"] = {"prefect.resource.id": [f"prefect.flow-run.{run}" for run in runs]}
+    status, answer = prefect.ask("POST", "/automations/", automation)
+    assert status == 201, answer
+    return f"prefect.automation.{answer['id']}"
+
+
+def beat(prefect: Prefect, run: str) -> None:
+    """Send a run's heartbeat, as its process does."""
+    event = {
+        "id": str(uuid4()),
+        "occurred": datetime.now(UTC).isoformat(),
+        "event": "prefect.flow-run.heartbeat",
+        "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
+    }
+    status, answer = prefect.ask("POST", "/events", [event])
+    assert status == 204, answer

@@ -69,3 +69,11 @@ def test_examples_are_automations_of_events_that_there_are(path):
     ours = [name for name in told["trigger"]["expect"] if name.startswith("blr.")]
     assert all(f"| `{name}` |" in (DOCS / "reprocessing.md").read_text() for name in ours)
     assert ours or path.stem == "zombie-runs"
+
+
+def test_the_example_for_silent_runs_forces_nothing():
+    """The server decides by the state that a run has when it fires: only one that has not ended can be crashed."""
+    told = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
+    assert told["actions"][0]["force"] is False
+    left = {"Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry"}
+    assert left <= {event.removeprefix("prefect.flow-run.") for event in told["trigger"]["expect"]}
