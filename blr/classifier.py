@@ -252,7 +252,7 @@ class Classifier:
         if self.support is None:
             return np.empty(0, dtype=np.intp), X[:0]
         low, high = self.support
-        rows = np.flatnonzero(((X < low) | (X > high)).any(axis=1))
+        rows = np.flatnonzero(((low > X) | (high < X)).any(axis=1))
         return rows, np.clip(X[rows], low, high)
 
     def _prediction(self, member: Member, Phi: Matrix) -> Prediction:
@@ -361,9 +361,7 @@ def _in_blocks(
 
 def _support(X: Matrix, missing: Mask) -> Matrix:
     """Return the least and the largest value of each feature, (2, F), where it is not missing."""
-    return np.stack(
-        [np.where(missing, np.inf, X).min(axis=0), np.where(missing, -np.inf, X).max(axis=0)]
-    )
+    return np.stack([np.where(missing, np.inf, X).min(axis=0), np.where(missing, -np.inf, X).max(axis=0)])
 
 
 def _halved(base: Prediction, rows: Rows, other: Prediction) -> Prediction:

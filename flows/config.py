@@ -55,7 +55,8 @@ class Split(SpecificationTable):
         description="Share of the rows that no fit sees until the model was judged; 0: all train, folds judge",
     )
     refit: bool = Field(
-        default=True, description="Fit the model that is kept again to all rows, once it was chosen and judged"
+        default=True,
+        description="Fit the model that is kept again to all rows, once it was chosen and judged",
     )
     healpix_order: int | None = Field(
         default=None,

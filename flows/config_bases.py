@@ -54,7 +54,9 @@ class RbfBasis(SpecificationTable):
         if isinstance(width, float) and not width > 0:
             raise ValueError(f"got {width:g}, expected a positive number of standard deviations")
         if width == ():
-            raise ValueError("got an empty list, expected one width or more; leave the key out for the default")
+            raise ValueError(
+                "got an empty list, expected one width or more; leave the key out for the default"
+            )
         return width
 
 

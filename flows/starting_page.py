@@ -18,6 +18,7 @@ from catalogs.formats import annotated_columns
 from catalogs.profile import Profile
 from catalogs.suspicions import naming_column, suspected_identifiers, suspected_sentinels, suspected_texts
 from flows.config import Output
+from flows.default_candidates import default_candidates
 from flows.starting_classes import StartingClasses
 from flows.starting_columns import Chosen, quoted
 from flows.starting_reasons import same_question, vector_name
@@ -28,13 +29,8 @@ HELD_OUT = 0.2
 PREFIX = Output().prefix
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
-ROWS_A_PARAMETER = 20
-"""Below so many rows a parameter a basis would be fitted to noise, and its posterior not be Gaussian."""
-CENTRES = (80, 40, 20)
-FREQUENCIES = (50, 25, 12)
-"""Of radial and of Fourier functions: the most that the rows can carry."""
-FEW_LABELS = 5000
-"""Training rows below which a stack is worth its time: see docs/accuracy.md."""
+FEW_LABELS = 2000
+"""Labelled rows below which none is held out."""
 VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
 
 
@@ -206,7 +202,10 @@ class Page:
     def _split(self) -> Iterator[str]:
         yield "[split]"
         yield f"by = {_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
-        yield f"held_out = {HELD_OUT}"
+        if self._rows() < FEW_LABELS:
+            yield "held_out = 0  # all labels train, and folds judge: few can be spared"
+        else:
+            yield f"held_out = {HELD_OUT}"
         if self.split.order is not None:
             yield f"healpix_order = {self.split.order}  # stated, so that held-out rows stay so as the catalogue grows"
         yield ""
@@ -242,34 +241,21 @@ class Page:
             yield from (f"# {_text(n)} = {_text(e)}" for n, e in self.chosen.errors.items())
             yield ""
 
-    def _select(self, rows: int) -> Iterator[str]:
-        few = (1 - HELD_OUT) * rows < FEW_LABELS
-        yield "[select]"
-        if few:
-            yield f'by = "stack"  # with fewer than {FEW_LABELS:,} labels a mixture predicts better than one candidate'
-        else:
-            yield 'by = "evidence"  # or "stack": a mixture, as left-out rows ask for it; it takes longer'
-        yield ""
-
     def _candidates(self) -> Iterator[str]:
-        F, K = len(self.chosen.features), len(self.classes.kept)
-        rows = sum(c.rows for c in self.classes.kept)
-        yield from self._select(rows)
-        yield "# Candidates have an evidence each, which pays for each parameter."
-        carried = rows // (ROWS_A_PARAMETER * (K - 1))
-        centres = next((n for n in CENTRES if 1 + F + n <= carried), CENTRES[-1])
-        frequencies = next((n for n in FREQUENCIES if 1 + 2 * n <= carried), FREQUENCIES[-1])
-        bases = {
-            '{ kind = "linear" }': 0,
-            '{ kind = "polynomial", degree = 2 }': (F + 1) * (F + 2) // 2,
-            f'{{ kind = "rbf", centres = {centres}, linear = true }}': 1 + F + centres,
-            f'{{ kind = "fourier", frequencies = {frequencies} }}': 1 + 2 * frequencies,
-        }
-        for basis, functions in bases.items():
-            few = functions > carried
-            mark = "# " if few else ""
-            yield f"{mark}[[candidate]]" + ("  # more parameters than the rows can carry" if few else "")
-            yield f"{mark}basis = {basis}"
+        yield "[select]"
+        yield 'by = "stack"  # a mixture, as left-out rows ask for it; or the one of the highest "evidence"'
+        yield ""
+        yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
+        for candidate in default_candidates(self._rows(), len(self.chosen.features), len(self.classes.kept)):
+            yield "[[candidate]]"
+            yield f"basis = {_inline(candidate.basis.model_dump(exclude_defaults=True))}"
+            if candidate.transform != "none":
+                yield f"transform = {_text(candidate.transform)}"
+            yield ""
+
+    def _rows(self) -> int:
+        """Return the labelled rows, as far as they were seen."""
+        return sum(c.rows for c in self.classes.kept)
 
 
 def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
@@ -282,6 +268,17 @@ def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
         whole = vector_name(name)
         told[whole if reasons.get(whole) == {reason} else name] = reason
     return told
+
+
+def _inline(table: Mapping[str, Any]) -> str:
+    """Return an inline table of TOML."""
+    return f"{{ {', '.join(f'{name} = {_value(value)}' for name, value in table.items())} }}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)
 
 
 def _text(text: str) -> str:

@@ -229,7 +229,9 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         found = ((share, Member.from_dict(d)) for path, share in members.items() for d in trees[path][which])
         return [replace(member, weight=share * member.weight) for share, member in found]
 
-    left_out = _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
+    left_out = (
+        _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
+    )
     with single_threaded_blas():
         model, judged = make_model(
             staged.specification,
@@ -250,7 +252,10 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
 
 def _mixed_left_out(folder: Path, members: Sequence[tuple[int, float]]) -> Floats:
     """Return the rows' left-out probabilities (N, K) under the mixture of candidates that makes the model."""
-    parts = (share * np.load(folder / f"candidate-{index:03d}.npy", allow_pickle=False)[0] for index, share in members)
+    parts = (
+        share * np.load(folder / f"candidate-{index:03d}.npy", allow_pickle=False)[0]
+        for index, share in members
+    )
     return np.asarray(sum(parts))
 
 

@@ -1,0 +1,48 @@
+"""The candidates that `blr init` writes: they follow from the numbers of rows, features and classes alone.
+
+docs/candidates.md states the rules, and what they were tried on.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flows.config import Candidate
+from flows.config_bases import LinearBasis, PolynomialBasis, RbfBasis
+
+__all__ = ["default_candidates"]
+
+WIDTHS = (0.35, 0.7, 1.4)
+"""Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that."""
+MOST_WEIGHTS = 1000
+"""Weights of all classes together that a candidate may have: a fit takes time by their cube."""
+FEW_FEATURES = 4
+"""Features up to which a polynomial of degree 3 is small."""
+
+
+def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
+    """Return the default candidates for that many labelled rows, features and classes.
+
+    Each basis comes twice: on the features as they are, and on their arcsinh.
+    """
+    free = max(n_classes - 1, 1)
+    bases: list[LinearBasis | PolynomialBasis | RbfBasis] = [LinearBasis(kind="linear")]
+    for degree in (2, 3):
+        functions = math.comb(n_features + degree, degree)
+        few = degree == 2 or n_features <= FEW_FEATURES
+        if few and functions <= n_rows and functions * free <= MOST_WEIGHTS:
+            bases.append(PolynomialBasis(kind="polynomial", degree=degree))
+    centres = min(_centres(n_rows, n_classes), MOST_WEIGHTS // free - n_features - 1)
+    if centres >= min(FEWEST_CENTRES, n_rows):
+        widths = tuple(round(c * math.sqrt(n_features), 2) for c in WIDTHS)
+        bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
+    return tuple(Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh"))
+
+
+FEWEST_CENTRES = 20
+
+
+def _centres(n_rows: int, n_classes: int) -> int:
+    """Return how many centres the rows can carry."""
+    few, most = (60, 160) if n_classes < 5 else (40, 80)
+    return min(n_rows, few + min(n_rows // 50, most - few))
