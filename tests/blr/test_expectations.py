@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.integrate import quad
+from scipy.special import logsumexp
 
 import blr.expectations
+from blr import expectations
 from blr.expectations import expected_derivatives, expected_terms
 from blr.gaussian import Gaussian
 from blr.likelihood import LINKS, Bernoulli, Categorical, unpack
@@ -178,3 +180,18 @@ def test_blocks_change_nothing(dense, monkeypatch):
     monkeypatch.setattr(blr.expectations, "_NUMBERS", 5000)
     for x, y in zip(expected_derivatives(Categorical(4), m, V, t), whole, strict=True):
         assert x == pytest.approx(y, abs=1e-13)
+
+
+def test_many_nodes_in_single_precision_are_those_of_double():
+    """Wide rows: activations of some hundreds and sd of some tens, summed at 4,096 nodes in either precision."""
+    rng = np.random.default_rng(3)
+    m, B = 60 * rng.normal(size=(40, 5)), 8 * rng.normal(size=(40, 5, 4))
+    z, w = expectations._sobol(4096, 4)
+    found = expectations._at_many_nodes(m, B, z, w)
+    a = m[:, :, None] + B @ z.T
+    log_sum = logsumexp(a, axis=1)
+    y = np.exp(a - log_sum[:, None])
+    np.testing.assert_allclose(found[0], log_sum @ w, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found[1], y @ w, rtol=0, atol=2e-6)
+    products = np.einsum("nks,nls->nkl", y, y) / 4096
+    np.testing.assert_allclose(found[2], np.einsum("nk,kl->nkl", y @ w, np.eye(5)) - products, atol=2e-6)
