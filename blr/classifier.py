@@ -7,7 +7,7 @@ annotated catalogue is a moment.  Shapes: N rows, F features, K classes, M basis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,8 @@ from blr.arrays import Matrix, Vector
 from blr.basis import Basis, basis_from_dict
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
-from blr.missing import FeatureMoments, missing_patterns, present_errors
+from blr.extrapolation import feature_range, halved, rows_beyond
+from blr.missing import FeatureMoments, missing_patterns, node_blocks, present_errors
 from blr.mixture import Prediction, mix, mix_nodes, replaced, stacked
 from blr.posterior import Posterior
 from blr.scores import Scores, joined
@@ -139,7 +140,7 @@ class Classifier:
             low_confidence=low_confidence,
             close_call=close_call,
             untrusted=untrusted,
-            support=_support(X, missing) if averaged_beyond else None,
+            support=feature_range(X, missing) if averaged_beyond else None,
         )
         filled = moments.impute(X, missing)
         parts = [made._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
@@ -224,7 +225,7 @@ class Classifier:
         """Return the prediction at given features, the plug-in's, and each member's gradient of the class counts."""
         predictions, gradients = [], []
         plugin = np.zeros((len(X), len(self.classes)))
-        beyond, inside = self._beyond(X)
+        beyond, inside = rows_beyond(self.support, X)
         for member in self.members:
             Phi = member.design(X)
             predictions.append((member.weight, self._prediction(member, Phi)))
@@ -234,26 +235,18 @@ class Classifier:
                 gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
         prediction = _mixed(predictions)
         if len(beyond):
-            prediction = _halved(prediction, beyond, self._as_they_extrapolate(inside))
+            prediction = halved(prediction, beyond, self._as_they_extrapolate(inside))
             constant = sum(m.weight * m.posterior.plugin(m.design(inside)) for m in self.members)
             plugin[beyond] = 0.5 * (plugin[beyond] + constant)
         return prediction, plugin, gradients
 
     def _predict(self, X: Matrix) -> Prediction:
-        beyond, inside = self._beyond(X)
+        beyond, inside = rows_beyond(self.support, X)
         prediction = self._as_they_extrapolate(X)
-        return _halved(prediction, beyond, self._as_they_extrapolate(inside)) if len(beyond) else prediction
+        return halved(prediction, beyond, self._as_they_extrapolate(inside)) if len(beyond) else prediction
 
     def _as_they_extrapolate(self, X: Matrix) -> Prediction:
         return _mixed([(m.weight, self._prediction(m, m.design(X))) for m in self.members])
-
-    def _beyond(self, X: Matrix) -> tuple[Rows, Matrix]:
-        """Return the rows that are beyond the training set's range in some feature, and the nearest ones within."""
-        if self.support is None:
-            return np.empty(0, dtype=np.intp), X[:0]
-        low, high = self.support
-        rows = np.flatnonzero(((low > X) | (high < X)).any(axis=1))
-        return rows, np.clip(X[rows], low, high)
 
     def _prediction(self, member: Member, Phi: Matrix) -> Prediction:
         # What becomes of it are columns of float32.
@@ -265,7 +258,7 @@ class Classifier:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
         found: list[tuple[Rows, Prediction]] = []
-        for group in _in_blocks(self._nodes(X, missing, chosen, errors)):
+        for group in node_blocks(self._nodes(X, missing, chosen, errors), _BLOCK):
             # Patterns are many and have few rows each: their nodes are predicted together.
             whole = self._predict(np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _ in group]))
             start = 0
@@ -340,34 +333,6 @@ class Classifier:
             untrusted=d["untrusted"],
             support=None if support is None else np.asarray(support, dtype=np.float64),
         )
-
-
-def _in_blocks(
-    parts: Iterable[tuple[Rows, NDArray[np.float64], Vector]],
-) -> Iterator[list[tuple[Rows, NDArray[np.float64], Vector]]]:
-    """Yield the parts in groups of about a block of nodes."""
-    group: list[tuple[Rows, NDArray[np.float64], Vector]] = []
-    n = 0
-    for part in parts:
-        size = part[1].shape[0] * part[1].shape[1]
-        if group and n + size > _BLOCK:
-            yield group
-            group, n = [], 0
-        group.append(part)
-        n += size
-    if group:
-        yield group
-
-
-def _support(X: Matrix, missing: Mask) -> Matrix:
-    """Return the least and the largest value of each feature, (2, F), where it is not missing."""
-    return np.stack([np.where(missing, np.inf, X).min(axis=0), np.where(missing, -np.inf, X).max(axis=0)])
-
-
-def _halved(base: Prediction, rows: Rows, other: Prediction) -> Prediction:
-    """Return a prediction in which that of `rows` is the mean of its own and the other."""
-    own = Prediction(*(x[rows] for x in vars(base).values()))
-    return replaced(base, rows, mix([(0.5, own), (0.5, other)]))
 
 
 def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:

@@ -178,7 +178,9 @@ def used_columns(members: Sequence[Member]) -> list[int]:
 
 def _generator(specification: Specification, candidate: Candidate) -> np.random.Generator:
     """Return a generator of the candidate's own: adding another one to the list changes nothing for it."""
-    words = np.frombuffer(hashlib.sha256(candidate.model_dump_json().encode()).digest(), dtype="<u4")
+    later = {"transform"} if candidate.transform == "none" else set()  # a key that earlier versions lacked
+    text = candidate.model_dump_json(exclude=later)
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
     return np.random.default_rng([specification.seed, *words.tolist()])
 
 

@@ -82,11 +82,12 @@ def make_model(
     tell().advance(evaluation.n)
     share = np.asarray(training["class_share"])
     tested, told = corrected(specification, tested, share, shifted.target)
-    told |= target_loss(specification, tested, rows, share, shifted.ratio) if rows.held_out.any() else {}
+    loss = target_loss(specification, tested, rows, share, shifted.ratio) if rows.held_out.any() else {}
     classifier = tested
     if refitted:
+        share = _class_share(kept.data)
         classifier = build_classifier(specification, kept.members, kept.data, untrusted=untrusted)
-        classifier, _ = corrected(specification, classifier, _class_share(kept.data), shifted.target)
+        classifier, told = corrected(specification, classifier, share, shifted.target)
     model = Model(
         name=specification.name,
         version=version,
@@ -100,7 +101,8 @@ def make_model(
         metrics=evaluation.to_dict(),
         training={
             **training,
-            "shift": {**training["shift"], **told},
+            "class_share": share.tolist(),
+            "shift": {**training["shift"], **told, **loss},
             "refitted": len(rows.target) if refitted else None,
         },
         columns=described["columns"],

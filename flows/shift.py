@@ -23,7 +23,7 @@ from flows.shift_words import ESTIMATED
 from flows.target_rows import TargetRows, is_asked, pass_over
 from flows.training_rows import TrainingRows
 
-__all__ = ["compared", "corrected", "target_loss", "with_density_weights"]
+__all__ = ["compared", "corrected", "target_loss", "with_density_weights", "with_density_weights_of_all"]
 
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -80,6 +80,18 @@ def with_density_weights(rows: TrainingRows, ratio: Floats) -> TrainingRows:
     given = None if rows.weight is None else rows.weight[training]
     weight[training] = rescaled(ratio[training], given)
     return replace(rows, weight=weight)
+
+
+def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRows:
+    """Return rows of `with_density_weights` for a fit to all of them, so that they sum to their effective number.
+
+    Of the training rows' weights w = c g r, g the given ones, the factor c is Σw/Σwr.
+    """
+    assert rows.weight is not None  # noqa: S101  with_density_weights has set them
+    training, plain = rows.training, rows.weight.copy()
+    seen = plain[training]
+    plain[training] = seen * (seen @ ratio[training]) / seen.sum()
+    return replace(rows, weight=plain * (plain.sum() / (plain @ ratio)))
 
 
 def corrected(

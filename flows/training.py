@@ -40,7 +40,7 @@ from flows.quality_report import catalog_qualities
 from flows.ranking import rank, stacked
 from flows.roots import check_inside, check_output
 from flows.saving import Judged, Kept, make_model, save_model
-from flows.shift import compared, with_density_weights
+from flows.shift import compared, with_density_weights, with_density_weights_of_all
 from flows.softening import with_learned_photometry
 from flows.store import Store
 from flows.table_choice import training_table
@@ -153,6 +153,9 @@ class _Staged:
         rows = self.data.rows
         if not (self.specification.split.refit and rows.held_out.any()):
             return self.data
+        ratio = read_shift(self.folder).ratio
+        if ratio is not None and self.specification.shift.density_weights:
+            rows = with_density_weights_of_all(rows, ratio)
         whole = replace(rows, held_out=np.zeros_like(rows.held_out))
         return replace(self.data, rows=whole, filled=_filled(whole)[1])
 

@@ -9,6 +9,7 @@ __all__ = [
     "FeatureMoments",
     "error_nodes",
     "missing_patterns",
+    "node_blocks",
     "normal_nodes",
     "present_errors",
     "present_values",
@@ -16,4 +17,4 @@ __all__ = [
 
 from blr.missing.moments import FeatureMoments
 from blr.missing.nodes import error_nodes, normal_nodes
-from blr.missing.patterns import missing_patterns, present_errors, present_values
+from blr.missing.patterns import missing_patterns, node_blocks, present_errors, present_values

@@ -5,16 +5,18 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Mask", "missing_patterns", "present_errors", "present_values"]
+__all__ = ["Mask", "missing_patterns", "node_blocks", "present_errors", "present_values"]
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blr.arrays import Matrix, require_finite
+from blr.arrays import Matrix, Vector, require_finite
 
 Mask = NDArray[np.bool_]
+Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector]
+"""Some rows of one pattern (n,), their nodes (S, n, F), and the nodes' weights (S,)."""
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
@@ -61,3 +63,18 @@ def missing_patterns(missing: Mask) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
     edges = np.flatnonzero(np.diff(code[order])) + 1
     for rows in np.split(order, edges):
         yield missing[rows[0]], rows
+
+
+def node_blocks(parts: Iterable[Nodes], most: int) -> Iterator[list[Nodes]]:
+    """Yield the parts in groups of at most that many nodes, or of one part that has more."""
+    group: list[Nodes] = []
+    n = 0
+    for part in parts:
+        size = part[1].shape[0] * part[1].shape[1]
+        if group and n + size > most:
+            yield group
+            group, n = [], 0
+        group.append(part)
+        n += size
+    if group:
+        yield group

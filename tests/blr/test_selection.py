@@ -59,10 +59,25 @@ def test_the_score_is_the_sum_over_the_rows(dense):
     np.testing.assert_array_equal(weight, 6.0)
 
 
-def test_a_refined_fit_is_judged_by_its_laplace_fit(dense):
-    Phi, t = dense.binary(6, N=40, M=3)
-    q = fit(Phi, t, GaussianPrior(0.0, 1.0))
-    assert leave_one_out(blr.refine(q)) == leave_one_out(q)
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_refined_fit_is_judged_by_itself(K):
+    """One step without the row, against refining again without it."""
+    rng = np.random.default_rng(2)
+    Phi = np.column_stack([np.ones(40), rng.normal(size=(40, 2))])
+    t = np.argmax(Phi @ rng.normal(size=(3, K)) * 3 + rng.gumbel(size=(40, K)), axis=1)
+    names = {"likelihood": "logistic" if K == 2 else "softmax", "classes": range(K)}
+    prior = GaussianPrior.isotropic(3, precision=0.05, intercept=0)
+
+    def left_out(row: int) -> float:
+        kept = np.arange(40) != row
+        q = blr.refine(fit(Phi[kept], t[kept], prior, **names))
+        return float(np.log(q.prediction(Phi[[row]]).probability[0, t[row]]))
+
+    truth = sum(left_out(row) for row in range(40))
+    q = fit(Phi, t, prior, **names)
+    refined, laplace = (leave_one_out(x).log_density for x in (blr.refine(q), q))
+    assert refined == pytest.approx(truth, abs=1.0)
+    assert abs(refined - truth) < abs(laplace - truth)
 
 
 def test_a_row_that_stands_alone_is_influential():

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
+from blr.classifier import Classifier
 from blr.shift import density_ratio, rescaled
 from catalogs.errors import CatalogError
 from flows.class_shares import chosen_shift, with_shares
@@ -27,7 +28,7 @@ from flows.cli_classification import read_shares
 from flows.config import Shift, Specification
 from flows.config_file import load_specification, parse_specification
 from flows.errors import SpecificationError, TrainingError, UsageError
-from flows.model_file import read_model
+from flows.model_file import read_model, read_tree
 from flows.monitoring import class_change_table
 from flows.reprocessing import reprocess
 from flows.store import Store
@@ -172,8 +173,10 @@ def test_weights_sum_to_their_effective_number(trained):
     told = trained("colours", AGAINST + "density_weights = true")
     shift = told["training"]["shift"]
     assert 10 < shift["n_effective"] < 0.7 * shift["n_training"]
-    member = read_model(Path(told["path"]) / "model.asdf").classifier.members[0]
-    assert member.posterior.n_effective == pytest.approx(shift["n_effective"], rel=1e-9)
+    kept = read_model(Path(told["path"]) / "model.asdf").classifier.members[0].posterior
+    judged = Classifier.from_dict(read_tree(Path(told["path"]) / "judged.asdf")).members[0].posterior
+    assert judged.n_effective == pytest.approx(shift["n_effective"], rel=1e-9)
+    assert judged.n_effective < kept.n_effective < 1.6 * judged.n_effective  # of a fifth more rows
     assert "density_weights = true" in (Path(told["path"]) / "card.md").read_text()
     assert f"count as {shift['n_effective']:,.1f}" in (Path(told["path"]) / "card.md").read_text()
 

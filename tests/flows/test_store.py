@@ -52,7 +52,13 @@ def test_a_stored_model_is_the_model(store):
 
 def test_a_saved_model_has_card_and_report(store):
     folder = store.find("morphology").folder
-    assert {p.name for p in folder.iterdir()} == {"model.asdf", "card.md", "report.html", "boundary.npz"}
+    assert {p.name for p in folder.iterdir()} == {
+        "model.asdf",
+        "judged.asdf",
+        "card.md",
+        "report.html",
+        "boundary.npz",
+    }
     assert "morphology@" in (folder / "card.md").read_text()
     assert [p.name for p in (store.root / "morphology").iterdir() if p.name.startswith(".")] == []
 
