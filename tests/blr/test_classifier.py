@@ -96,8 +96,9 @@ def test_nodes_that_are_predicted_together_give_what_each_gives_by_itself(traine
             q, design = c.members[0].posterior, c.members[0].design
             slow = mix((w, q.prediction(design(x), single=True)) for w, x in zip(weight, points, strict=True))
             moved = slice(None) if sigma is None else (e > 0).any(axis=1)
+            # Covariances are in single precision, whose last bit depends on the block that a row is in.
             np.testing.assert_allclose(
-                scores.probability[rows][moved], slow.probability[moved], rtol=0, atol=1e-12
+                scores.probability[rows][moved], slow.probability[moved], rtol=0, atol=1e-9
             )
             np.testing.assert_allclose(scores.logit_std[rows][moved], slow.logit_std[moved], rtol=1e-9)
 
