@@ -23,7 +23,7 @@ __all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label
 Array = np.ndarray[Any, Any]
 
 DOUBTFUL = re.compile(
-    r".*\?.*|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
+    r".*\?.*|.+:|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
     r"|-9+(\.[09]*)?|9{2,}(\.[09]*)?|[+-]?inf(inity)?",
     re.IGNORECASE,
 )

@@ -1,13 +1,14 @@
-"""The classes of a first specification: the labels that are frequent enough, and how the others could be grouped.
+"""The classes of a first specification: every label of five rows or more, and how they could be grouped.
 
-A label of a few rows makes a class that nothing can be said of, and a fit that cannot be trusted.
+How little is known of a class of few rows, its posterior says.  Spellings that differ in case only are one class, but
+where the labels of the file show that case is meant, as in Hubble's 'Sbc' and 'SBc'.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +19,37 @@ from flows.labels import LabelReader, is_doubtful
 
 __all__ = ["StartingClass", "StartingClasses", "can_name", "starting_classes"]
 
-MOST_CLASSES = 8
-"""More of them are listed in a comment: a first training takes minutes with thirty."""
-FEWEST, FEWEST_SHARE, ENOUGH = 30, 0.005, 100
-"""A class has at least 30 rows, and half a percent of all, but 100 are always enough."""
-FEWEST_AT_ALL = 5
-"""Where no two classes have those."""
-LONGEST_CODE = 3
-"""Characters up to which case is meant, but for the first: 'Sa' and 'SA' are two types, 'Ell' and 'ell' one."""
+MOST_CLASSES = 40
+"""Bound on a first training's work: beyond it a column hardly holds classes."""
+FEWEST = 5
+"""Rows of a class."""
+MEANT_ROWS, MEANT_SHARE = 5, 0.05
+"""Rows of each of two spellings, and share of the rarer in the more frequent, from which case may be meant."""
 LONGEST_NAME = 64
 """Of a class: it is part of columns' names."""
 MOSTLY_NUMBERS, FEWEST_OF_A_SIGN = 0.9, 3
 """Share of labels that are numbers, and different ones of either sign, from which they are in order and no codes."""
 MOST_CODES = 40
+MOST_NUMBERED = 8
+"""Different numbers up to which labels are codes, in whatever order."""
 FEWEST_BELOW = 0.1
 """Share of the rows on either side of a cut."""
-FEWEST_LABELS, MOST_GROUPS = 10, 6
-"""From so many labels groups by their first letter are worth a thought, where there are no more of these."""
+FEWEST_LABELS, MOST_GROUPS, FEWEST_IN_GROUP = 10, 6, 30
+"""From so many labels groups by their first letter are worth a thought, where there are no more or smaller ones."""
 
 
 @dataclass(frozen=True)
 class StartingClass:
-    """A class: its spellings in the column, the most frequent first, and its rows."""
+    """A class: its spellings in the column, the most frequent first, its rows, and those of each spelling.
+
+    `but_for_case` are the names of classes whose spellings differ from its own in case only.
+    """
 
     name: str
     spellings: tuple[str, ...]
     rows: int
+    counts: tuple[int, ...] = ()
+    but_for_case: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,19 +68,21 @@ class StartingClasses:
 
     def without(self, names: set[str]) -> StartingClasses:
         """Return these without some classes, which are dropped labels then."""
-        gone = {text: c.rows for c in self.kept if c.name in names for text in c.spellings[:1]}
+        gone = {c.spellings[0]: c.rows for c in self.kept if c.name in names}
         kept = tuple(c for c in self.kept if c.name not in names)
         return StartingClasses(kept, gone | dict(self.dropped), self.doubtful, self.cut)
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Return groups of all labels by their first letter; none where that makes too many, or too small ones."""
-        counts = {text: c.rows for c in self.kept for text in c.spellings} | dict(self.dropped)
         if self.cut is not None:
             return {}
+        counts = {t: n for c in self.kept for t, n in zip(c.spellings, c.counts, strict=True)} | dict(
+            self.dropped
+        )
         found: dict[str, list[str]] = {}
         for text in counts:
             found.setdefault(text[0].upper(), []).append(text)
-        small = [letter for letter, texts in found.items() if sum(counts[t] for t in texts) < FEWEST]
+        small = [some for some in found.values() if sum(counts[t] for t in some) < FEWEST_IN_GROUP]
         if len(counts) < FEWEST_LABELS or not 2 <= len(found) <= MOST_GROUPS or small:
             return {}
         return {letter: tuple(texts) for letter, texts in found.items()}
@@ -90,15 +98,8 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     ordered = _ordered({text: n for text, n in known if text not in doubtful}, doubtful)
     if ordered is not None:
         return ordered
-    total = sum(n for text, n in known if text not in doubtful)
-    fewest = max(FEWEST, min(ENOUGH, FEWEST_SHARE * total))
-    together: dict[str, list[tuple[str, int]]] = {}
-    for text, n in known:
-        if text not in doubtful:
-            together.setdefault(_word(text), []).append((text, n))
-    whole = _kept(together, doubtful, fewest)
-    # A small set is better than none: what can be said of its classes, the posterior says.
-    return whole if len(whole.kept) > 1 else _kept(together, doubtful, FEWEST_AT_ALL)
+    rest = Counter({text: n for text, n in known if text not in doubtful})
+    return _kept(_spelt(rest), rest, doubtful)
 
 
 def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:
@@ -109,7 +110,7 @@ def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> Starting
     numbers = {text: x for text in counts for x in [_number(text)] if x is not None}
     values = np.array([*numbers.values()])
     rows = np.array([counts[text] for text in numbers])
-    if rows.sum() < MOSTLY_NUMBERS * sum(counts.values()) or len(set(numbers.values())) <= MOST_CLASSES:
+    if rows.sum() < MOSTLY_NUMBERS * sum(counts.values()) or len(set(numbers.values())) <= MOST_NUMBERED:
         return None
     signs = min(len({x for x in numbers.values() if x < 0}), len({x for x in numbers.values() if x > 0}))
     codes = signs < FEWEST_OF_A_SIGN and len(values) <= MOST_CODES
@@ -150,28 +151,63 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _kept(
-    together: Mapping[str, list[tuple[str, int]]], doubtful: Mapping[str, int], fewest: float
-) -> StartingClasses:
-    """Return the classes of at least so many rows, the most frequent first."""
+def _spelt(counts: Counter[str]) -> list[list[str]]:
+    """Return the labels with the spellings of one class together, the most frequent spelling first."""
+    alike: dict[str, list[str]] = {}
+    for text, _ in counts.most_common():
+        alike.setdefault(text.casefold(), []).append(text)
+    coded = [text for text in counts if _mixed(text) and counts[text] >= MEANT_ROWS]
+    classes = []
+    for first, *others in alike.values():
+        apart, together = [first], [first]
+        for text in others:
+            enough = counts[text] >= max(MEANT_ROWS, MEANT_SHARE * counts[first])
+            if enough and all(_case_is_meant(text, other, coded) for other in apart):
+                apart.append(text)
+            else:
+                together.append(text)
+        classes += [together, *([text] for text in apart[1:])]
+    return classes
+
+
+def _mixed(text: str) -> bool:
+    """Say whether a label is written as no word is: 'SBc' and 'cD', but neither 'Sbc' nor 'SBC'."""
+    return text not in {text.lower(), text.upper(), text.capitalize(), text.title()}
+
+
+def _case_is_meant(text: str, other: str, coded: Collection[str]) -> bool:
+    """Say whether two labels that differ in case only are two types.
+
+    One of them is written as no word is, or begins another label that is: 'SAB' does where there are 'SABc'.  The
+    other is not written so that its case says nothing, all in capitals or all in small letters.
+    """
+    codes = [t for t in (text, other) if _mixed(t) or any(c != t and c.startswith(t) for c in coded)]
+    plain = [t for t in (text, other) if t not in codes and t in {t.upper(), t.lower()}]
+    return len(text) > 1 and bool(codes) and not plain
+
+
+def _kept(spelt: list[list[str]], counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses:
+    """Return the classes of labels whose spellings are together, the most frequent first."""
     kept: list[StartingClass] = []
     dropped: dict[str, int] = {}
-    for spellings in sorted(together.values(), key=lambda some: -sum(n for _, n in some)):
-        rows = sum(n for _, n in spellings)
-        name = _name(spellings[0][0], [c.name for c in kept])
-        if rows >= fewest and len(kept) < MOST_CLASSES and name is not None:
-            kept.append(StartingClass(name, tuple(text for text, _ in spellings), rows))
+    for spellings in sorted(spelt, key=lambda some: -sum(counts[text] for text in some)):
+        rows = sum(counts[text] for text in spellings)
+        name = _name(spellings[0], [c.name for c in kept])
+        if rows >= FEWEST and len(kept) < MOST_CLASSES and name is not None:
+            each = tuple(counts[text] for text in spellings)
+            kept.append(StartingClass(name, tuple(spellings), rows, each))
         else:
-            dropped |= dict(spellings)
-    return StartingClasses(tuple(kept), dropped, doubtful)
+            dropped |= {text: counts[text] for text in spellings}
+    return StartingClasses(tuple(_paired(kept)), dropped, doubtful)
 
 
-def _word(text: str) -> str:
-    """Return what spellings of one word share: 'Galaxy' and 'GALAXY'; types such as 'Sbc' and 'SBc' are two."""
-    spelt = text in {text.lower(), text.upper(), text.capitalize(), text.title()}
-    if spelt and len(text) > LONGEST_CODE:
-        return text.casefold()
-    return text[:1].upper() + text[1:] if len(text) > 1 else text
+def _paired(classes: Sequence[StartingClass]) -> list[StartingClass]:
+    """Return the classes, each with those whose spellings differ from its own in case only."""
+    folded: dict[str, list[str]] = {}
+    for c in classes:
+        folded.setdefault(c.spellings[0].casefold(), []).append(c.name)
+    alike = {c.name: folded[c.spellings[0].casefold()] for c in classes}
+    return [replace(c, but_for_case=tuple(n for n in alike[c.name] if n != c.name)) for c in classes]
 
 
 def can_name(text: str) -> bool:

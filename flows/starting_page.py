@@ -23,7 +23,7 @@ from flows.starting_classes import StartingClasses
 from flows.starting_columns import Chosen, quoted
 from flows.starting_reasons import same_question, vector_name
 
-__all__ = ["HELD_OUT", "Page", "Split"]
+__all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
 
 HELD_OUT = 0.2
 PREFIX = Output().prefix
@@ -159,9 +159,11 @@ class Page:
         for c in self.classes.kept:
             told = f"{c.rows:,} rows"
             if len(c.spellings) > 1:
-                told += (
-                    "; spellings that differ in case are taken for one: no two columns could be told apart"
-                )
+                each = ", ".join(f"{_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
+                told += f" ({each}): case alone makes no class"
+            if c.but_for_case:
+                others = ", ".join(map(_text, c.but_for_case))
+                told += f"; differs from {others} in case only: merge them if case means nothing here"
             if c.name != c.spellings[0] and self.classes.cut is None:
                 told += "; renamed, since its columns would be called as those of another class"
             yield f"{_text(c.name)} = {_texts(c.spellings)}  # {told}"
@@ -189,7 +191,7 @@ class Page:
         if self.classes.doubtful:
             some = list(self.classes.doubtful.items())[:8]
             told = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
-            yield f"# In no class, since they say that nobody knows: {told}"
+            yield f"# In no class, since they say doubt, or that nobody knows: {told}"
 
     def _votes(self) -> Iterator[str]:
         """Yield the counts of the label's own question, which say more than a class cut out of them."""

@@ -39,13 +39,13 @@ from flows.inspection import (
 from flows.labels import label_texts
 from flows.starting_classes import StartingClasses, can_name, starting_classes
 from flows.starting_columns import Chosen, choose_columns, quoted
-from flows.starting_page import HELD_OUT, Page, Split
+from flows.starting_page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.starting_reasons import Evidence, near_copies, reason_against
 
 __all__ = ["Start", "starting_specification"]
 
 FEWEST = 2
-"""Sampled rows of each class on each side of a split."""
+"""Sampled rows of each class on each side of the best split."""
 MOST_LETTERS = 40
 """Of a label in an error."""
 MOST_TOLD = 6
@@ -160,7 +160,7 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
         told = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
         told += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
         raise TrainingError(
-            f"--label: got '{label}' with the labels {shown}, expected at least two of them with some dozens of rows"
+            f"--label: got '{label}' with the labels {shown}, expected at least two of them with five rows or more"
             f"{told}; choose the column of the class, or name the classes in a specification of your own, as in "
             f'classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
         )
@@ -214,20 +214,22 @@ def _split(
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
-    missed = []
+    if sum(c.rows for c in classes.kept) < FEW_LABELS and options:
+        return options[0][0], classes  # none is held out
+    missed, untaught = [], []
     for option, keys in options:
         held_out = split.held_out_keys(keys, HELD_OUT)
-        short = {
-            c.name
+        sides = {
+            c.name: (np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out))
             for c in classes.kept
             for here in [labels == c.name]
-            if min(np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out)) < FEWEST
         }
-        if not short:
+        missed.append({name for name, counts in sides.items() if min(counts) < FEWEST})
+        untaught.append({name for name, (_, taught) in sides.items() if not taught})
+        if not missed[-1]:
             return option, classes
-        missed.append(short)
     fewest = min(range(len(options)), key=lambda i: len(missed[i]))
-    return options[fewest][0], classes.without(missed[fewest])
+    return options[fewest][0], classes.without(untaught[fewest])
 
 
 def _options(

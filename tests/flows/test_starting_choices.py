@@ -134,9 +134,9 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path):
     lines = [f"{line};{k}" for line, k in zip(lines, ["kind", *kind], strict=True)]
     (tmp_path / "dirty.csv").write_text("\n".join(lines) + "\n")
     start = started(tmp_path / "dirty.csv", "kind")
-    assert set(start.classes) == {"spiral", "elliptical"}
+    assert set(start.classes) == {"spiral", "elliptical", "cE", "dwarf"}
     assert '"spiral" = ["spiral", "Spiral"]' in start.text
-    assert '# In no class, since they say that nobody knows: "' in start.text
+    assert '# In no class, since they say doubt, or that nobody knows: "' in start.text
     assert "colour" in start.features
     assert tomllib.loads(start.text)["catalog"]["sentinels"]["colour"] == ["-"]
     assert "half" not in start.features
@@ -251,9 +251,67 @@ def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined():
 def test_many_labels_are_offered_in_groups():
     counts = {f"S{c}": 100 - i for i, c in enumerate("abcdefghij")} | {"E": 90, "E0": 40, "I?": 50}
     found = starting_classes(counts)
-    assert len(found.kept) == 8
+    assert {c.name for c in found.kept} == set(counts) - {"I?"}
     assert set(found.groups()) == {"S", "E"}
     assert found.doubtful == {"I?": 50}
+
+
+@pytest.mark.parametrize(
+    ("counts", "classes"),
+    [
+        # Fermi's associations and identifications, a file joined of two, RR Lyrae in capitals.
+        (
+            {"bll": 1100, "BLL": 22, "fsrq": 640, "FSRQ": 43},
+            {"bll": ["bll", "BLL"], "fsrq": ["fsrq", "FSRQ"]},
+        ),
+        (
+            {"STAR": 400, "Star": 39, "GAL": 300, "Gal": 280},
+            {"STAR": ["STAR", "Star"], "GAL": ["GAL", "Gal"]},
+        ),
+        ({"RRab": 90, "RRAB": 80, "RRc": 30, "rrc": 9}, {"RRab": ["RRab", "RRAB"], "RRc": ["RRc", "rrc"]}),
+        # De Vaucouleurs' unbarred spirals: other labels of the file begin with 'SA'.
+        ({"Sa": 50, "SA": 40, "SAb": 60}, {"SAb": ["SAb"], "Sa": ["Sa"], "SA 2": ["SA"]}),
+        # One row of another spelling is a slip of the pen.
+        ({"Sbc": 300, "SBc": 1}, {"Sbc": ["Sbc", "SBc"]}),
+        ({"E": 90, "e": 70}, {"E": ["E", "e"]}),
+    ],
+)
+def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(counts, classes):
+    kept = starting_classes(counts).kept
+    assert {c.name: list(c.spellings) for c in kept} == classes
+    assert all(c.counts == tuple(counts[text] for text in c.spellings) for c in kept)
+
+
+def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["Sbc", "SBc", "bll", "BLL"], [90, 60, 50, 7])
+    Table({"x": rng.normal(size=207), "kind": kind}).write(tmp_path / "t.fits")
+    text = started(tmp_path / "t.fits", "kind").text
+    assert '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): case alone makes no class' in text
+    assert '"Sbc" = ["Sbc"]  # 90 rows; differs from "SBc 2" in case only' in text
+    assert "no two columns could be told apart" not in text
+
+
+def test_signs_of_doubt_make_no_class():
+    counts = {"dE2": 40, "dE2:": 30, "Sc": 50, "Sc?": 20, "WR::": 9}
+    found = starting_classes(counts)
+    assert {c.name for c in found.kept} == {"dE2", "Sc"}
+    assert found.doubtful == {"dE2:": 30, "Sc?": 20, "WR::": 9}
+
+
+def test_five_labels_make_a_class():
+    found = starting_classes({"star": 60, "galaxy": 25, "quasar": 10, "nebula": 5, "comet": 4})
+    assert {c.name for c in found.kept} == {"star", "galaxy", "quasar", "nebula"}
+    assert found.dropped == {"comet": 4}
+
+
+def test_a_class_of_five_rows_stays_whatever_the_split(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["a", "b", "rare"], [60, 35, 5])
+    Table({"name": [f"G{i}" for i in range(100)], "x": rng.normal(size=100), "kind": kind}).write(
+        tmp_path / "t.fits"
+    )
+    assert set(started(tmp_path / "t.fits", "kind").classes) == {"a", "b", "rare"}
 
 
 def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path):
