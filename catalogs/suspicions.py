@@ -47,6 +47,8 @@ SHIFT = 10.0
 """Marks of which catalogues take extinction or offsets off, and by how much at most."""
 SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
+NINES = re.compile(r"-?9+(\.9*)?(e[+-]?\d+)?")
+"""Marks that no quantity ends at: 90 is a bound of inclinations, -1 of correlations, 0 of sizes."""
 MOST_CODES = 12
 """Different values up to which a column may be one of codes."""
 FEW_ODD = 0.05
@@ -75,7 +77,7 @@ def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
 
 
 def _repeated(profile: Profile, name: str) -> list[Suspected]:
-    """Return the numbers that several rows have."""
+    """Return the numbers that several rows have, or one row, where they are marks of other columns."""
     column = profile.columns[name]
     candidates = dict(column.marks)
     candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
@@ -83,7 +85,8 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
         candidates = {
             v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
         }
-    if max(candidates.values(), default=0) < FEWEST:
+    elsewhere = {v for v, n in candidates.items() if n < FEWEST and _marks_others(profile, name, v)}
+    if max(candidates.values(), default=0) < FEWEST and not elsewhere:
         return []
     sample = profile.numbers(name)
     known = sample[np.isfinite(sample)]
@@ -92,22 +95,42 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
     bulk = known[~marked]
     if len(bulk) < 20:
         return []
-    found = []
-    low, high = float(bulk.min()), float(bulk.max())
     middle = float(np.subtract(*np.quantile(bulk, [0.99, 0.01])))
+    found = []
     for value, count in sorted(candidates.items()):
-        apart = max(low - value, value - high)
-        if count < FEWEST or apart <= 0:
-            continue
-        famous = value in column.marks and _stands_for_none(value, column)
-        most = 0.5 if apart < FAR * middle else 1.0
-        if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
-            continue
-        if apart > GAP * middle or (famous and apart > 0.1 * middle):
-            found.append(Suspected(value, count, "repeated, and far from all other values"))
-        elif famous and count > SPIKE * column.n:
-            found.append(Suspected(value, count, "a spike at the end of the range"))
+        apart = max(float(bulk.min()) - value, value - float(bulk.max()))
+        if apart > 0 and (count >= FEWEST or value in elsewhere):
+            why = _why_a_mark(column, value, count, apart, middle)
+            found += [] if why is None else [Suspected(value, count, why)]
     return found
+
+
+def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, middle: float) -> str | None:
+    """Return why a number stands for no value; None where it does not.
+
+    `apart` is its distance from the other values, `middle` the range of their middle 98 %.
+    """
+    famous = value in column.marks and _stands_for_none(value, column)
+    nines = famous and NINES.fullmatch(f"{value:g}") is not None
+    if count < FEWEST:
+        return (
+            "in one row, far from all others, and a mark in other columns" if apart > GAP * middle else None
+        )
+    most = 0.5 if apart < FAR * middle else 1.0
+    if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
+        return None
+    if apart > GAP * middle or (nines and apart > 0.1 * middle):
+        return "repeated, and far from all other values"
+    spike = count > SPIKE * column.n and (nines or (famous and value == 0))
+    return "a spike at the end of the range" if spike else None
+
+
+def _marks_others(profile: Profile, name: str, value: float) -> bool:
+    """Say whether a number of nines ends the range of another column, and is repeated there."""
+    if NINES.fullmatch(f"{value:g}") is None or value not in profile.columns[name].marks:
+        return False
+    others = (c for c in profile.columns.values() if c.name != name and c.is_number)
+    return any(value in (c.minimum, c.maximum) and c.marks.get(value, 0) >= FEWEST for c in others)
 
 
 def _shifted(profile: Profile, name: str) -> list[Suspected]:

@@ -349,3 +349,40 @@ def test_values_near_99_that_follow_the_others_are_no_marks(tmp_path):
     s = survey()
     columns = {f"mag_{b}": x for b, x in s["magnitudes"].items()} | {"percent": s["rng"].uniform(0, 100, N)}
     assert "sentinels" not in started(tmp_path, s, columns).text
+
+
+def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path):
+    s = survey()
+    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
+    m["mag_g"][:40] = m["mag_z"][:30] = m["mag_r"][7] = -9999
+    # Alone in the file it may be an odd value: nobody knows.
+    odd = s["rng"].normal(0, 1, N)
+    odd[3] = -99.0
+    start = started(tmp_path, s, m | {"odd": odd})
+    written = tomllib.loads(start.text)["catalog"]["sentinels"]
+    assert written == dict.fromkeys(("mag_g", "mag_r", "mag_z"), [-9999.0])
+    assert "-9999: 1 rows, in one row, far from all others, and a mark in other columns" in start.text
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "bound"),
+    [
+        ("incl", lambda x: np.minimum(90 - 8 * x**2, 90), 90.0),
+        ("correlation", lambda x: np.clip(x, -1, 1), -1.0),
+        ("latitude", lambda x: np.clip(60 * x, -90, 90), 90.0),
+    ],
+)
+def test_bounds_of_a_quantity_are_no_marks(tmp_path, name, values, bound):
+    """Transits seen edge-on have an inclination of 90 degrees."""
+    s = survey("gr")
+    column = np.round(values(s["rng"].normal(0, 0.8, N)), 2)
+    assert np.count_nonzero(column == bound) > 5
+    text = started(tmp_path, s, {name: column} | {f"mag_{b}": x for b, x in s["magnitudes"].items()}).text
+    assert "[catalog.sentinels]" not in text
+
+
+def test_ninety_far_from_all_others_is_a_mark(tmp_path):
+    s = survey("gr")
+    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
+    m["mag_r"][:9] = 90.0
+    assert tomllib.loads(started(tmp_path, s, m).text)["catalog"]["sentinels"] == {"mag_r": [90.0]}
