@@ -6,6 +6,7 @@ begin alike.  Parts of light, as bulge and disk, have names that do not.  Shapes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import accumulate
 
@@ -21,6 +22,8 @@ WHOLES = (1.0, 100.0)
 CLOSE, NEARLY_ALL = 0.02, 0.95
 """Share of the whole by which a sum may be off, and of the rows in which it is not."""
 FEWEST_ROWS = 20
+NUMBERED = re.compile(r"\d$")
+"""Ends of the names of a histogram's bins, which are measurements; answers have names."""
 
 
 def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
@@ -31,7 +34,7 @@ def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
         whole = next(
             (w for w in WHOLES if known.size and known.min() >= 0 and known.max() <= w * (1 + CLOSE)), None
         )
-        if whole is None or known.min() == known.max():
+        if whole is None or known.min() == known.max() or NUMBERED.search(name):
             continue
         # Every beginning may be the question's: 'smooth or featured' is answered by 'featured or disk'.
         for beginning in list(accumulate(name_words(name), "{} {}".format))[:-1]:

@@ -49,6 +49,8 @@ SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
 NINES = re.compile(r"-?9+(\.9*)?(e[+-]?\d+)?")
 """Marks that no quantity ends at: 90 is a bound of inclinations, -1 of correlations, 0 of sizes."""
+DENSE, LARGEST_COUNT = 2.0, 1e6
+"""Range of numbers a row, and their middle, from which different ones are names and no measurements."""
 MOST_CODES = 12
 """Different values up to which a column may be one of codes."""
 FEW_ODD = 0.05
@@ -244,6 +246,8 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
         word, ucd = name.lower(), (c.column.ucd or "").lower()
         by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
         unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
+        if unique and not (by_ucd or by_name or is_text(c.column.datatype) or _numbered(profile, name)):
+            continue  # measurements in whole numbers, of which few rows have no two alike
         if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
                 found.append((9, place, name, "identifiers in floating point: rounded by their source"))
@@ -267,6 +271,16 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             shown = f"{c.distinct.repeated:,} rows repeat another, {c.missing:,} have none"
             found.append((6, place, name, shown))
     return [(name, why) for _, _, name, why in sorted(found)]
+
+
+def _numbered(profile: Profile, name: str) -> bool:
+    """Say whether whole numbers count the rows, rise from row to row, or are larger than what is counted."""
+    values = profile.numbers(name)
+    known = values[np.isfinite(values)]
+    if len(known) < FEWEST:
+        return False
+    dense = float(np.ptp(known)) < DENSE * profile.columns[name].n
+    return dense or bool((np.diff(known) > 0).all()) or float(np.median(known)) > LARGEST_COUNT
 
 
 def naming_column(profile: Profile) -> str | None:

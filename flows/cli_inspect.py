@@ -68,10 +68,9 @@ def _show_started(told: Json) -> None:
     if told["path"] is None:
         say(told["text"].rstrip("\n"))
         return
-    n, k = len(told["features"]), len(told["classes"])
-    say(
-        f"{told['path']}: {k} classes, {n} features, {len(told['left_out'])} columns left out, each with its reason"
-    )
+    for line in told["summary"]:
+        say(line)
+    say(f"{told['path']}: {len(told['classes'])} classes, {len(told['features'])} features")
     say(f"Read it, then `blr train {told['path']}`")
 
 
@@ -134,7 +133,7 @@ def _show_label(label: Json) -> None:
 
 def _kind(leak: Json) -> str:
     if len(leak["columns"]) == 1:
-        return "leak: by itself"
+        return "suspect: by itself"
     return "leak: computed with the class" if leak["derived"] else "colour, or leak: only together"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,7 +30,6 @@ __all__ = [
     "kinds",
     "magnitudes_among",
     "most_bands",
-    "other_kinds",
 ]
 
 WAVELENGTH: Mapping[str, float] = {
@@ -68,9 +67,6 @@ APART = 0.12
 """Logarithm of the ratio of two wavelengths from which they are not of one band."""
 ALIKE, FEWEST_ROWS = 0.8, 50
 """Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
-MOST_COLOURS = 7
-MOST_PAIRS = 2
-"""Kinds of magnitude beside the first of which one band is compared."""
 SYSTEMS = {"ab", "vega"}
 LETTER = re.compile(r"^([ubvrigzyjhk]|ks|w[1-4]|nuv|fuv)$", re.IGNORECASE)
 
@@ -228,56 +224,35 @@ def _apart(a: tuple[float, int, str], b: tuple[float, int, str]) -> bool:
     return known and abs(math.log(a[0] / b[0])) > APART
 
 
-def colours(
-    names: Sequence[str],
-    missing: Mapping[str, float],
-    copies: Collection[str] = (),
-    *,
-    most: int = MOST_COLOURS,
-) -> tuple[list[Colour], list[Colour]]:
-    """Return the colours to begin with, and others that could be tried; `missing` is the share of each column.
+def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[Colour]:
+    """Return colours that, with one magnitude, say all that the magnitudes say; `missing` is the share of each column.
 
-    Of more bands than make `most` colours, those are taken that span them all.  `copies` are columns that order
-    the rows as others do: a magnitude of such a kind is not subtracted from another.
+    They are of neighbours in wavelength among the bands of the first kind, then of each other magnitude with the first
+    kind's in its band, which says how extended an object is, or with the one nearest to it.
     """
     groups = kinds(names)
     if not groups:
-        return [], []
-    every = [[n for n in group if missing[n] <= MISSING] for group in groups]
-    pairs = [_same_band(groups[0], [n for n in group if n not in copies], missing) for group in groups[1:]]
-    compared = [pair for pair in pairs if pair is not None][:MOST_PAIRS]
-    chosen = [Colour(a, b) for a, b in pairwise(_spanning(every[0], max(FEWEST_BANDS, most - len(compared))))]
-    spare = [Colour(a, b) for group in every for a, b in pairwise(group) if Colour(a, b) not in chosen]
-    for name in names:
-        other = next((n for group in groups if name in group for n in group if n != name), None)
-        if missing[name] > MISSING and other is not None:
-            spare.append(Colour(name, other, f"colour; {name} is missing in {missing[name]:.0%} of the rows"))
-    return [*chosen, *compared], sorted(spare, key=lambda c: (c.first, c.second))
+        return []
+    first = [n for n in groups[0] if missing[n] <= MISSING] or groups[0][:1]
+    chain = [Colour(a, b) for a, b in pairwise(first)]
+    rest = [n for n in groups[0] if n not in first]
+    rest += [n for group in groups[1:] for n in group]
+    return [*chain, *(_beside(first, name, missing[name]) for name in rest)]
 
 
-def _spanning(group: Sequence[str], most: int) -> list[str]:
-    """Return the bands of so many colours, evenly among all that are in order of wavelength, the outermost included."""
-    if len(group) <= most + 1:
-        return list(group)
-    return [group[i] for i in np.linspace(0, len(group) - 1, most + 1).round().astype(int)]
+def _beside(first: Sequence[str], name: str, missing: float) -> Colour:
+    """Return the difference of a magnitude and the first kind's in its band, or in the nearest."""
+    band = band_and_kind(name)[0]
+    same = next((n for n in first if band is not None and band_and_kind(n)[0] == band), None)
+    if same is not None:
+        return Colour(same, name, "two kinds of magnitude in one band: how extended")
+    rare = f"; {name} is missing in {missing:.0%} of the rows" if missing > MISSING else ""
+    return Colour(name, _nearest(first, band), f"colour{rare}")
 
 
-def other_kinds(groups: Sequence[Sequence[str]], copies: Collection[str]) -> list[str]:
-    """Return, of the kinds beside the first, a column each in a band that the first has, none of `copies`."""
-    known = {band_and_kind(name)[0] for group in groups[:1] for name in group}
-    found = []
-    for group in groups[1:]:
-        shared = [name for name in group if band_and_kind(name)[0] in known and name not in copies]
-        found += shared[len(shared) // 2 :][:1]
-    return found[:MOST_PAIRS]
-
-
-def _same_band(first: Sequence[str], second: Sequence[str], missing: Mapping[str, float]) -> Colour | None:
-    """Return the difference of two kinds of magnitude in a band that both have, the redder half first."""
-    theirs = {band_and_kind(name)[0]: name for name in second}
-    shared = [(name, theirs[b]) for name in first for b in [band_and_kind(name)[0]] if b and b in theirs]
-    shared = [pair for pair in shared if max(missing[n] for n in pair) <= MISSING]
-    if not shared:
-        return None
-    a, b = shared[len(shared) // 2]
-    return Colour(a, b, "two kinds of magnitude in one band: how extended")
+def _nearest(names: Sequence[str], band: str | None) -> str:
+    """Return the column whose band is nearest to another in wavelength, of an unknown one the middle column."""
+    known = {n: b for n in names for b in [band_and_kind(n)[0]] if b is not None and wavelength(b) > 0}
+    if band is None or not known or wavelength(band) <= 0:
+        return names[len(names) // 2]
+    return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))

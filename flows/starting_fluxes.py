@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from catalogs.profile import Profile
 from catalogs.subjects import about_a_flux, about_an_error, about_dust
 from catalogs.values import is_real
 from flows.flux_units import flux_unit
-from flows.starting_bands import band_and_kind, kinds, other_kinds
+from flows.starting_bands import band_and_kind, kinds
 from flows.starting_reasons import Floats
 
 __all__ = ["FluxBand", "bare_fluxes", "flux_bands", "is_flux", "said_by_magnitudes"]
@@ -60,13 +60,10 @@ def is_flux(column: Column) -> bool:
     return is_real(column.datatype) and flux_unit(column.unit) is not None and not about_an_error(column)
 
 
-def bare_fluxes(
-    seen: Profile, names: Sequence[str], rows: Mapping[str, Floats], copies: Collection[str] = ()
-) -> list[str]:
-    """Return the columns that are called fluxes, of the kind in the most bands, in one unit that is none of ours.
+def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
+    """Return the columns that are called fluxes of bands, two bands at least, in one unit that is none of ours.
 
-    Those of two bands at least, and positive in most rows (n,), as fluxes are that were detected; and of other kinds a
-    column each, as `flux_bands` takes them.
+    They are positive in most rows (n,), as fluxes are that were detected.
     """
     called: dict[str, list[str]] = {}
     for name in names:
@@ -75,29 +72,29 @@ def bare_fluxes(
         called_so = about_a_flux(column) and not is_flux(column) and band_and_kind(name)[0] is not None
         if called_so and np.mean(known > 0) > MOSTLY:
             called.setdefault((column.unit or "").strip(), []).append(name)
-    groups: list[list[str]] = max(map(kinds, called.values()), key=lambda some: len(some[0]), default=[[]])
-    return [*groups[0], *other_kinds(groups, copies)] if len(groups[0]) > 1 else []
+    groups: list[list[list[str]]] = sorted(map(kinds, called.values()), key=lambda some: -len(some[0]))
+    return [n for group in groups[0] for n in group] if groups and len(groups[0][0]) > 1 else []
 
 
-def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence[str]) -> list[str]:
-    """Return the columns that are fluxes in bands of which there are magnitudes."""
-    bands = {band_and_kind(name)[0] for name in magnitudes} - {None}
+def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence[str]) -> dict[str, str]:
+    """Return the fluxes of which there are magnitudes of the same kind and band, each with that one."""
+    known = {band_and_kind(name): name for name in magnitudes if band_and_kind(name)[0] is not None}
     others = [name for name in names if name not in magnitudes and about_a_flux(seen.columns[name].column)]
-    return [name for name in others if band_and_kind(name)[0] in bands]
+    return {name: known[band_and_kind(name)] for name in others if band_and_kind(name) in known}
 
 
-def flux_bands(seen: Profile, names: Sequence[str], copies: Collection[str] = ()) -> list[FluxBand]:
-    """Return the bands of the kind of flux that has the most of them, of columns that are fluxes.
+def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
+    """Return the bands of all columns that are fluxes, those of the kind with the most bands first.
 
-    And one band of each other kind, whose magnitude beside the first kind's says how extended an object is; none of
-    those that order the rows as other columns do, which are in `copies`.
+    A magnitude of another kind beside the first kind's says how extended an object is.
     """
     groups = kinds([name for name in names if band_and_kind(name)[0] is not None])
     found: list[FluxBand] = []
-    for name in groups[0] if groups else ():
-        found.append(_flux_band(seen, name, f"mag_{band_and_kind(name)[0]}", found))
-    for name in other_kinds(groups, copies):
-        found.append(_flux_band(seen, name, "mag_" + "_".join(map(str, band_and_kind(name))), found))
+    for i, group in enumerate(groups):
+        for name in group:
+            band, kind = band_and_kind(name)
+            called = f"mag_{band}" if i == 0 else f"mag_{band}_{kind}"
+            found.append(_flux_band(seen, name, called.rstrip("_"), found))
     return found
 
 

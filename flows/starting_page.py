@@ -20,8 +20,9 @@ from catalogs.suspicions import naming_column, suspected_identifiers, suspected_
 from flows.config import Output
 from flows.default_candidates import default_candidates
 from flows.starting_classes import StartingClasses
-from flows.starting_columns import Chosen, quoted
+from flows.starting_columns import MOST_FEATURES, Chosen, quoted
 from flows.starting_reasons import same_question, vector_name
+from flows.starting_summary import summary
 
 __all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
 
@@ -60,8 +61,15 @@ class Page:
     table: str | None = None
     url: str | None = None
 
+    @property
+    def summary(self) -> list[str]:
+        """What is left out, with counts, and the suspects."""
+        n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
+        return summary(self.classes, self.chosen, self.other, n_columns)
+
     def lines(self) -> Iterator[str]:
-        """Yield them."""
+        """Yield them, what is left out first."""
+        yield from (f"# {_line(told)}" for told in self.summary)
         yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {_line(self.catalog.path.name)} show."
         yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
         yield f"name = {_text(self._name())}"
@@ -220,17 +228,23 @@ class Page:
 
     def _features(self) -> Iterator[str]:
         yield "[features]"
+        for name, suspect in self.chosen.suspects.items():
+            yield f"# Suspect: {_line(name)}, {_line(suspect.shown)}"
         for name, (expression, remark) in self.chosen.features.items():
             yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         spare = list(self.chosen.spare.items())
         if spare:
-            yield "# More that could be tried:"
+            yield f"# More than {MOST_FEATURES} would make a first training slow; these tell least by themselves:"
         for name, (expression, remark) in spare[:MOST_SHOWN]:
             yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         if len(spare) > MOST_SHOWN:
             yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
         yield ""
-        yield "# Columns left out, and why:"
+        yield (
+            "# Columns left out, and why:"
+            if self.chosen.left_out or self.other
+            else "# No column is left out."
+        )
         for name, reason in {**_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
             yield f"#   {_line(name)}: {_line(reason)}"
         if self.chosen.together:

@@ -1,11 +1,14 @@
-"""Why a column is no feature of a first specification."""
+"""Why a column is no feature of a first specification, and why one that is deserves a look.
+
+Reasons are of physics or of bookkeeping; to be weak is none.  What tells much of the class is a suspect: it is kept,
+and a person decides.  Names are believed where the values agree (`flows.starting_names`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow.types as pt
@@ -14,20 +17,24 @@ from numpy.typing import NDArray
 from blr.ranks import mid_ranks
 from catalogs.elements import Element
 from catalogs.leaks import ALONE, Leak
+from catalogs.other_positions import parts_of_positions
 from catalogs.positions import is_position
 from catalogs.presence import Presence
 from catalogs.profile import Profile
-from catalogs.subjects import (
-    about_a_flux,
-    about_a_magnitude,
-    about_an_error,
-    about_dust,
-    about_the_distance,
-    about_the_observation,
-)
-from catalogs.suspicions import bookkeeping, not_numbers
+from catalogs.subjects import about_a_flux, about_a_magnitude, about_the_distance
+from catalogs.suspicions import not_numbers
 from catalogs.values import is_text
 from flows.starting_bands import is_magnitude
+from flows.starting_names import (
+    error_of,
+    is_bookkeeping,
+    is_dust,
+    is_flag,
+    is_limit_of,
+    is_of_the_observation,
+    is_score,
+    is_type,
+)
 
 __all__ = [
     "Evidence",
@@ -35,6 +42,7 @@ __all__ = [
     "near_copies",
     "reason_against",
     "same_question",
+    "suspicion_of",
     "vector_name",
     "votes",
 ]
@@ -43,14 +51,15 @@ Floats = NDArray[np.float64]
 
 MISSING = 0.9
 """Share of missing values from which a column is left out."""
-TELLS = 0.1
-"""Share of the class's entropy from which bookkeeping is worth a warning."""
+COMPARABLE = 0.1
+"""Share of a class's rows in which a column is measured, from which it can be compared with other classes'."""
 SAME_ORDER = 0.9995
 """Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
-LARGEST = 5.0
-"""Degrees: what is never larger is a size, not a place."""
+TURNED, BELOW = 100.0, -20.0
+"""Degrees above or below which an angle is no inclination and no size, but a direction."""
 MOST_COMPARED, ROWS_COMPARED = 60, 2000
-TYPE = re.compile(r"t|tt|t[_-]?type|(hyper)?leda_t|(.*_)?(morph|hubble)_?(t|type|class|stage|code)(_.*)?")
+GREEK = {"alpha", "delta"}
+"""Names of coordinates where both are there."""
 LIMIT = re.compile(
     r"(?P<of>.+?)[_-]?(inf|sup|low(er)?|upp(er)?|lo|hi|high|min|max|plus|minus|[lup]_?(16|68|84|95))",
     re.IGNORECASE,
@@ -60,9 +69,13 @@ VOTES = re.compile(r"(?P<stem>.+)_(?P<kind>counts?|votes?|debiased|fraction|weig
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a column is left out; `doubt` where a person may well decide otherwise, 1 being the most likely."""
+    """Why a column is left out, with the kind that it is counted under.
+
+    `doubt` is larger than 0 where a person may well decide otherwise, 1 being the most likely.
+    """
 
     text: str
+    kind: str
     doubt: int = 0
 
     def __str__(self) -> str:
@@ -79,6 +92,9 @@ class Evidence:
 
     label: str
     rows: Mapping[str, Floats]
+    classes: NDArray[np.object_] = field(
+        default_factory=lambda: np.empty(0, dtype=object)
+    )  # (n,), of the rows
     identifiers: Sequence[str] = ()
     ours: Collection[str] = ()
     alone: Mapping[str, Leak] = field(default_factory=dict)
@@ -93,38 +109,81 @@ class Evidence:
 
 def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column is no feature, None where it may be one."""
-    return _useless(seen, name, evidence) or _telling(seen, name, evidence) or _doubtful(seen, name, evidence)
+    return (
+        _no_number(seen, name, evidence)
+        or _of_no_object(seen, name, evidence)
+        or _answered(seen, name, evidence)
+        or _said_already(seen, name, evidence)
+    )
 
 
-def _useless(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column is no measurement of the object at all."""
+def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column names the object, or holds no number of it."""
     c = seen.columns[name]
     known = evidence.rows.get(name)
     missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
-    reasons: dict[str, Any] = {
-        "of an earlier annotation": name in evidence.ours,
-        "names the object": name in evidence.identifiers,
-        f"missing in {missing:.0%} of the rows with a class": missing > MISSING,
-        "without any value": not c.is_number and not is_text(c.column.datatype),
-        "a place or a direction on the sky": _on_the_sky(seen, name),
-        _text_reason(seen, name): known is None and is_text(c.column.datatype),
-        "the Galaxy's dust before it: correct fluxes with it, under [photometry]": about_dust(c.column),
-        "about the observation": about_the_observation(c.column),
-        "an error, not a measurement": about_an_error(c.column),
-        "without a name that an expression could hold": not name or "`" in name,
-        "the same in every row": c.constant,
-        f"the same as {evidence.duplicates.get(name)}": name in evidence.duplicates,
-        f"a limit of {_limited(seen, name)}, not a measurement": _limited(seen, name) is not None,
-        "yes or no: a flag, not a measurement": pt.is_boolean(c.column.datatype),
+    reasons = {
+        ("of an earlier annotation", "of an earlier annotation"): name in evidence.ours,
+        ("names the object", "names of objects"): name in evidence.identifiers,
+        (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
+        ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
+        ("a place or a direction on the sky", "places on the sky"): _on_the_sky(seen, name),
+        (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
+        ("without a name that an expression could hold", "unnamed"): not name or "`" in name,
+        ("the same in every row", "constant"): c.constant,
+        (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
+        ("yes or no: a flag, not a measurement", "flags and codes"): pt.is_boolean(c.column.datatype),
     }
     found = next((reason for reason, holds in reasons.items() if holds), None)
-    return None if found is None else Reason(found)
+    return None if found is None else Reason(*found)
 
 
-def _limited(seen: Profile, name: str) -> str | None:
+def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
+    column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
+    columns = {n: c.column for n, c in seen.columns.items()}
+    magnitude = about_a_magnitude(column)
+    of = error_of(column, values, rows, columns)
+    limited = _limited(name, evidence)
+    reasons = {
+        ("the Galaxy's dust before it: correct fluxes with it, under [photometry]", "dust"): is_dust(
+            column, values
+        ),
+        ("an error" + (f" of {of}" if of else "") + ", not a measurement", "errors"): of is not None,
+        ("about the observation", "about the observation"): is_of_the_observation(
+            column, values, rows, columns
+        ),
+        (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
+        ("whole numbers: a flag or a code, not a measurement", "flags and codes"): not magnitude
+        and is_flag(name, values),
+        ("whole numbers called as bookkeeping is", "bookkeeping"): is_bookkeeping(column, values),
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    if found is None:
+        return None
+    return Reason(*found, doubt=2 if found[0].startswith("whole numbers") else 0)
+
+
+def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
+    """Return why a column that is kept deserves a look: it may give the class away; None of others."""
+    told = []
+    gain = evidence.gains.get(name, 0.0)
+    if name in evidence.alone:
+        told.append(f"by itself it tells {gain:.0%} of the class (suspected from {ALONE:.0%})")
+    if name in evidence.presence:
+        told.append(evidence.presence[name].shown)
+    column = seen.columns[name].column
+    if about_the_distance(column) and not is_magnitude(column, evidence.rows[name]):
+        told.append("a distance: leave it out where the target does not know it alike")
+    return "; ".join(told) or None
+
+
+def _limited(name: str, evidence: Evidence) -> str | None:
     """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
     found = None if isinstance(name, Element) else LIMIT.fullmatch(name)
-    return found["of"] if found is not None and found["of"] in seen.columns else None
+    if found is None or found["of"] not in evidence.rows:
+        return None
+    return found["of"] if is_limit_of(evidence.rows[name], evidence.rows[found["of"]]) else None
 
 
 def _text_reason(seen: Profile, name: str) -> str:
@@ -133,65 +192,70 @@ def _text_reason(seen: Profile, name: str) -> str:
 
 
 def _on_the_sky(seen: Profile, name: str) -> bool:
-    """Say whether a column is a coordinate or an angle of orientation; sizes may be in degrees too."""
+    """Say whether a column is a coordinate or an angle of orientation; sizes and inclinations are in degrees too."""
     c = seen.columns[name]
     ucd = (c.column.ucd or "").lower()
-    size = ucd.startswith("phys.angsize") or (c.is_number and c.minimum >= 0 and c.maximum < LARGEST)
-    distance = about_the_distance(c.column)
-    return not distance and (
-        ucd.startswith("pos.") or is_position(replace(c.column, unit=None if size else c.column.unit))
-    )
+    if about_the_distance(c.column) or ucd.startswith("phys.angsize"):
+        return False
+    if ucd.startswith("pos.") or (name in parts_of_positions(seen.columns) and _turns(seen, name)):
+        return True
+    if is_position(replace(c.column, unit=None)):
+        # Spectral indices are called alpha too, and are no right ascensions.
+        return name.lower() not in GREEK or {"alpha", "delta"} <= {n.lower() for n in seen.columns}
+    degrees = (c.column.unit or "").strip().lower() in {"deg", "degree", "degrees"}
+    angle = degrees and c.is_number and (c.maximum > TURNED or c.minimum < BELOW)
+    return angle or (is_text(c.column.datatype) and is_position(c.column))
 
 
-def _telling(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column gives the class away."""
-    if name in evidence.alone:
-        gain = evidence.alone[name].gain
-        told = f"leak: by itself it tells {gain:.0%} of the class (suspected from {ALONE:.0%})"
-        return Reason(told + (f"; {evidence.presence[name].shown}" if name in evidence.presence else ""))
-    if name in evidence.derived:
-        leak = evidence.derived[name]
-        rest = ", ".join(c for c in leak.columns if c != name)
-        return Reason(
-            f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
-        )
-    if (answer := _answered(seen, name, evidence)) is not None:
-        return answer
-    if about_the_distance(seen.columns[name].column) and not is_magnitude(
-        seen.columns[name].column, evidence.rows[name]
-    ):
-        return Reason("a distance: objects were selected by it; a feature where the target knows it alike", 3)
-    return None
+def _turns(seen: Profile, name: str) -> bool:
+    """Say whether 'l' goes round the sky, beside 'b': both are bands too."""
+    longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
+    return name.lower() not in {"l", "b"} or longitude is None or longitude.maximum > TURNED
 
 
 def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column is somebody's answer to a question about the object, as the label is."""
-    if shares := votes(name, seen.columns):
-        return Reason(f"votes, as {shares}: an answer to a question about the object")
-    if name in evidence.shares:
-        return Reason(
-            f"a share of one whole, as {evidence.shares[name]}: somebody's answer, or a probability of it", 1
-        )
-    if TYPE.fullmatch(name.lower()):
-        return Reason("a morphological type: somebody's answer to a question about the object", 1)
-    if same_question(evidence.label, name):
-        return Reason(f"named like {evidence.label}: an answer to the same question?")
-    return None
+    """Return why a column is somebody's answer to a question about the object, or made with the class."""
+    values, kind = evidence.rows[name], "others' answers"
+    if name in evidence.derived:
+        leak = evidence.derived[name]
+        rest = ", ".join(c for c in leak.columns if c != name)
+        told = f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
+        return Reason(told, "leaks")
+    shares = votes(name, seen.columns)
+    whole = evidence.shares.get(name)
+    scored = is_score(name, values, set(evidence.classes.tolist()))
+    asked = same_question(evidence.label, name) and _share_or_count(values)
+    reasons = {
+        (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
+        (f"a share of one whole, as {whole}: somebody's answer, or a probability of it", 1): whole
+        is not None,
+        ("a score or a probability: another classifier's answer", 1): scored,
+        ("a morphological type: somebody's answer to a question about the object", 1): is_type(name, values),
+        (f"named like {evidence.label}: an answer to the same question?", 0): asked,
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    return None if found is None else Reason(found[0], kind, found[1])
 
 
-def _doubtful(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
-    """Return why a column is better left out, though a person may know better."""
-    if name in evidence.presence:
-        return Reason(f"selection-like: {evidence.presence[name].shown}", 1)
+def _share_or_count(values: Floats) -> bool:
+    known = values[np.isfinite(values)]
+    return bool(known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all()))
+
+
+def _said_already(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column says nothing that could be learned, or that another one does not say."""
+    if name in evidence.presence and _measured_in(name, evidence) < 2:
+        told = f"no two classes to compare; {evidence.presence[name].shown}"
+        return Reason(told, "measured for one class", 1)
     if name in evidence.copies and not _bands_alike(seen, name, evidence.copies[name]):
-        return Reason(f"in the same order as {evidence.copies[name]}: says nothing new")
-    if bookkeeping(seen, name):
-        told = max(0.0, evidence.gains.get(name, 0.0))
-        text = "whole numbers without a unit: bookkeeping, or a code"
-        return Reason(
-            text + (f"; selection-like, it tells {told:.0%} of the class" if told > TELLS else ""), 2
-        )
+        return Reason(f"in the same order as {evidence.copies[name]}: says nothing new", "copies")
     return None
+
+
+def _measured_in(name: str, evidence: Evidence) -> int:
+    """Return in how many classes a column is measured often enough to be compared."""
+    known = np.isfinite(evidence.rows[name])
+    return sum(known[evidence.classes == c].mean() >= COMPARABLE for c in set(evidence.classes.tolist()))
 
 
 def _bands_alike(seen: Profile, name: str, other: str) -> bool:

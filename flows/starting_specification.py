@@ -41,6 +41,7 @@ from flows.starting_classes import StartingClasses, can_name, starting_classes
 from flows.starting_columns import Chosen, choose_columns, quoted
 from flows.starting_page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.starting_reasons import Evidence, near_copies, reason_against
+from flows.training_rows import RARE
 
 __all__ = ["Start", "starting_specification"]
 
@@ -58,12 +59,14 @@ FEWEST_MEASURED = 0.1
 
 @dataclass(frozen=True)
 class Start:
-    """The specification, and what of it a program may want to know."""
+    """The specification, and what of it a program may want to know; `summary` is what a person reads first."""
 
     text: str
     classes: dict[str, int]
     features: dict[str, str]
     left_out: dict[str, str]
+    suspects: dict[str, str]
+    summary: list[str]
 
 
 def starting_specification(
@@ -110,7 +113,9 @@ def starting_specification(
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
-    return Start(text, {c.name: c.rows for c in classes.kept}, features, chosen.left_out)
+    suspects = {name: suspect.shown for name, suspect in chosen.suspects.items()}
+    rows = {c.name: c.rows for c in classes.kept}
+    return Start(text, rows, features, chosen.left_out, suspects, page.summary)
 
 
 def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
@@ -189,6 +194,7 @@ def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evide
     evidence = Evidence(
         label=label,
         rows=rows,
+        classes=labels[labels != ""],
         identifiers=[name for name, _ in suspected_identifiers(seen)],
         ours=annotated_columns(catalog),
         alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
@@ -225,7 +231,9 @@ def _split(
             for here in [labels == c.name]
         }
         missed.append({name for name, counts in sides.items() if min(counts) < FEWEST})
-        untaught.append({name for name, (_, taught) in sides.items() if not taught})
+        untaught.append(
+            {n for n, (held, taught) in sides.items() if not taught or (not held and held + taught >= RARE)}
+        )
         if not missed[-1]:
             return option, classes
     fewest = min(range(len(options)), key=lambda i: len(missed[i]))

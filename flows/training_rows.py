@@ -36,10 +36,13 @@ from flows.repeated_labels import name_hashes, repeated_in_conflict
 from flows.units import in_units_of_the_first
 from flows.vote_columns import VoteReader, most_voted
 
-__all__ = ["Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
+__all__ = ["RARE", "Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+RARE = 20
+"""Rows below which a class may have none that is held out: the other classes' judge the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,10 +233,13 @@ def _check(
     _check_places(specification, rows)
     if split.refusal:
         raise TrainingError(split.refusal)
-    parts = [("training", rows.training), ("held-out", rows.held_out)]
-    for part, mask in parts if specification.split.held_out else parts[:1]:
-        for name, count in zip(labels.classes, np.bincount(rows.target[mask], minlength=K), strict=True):
-            if not count:
+    counts = np.bincount(rows.target, minlength=K)
+    parts = [("training", rows.training, 1), ("held-out", rows.held_out, RARE)]
+    for part, mask, fewest in parts if specification.split.held_out else parts[:1]:
+        for name, n, count in zip(
+            labels.classes, counts, np.bincount(rows.target[mask], minlength=K), strict=True
+        ):
+            if not count and n >= fewest:
                 raise TrainingError(
                     f"split: got class '{name}' without {part} rows ({int(mask.sum())} {part} rows in all), expected "
                     "some of each class; change split.held_out or split.by, or merge the class with another"

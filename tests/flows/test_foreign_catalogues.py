@@ -100,7 +100,8 @@ def test_columns_that_tell_only_together_are_features(tmp_path):
         tmp_path / "x.parquet",
         {"a": columns["u"], "b": columns["r"], "noise": columns["ra"] % 7, "type": columns["type"]},
     )
-    assert set(start.features.values()) == {"a", "b"}
+    assert set(start.features.values()) == {"a", "b", "noise"}
+    assert "# Together these tell more than apart" in start.text
 
 
 def test_values_beyond_float32_warn_of_nothing(tmp_path):
@@ -142,9 +143,9 @@ def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_
     assert set(starting_classes({"0": 50, "1": 60, "-1": 40}).doubtful) == {"-1"}
     assert not starting_classes({"-3": 50, "-1": 60, "4": 40}).doubtful  # T types
     assert set(starting_classes({"1": 50, "2": 60, "inf": 40}).doubtful) == {"inf"}
-    found = starting_classes({"Ell": 50, "ell": 40, "Sa": 60, "SA": 70})
+    found = starting_classes({"Ell": 50, "ell": 40, "Sa": 60, "SA": 70, "SAb": 30})
     assert {c.name: c.spellings for c in found.kept}["Ell"] == ("Ell", "ell")
-    assert len(found.kept) == 3
+    assert len(found.kept) == 4
 
 
 @pytest.mark.parametrize("names", [("coord_ra", "coord_dec"), ("objra", "objdec"), ("ifura", "ifudec")])

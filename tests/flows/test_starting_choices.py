@@ -84,15 +84,22 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatc
     start = started(legacy, "CLASS")
     written = tomllib.loads(start.text)
     assert written["photometry"]["mag_g"] == {"flux": "FLUX_G", "inverse_variance": "FLUX_IVAR_G"}
-    assert list(written["features"].values()) == ["mag_g - mag_r", "mag_r - mag_r_fiberflux", "mag_r"]
-    assert '# "log_shape_r" = "log10(SHAPE_R)"  # tells next to nothing by itself' in start.text
+    assert list(written["features"].values()) == [
+        "REDSHIFT",
+        "mag_g - mag_r",
+        "mag_g - mag_g_fiberflux",
+        "mag_r - mag_r_fiberflux",
+        "mag_r",
+        "log10(SHAPE_R)",
+    ]
     assert '# extinction = { e_bv = "EBV", coefficient = 3.2 }' in start.text
     assert written["catalog"]["sentinels"] == {"FLUX_G": [-9999.0]}
     assert "; measured for 100% of 'STAR', for 0% of 'GALAXY'" in start.left_out["PARALLAX_X"]
-    assert start.left_out["REDSHIFT"].startswith("a distance")
+    assert "a distance: leave it out where the target does not know it alike" in start.suspects["REDSHIFT"]
+    assert start.left_out["CZ_KMS"].startswith("in the same order as REDSHIFT")
+    assert start.left_out["SURVEY"].startswith("whole numbers called as bookkeeping is")
     assert start.left_out["IS_PRIMARY"].startswith("yes or no")
     assert start.left_out["EBV"].startswith("the Galaxy's dust")
-    assert start.left_out["FIBERFLUX_G"].startswith("a flux of another kind")
     assert "APFLUX: the same in every row" in start.text
     (legacy.parent / "spec.toml").write_text(start.text)
     told = train(legacy.parent / "spec.toml", legacy.parent / "models")
@@ -152,13 +159,15 @@ def test_a_class_of_which_nothing_is_measured_is_none(tmp_path):
     assert start.features == {"x": "x"}
 
 
-def test_integers_alone_are_taken_with_a_doubt(tmp_path):
+def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(tmp_path):
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 2, 300)
     Table({"count": rng.poisson(5 + 6 * kind), "kind": kind}).write(tmp_path / "t.fits")
-    start = started(tmp_path / "t.fits", "kind")
-    assert start.features == {"count": "count"}
-    assert "# doubtful, but nothing else is left: whole numbers without a unit" in start.text
+    assert started(tmp_path / "t.fits", "kind").features == {"count": "count"}
+    Table({"quality_flag": rng.poisson(1 + 6 * kind), "kind": kind}).write(tmp_path / "flag.fits")
+    start = started(tmp_path / "flag.fits", "kind")
+    assert start.features == {"quality_flag": "quality_flag"}
+    assert "# doubtful, but nothing else is left: whole numbers: a flag or a code" in start.text
 
 
 def test_nothing_to_learn_from_is_refused(tmp_path):
@@ -228,13 +237,13 @@ def test_colours_are_of_neighbours_and_of_one_kind():
     names = ["mag_z", "mag_g", "psf_mag_r", "mag_r", "psf_mag_g", "mag_v"]
     missing = dict.fromkeys(names, 0.0) | {"mag_v": 0.7}
     assert kinds(names)[0] == ["mag_g", "mag_v", "mag_r", "mag_z"]
-    first, others = colours(names, missing)
-    assert [(c.first, c.second) for c in first] == [
+    assert [(c.first, c.second) for c in colours(names, missing)] == [
         ("mag_g", "mag_r"),
         ("mag_r", "mag_z"),
+        ("mag_v", "mag_r"),
+        ("mag_g", "psf_mag_g"),
         ("mag_r", "psf_mag_r"),
     ]
-    assert ("mag_v", "mag_g") in {(c.first, c.second) for c in others}
 
 
 def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined():

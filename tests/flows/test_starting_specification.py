@@ -21,10 +21,10 @@ from flows.training import train
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 REAL = {
-    "openngc": ("openngc/openngc_galaxies.parquet", "Hubble", {"SurfBr", "Redshift", "RadVel"}),
-    "sdss": ("sdss_dr14_10k/Skyserver_SQL2_27_2018.csv", "class", {"redshift", "plate", "mjd", "objid"}),
+    "openngc": ("openngc/openngc_galaxies.parquet", "Hubble", {"SurfBr", "Redshift"}),
+    "sdss": ("sdss_dr14_10k/Skyserver_SQL2_27_2018.csv", "class", {"plate", "mjd", "objid"}),
     "gz2": ("gz2_table5/table5.fits.gz", "t01_smooth_or_features_a01_smooth_flag", {"objid", "ra"}),
-    "6dfgs": ("sixdfgs/6dfgs_mini.xml.bz2", "galaxy", {"star", "SGFLAG", "TARGET", "VEL"}),
+    "6dfgs": ("sixdfgs/6dfgs_mini.xml.bz2", "galaxy", {"star", "SGFLAG", "TARGET"}),
 }
 
 
@@ -120,11 +120,12 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     text = out.read_text()
     assert 'paths = ["../survey.parquet"]' in text
     assert "#   mu: leak: computed from" in text
-    assert "#   answer: leak: by itself" in text
+    assert "# Suspect, kept: answer, by itself it tells" in text
+    assert "nats a row with it, " in text
     assert "#   again: the same as bmag" in text
     assert read_specification(out).select.by == "stack"
     told = train(out, made.parent / "models")
-    assert set(told["features"]) <= {"bmag_jmag", "bmag", "log_axis"}
+    assert set(told["features"]) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
@@ -150,7 +151,7 @@ def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     assert any({"mu", "axis"} <= set(leak["columns"]) for leak in label["leaks"] if leak["derived"])
     out = tmp_path / "spec.toml"
     assert run(["init", str(tmp_path / "sparse.parquet"), "--label", "kind", "--out", str(out)]) == 0
-    assert not {"answer", "mu"} & set(read_specification(out).features.values())
+    assert "mu" not in read_specification(out).features.values()
     told = train(out, tmp_path / "models")
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
 
@@ -192,7 +193,10 @@ def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
     (tmp_path / path.name).symlink_to(path)
     start = starting_specification(catalogs.open(tmp_path / path.name), label, folder=tmp_path)
     assert left_out <= set(start.left_out)
-    (tmp_path / "spec.toml").write_text(start.text)
+    # Of OpenNGC's 28 types a person keeps eight: more take a minute.
+    gone = tuple(f"{json.dumps(name)} = [" for name in [*start.classes][8:])
+    lines = [line for line in start.text.splitlines() if not gone or not line.startswith(gone)]
+    (tmp_path / "spec.toml").write_text("\n".join(lines) + "\n")
     told = train(tmp_path / "spec.toml", tmp_path / "models", limit=3000)
     assert told["status"] == "trial"
     if name != "sdss":  # of all its rows amber; the first 3,000 hold too few quasars
@@ -203,8 +207,8 @@ def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("key", ["columns", "expressions"])
 def test_the_hint_for_another_surveys_file_is_a_key_that_is_taken(made, key):
     text = starting_specification(catalogs.open(made), "kind", folder=made.parent).text
-    hint = f'# {key} = {{ "bmag" = "..." }}'
+    hint = f'# {key} = {{ "answer" = "..." }}'
     assert hint in text
-    told = text.replace("# [target]", "[target]").replace(hint, f"{key} = {{ bmag = 'B' }}")
+    told = text.replace("# [target]", "[target]").replace(hint, f"{key} = {{ answer = 'B' }}")
     target = parse_specification(told, source="spec.toml").target
-    assert getattr(target, key) == {"bmag": "B"}
+    assert getattr(target, key) == {"answer": "B"}
