@@ -49,12 +49,6 @@ DESCRIBING = re.compile(
 )
 """Metadata that describe columns, provenance or the old file, which are written in the new format's own way."""
 
-BESIDE = {
-    "votable": "what a VOTable holds beside the rows (other tables, parameters, groups, coordinates) is left out",
-    "ecsv": "what an ECSV header says beside the columns is left out",
-    "csv": "comments are left out",
-}
-
 Tell = Callable[[str], object]
 """Takes a sentence on what a copy leaves behind."""
 
@@ -159,8 +153,6 @@ class Converting:
             for sentence in left:
                 self.tell(sentence)
             texts |= more
-        if self.catalog.format in BESIDE:
-            self.tell(BESIDE[self.catalog.format])
         return texts
 
     def fields(self, rows: int, new: Sequence[NewColumn]) -> tuple[fits_create.FitsField, ...]:

@@ -33,6 +33,7 @@ __all__ = [
     "ecsv_columns",
     "ecsv_dialect",
     "header_text",
+    "other_meta",
     "own_meta",
     "vectors",
 ]
@@ -131,6 +132,15 @@ def own_meta(text: str) -> dict[str, str]:
         return meta_provenance({item.key: item.value for item in read_items(text)})
     except EcsvHeaderError:
         return {}
+
+
+def other_meta(text: str) -> list[str]:
+    """Return the lines of a header's metadata that no annotation wrote."""
+    lines = text.split("\n")
+    at = next((i for i, line in enumerate(lines) if line.startswith("meta:")), len(lines))
+    inside = [line for line in lines[at + 1 :] if line.startswith(("-", " "))]
+    more = [lines[at]] if at < len(lines) and lines[at].rstrip() != META else []
+    return more + [line for line in inside if not OWN_LINE.match(line)]
 
 
 def with_meta(lines: list[str], entries: Mapping[str, str], *, slim: bool) -> list[str]:

@@ -7,7 +7,7 @@ for provenance; ECSV has it in its header.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,12 +27,13 @@ from catalogs.ecsv import (
     ecsv_columns,
     ecsv_dialect,
     header_text,
+    other_meta,
     own_meta,
     vectors,
 )
 from catalogs.errors import ColumnNotFoundError, DamagedFileError, FormatError, nearest
 from catalogs.own_columns import recognised_provenance
-from catalogs.text_records import Dialect, blocks, find_dialect, is_data
+from catalogs.text_records import COMMENT, Dialect, blocks, find_dialect, is_data
 from catalogs.text_sniff import HEAD_BYTES, head_lines, require_table, sniff
 from catalogs.text_types import convert, infer_types
 from catalogs.text_writer import append_values, value_lines
@@ -51,7 +52,7 @@ class TextPartition:
     """One text table.
 
     `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` one has no comments.
-    `commented_out` are comments that may be rows whose first field begins with #.
+    `comments` are lines of comments, `commented_out` those that may be rows whose first field begins with #.
     """
 
     path: Path
@@ -65,9 +66,15 @@ class TextPartition:
     kept: frozenset[str] | None = None
     slim: bool = False
     commented_out: int = 0
+    comments: int = 0
 
     counted: ClassVar[bool] = True
     """Rows of a text table are their own."""
+
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return no texts, and a sentence on the comments where there are some: of ECSV what the header says more."""
+        said = "comments are left out" if self.format == CSV else "what the ECSV header says more is left out"
+        return {}, [said] if self.comments else []
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, exactly `rows` rows at a time (fewer in the last)."""
@@ -203,6 +210,7 @@ def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Te
     dialect, entries = ecsv_dialect(head, path)
     missing = (ECSV_NULL, *missing)
     found = TextPartition(path, path.name, 0, ECSV, dialect, ecsv_columns(entries), missing=missing)
+    found = replace(found, comments=len(other_meta(header_text(head[: dialect.header]))))
     return replace(found, n_rows=sum(b.num_rows for b in found.pieces(dialect.names[:1])))
 
 
@@ -210,10 +218,12 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
     """Open a table of which nothing is known but its text: all of it is read once, for its types."""
     dialect = find_dialect(head, path, "utf8")
     utf8, doubtful = True, 0
+    comments = sum(r.startswith(COMMENT) for r in head[: dialect.header])
 
     def count(aside: Sequence[bytes]) -> None:
-        nonlocal doubtful
+        nonlocal doubtful, comments
         doubtful += len(like_rows(aside, dialect))
+        comments += sum(r.startswith(COMMENT) for r in aside)
 
     def watched() -> Iterator[bytes]:
         nonlocal utf8
@@ -230,9 +240,8 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
         require_comments(path, dialect, head)
     columns = tuple(Column(name, datatype) for name, datatype in types.items())
     encoding = "utf8" if utf8 else "latin1"
-    return TextPartition(
-        path, path.name, n_rows, CSV, dialect, columns, encoding, missing, commented_out=doubtful
-    )
+    found = TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
+    return replace(found, commented_out=doubtful, comments=comments)
 
 
 def like_rows(comments: Sequence[bytes], dialect: Dialect) -> list[bytes]:

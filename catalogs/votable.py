@@ -39,6 +39,7 @@ from catalogs.votable_changes import (
     drop_other_tables,
     own_infos,
     replace_provenance,
+    says_more,
 )
 from catalogs.votable_columns import arrow_type, memory_bytes, memory_type
 from catalogs.votable_document import LONGEST_ROW, Data, parse_document
@@ -181,9 +182,13 @@ class VOTablePartition:
         return [numbers[name] for name in columns or self.names[:1]]
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
-        """Return no texts, as `conversion.BESIDE` says, and what becomes of columns in another format."""
-        fields = document(self.path, self.stamp).table(self.index).fields
-        return {}, [
+        """Return no texts, and what is left behind, and what becomes of columns in another format."""
+        found = document(self.path, self.stamp)
+        fields = found.table(self.index).fields
+        beside = [
+            f"what the VOTable holds beside the rows ({more}) is left out" for more in says_more(found.file)
+        ]
+        return {}, beside + [
             f"'{name}': complex numbers become pairs of real and imaginary part"
             for name, field in zip(self.names, fields, strict=True)
             if field.datatype in {"floatComplex", "doubleComplex"}

@@ -21,6 +21,7 @@ __all__ = [
     "drop_other_tables",
     "own_infos",
     "replace_provenance",
+    "says_more",
 ]
 
 
@@ -103,3 +104,13 @@ def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
     )
     field.description = column.description
     return field
+
+
+def says_more(file: VOTableFile) -> list[str]:
+    """Return in words what a file holds beside the rows of one table: one text, or none where there is nothing."""
+    tables = list(file.iter_tables())
+    places = [file, *file.resources, *tables]
+    kinds = {"parameters": "params", "groups": "groups", "coordinates": "coordinate_systems"}
+    more = [word for word, name in kinds.items() if any(len(getattr(place, name, ())) for place in places)]
+    told = ["other tables", *more] if len(tables) > 1 else more
+    return [", ".join(told)] if told else []

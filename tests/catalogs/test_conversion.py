@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits as astropy_fits
+from astropy.io.votable import from_table
+from astropy.io.votable.tree import Param
 from astropy.table import Table
 
 import catalogs
@@ -366,3 +368,40 @@ def test_astropy_reads_what_we_made(tmp_path: Path) -> None:
     assert table["x"].unit == "mag"
     (back,) = converted(out, tmp_path / "back", "parquet")
     assert Table.read(back)["x"].unit == "mag"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "row,x\n1,2\n", ()),
+        ("a.csv", "# of a survey\nrow,x\n1,2\n", ("comments are left out",)),
+        ("a.csv", "row,x\n1,2\n# end\n3,4\n", ("comments are left out",)),
+    ],
+)
+def test_comments_are_said_to_be_left_out_where_there_are_some(
+    tmp_path: Path, name: str, text: str, said: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(text)
+    cat = catalogs.open(tmp_path / name)
+    assert annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits").warnings == said
+
+
+@pytest.mark.parametrize("form", ["ascii.ecsv", "votable"])
+@pytest.mark.parametrize("more", [False, True])
+def test_what_is_beside_the_rows_is_said_to_be_left_out_where_there_is_some(
+    tmp_path: Path, form: str, *, more: bool
+) -> None:
+    path = tmp_path / f"a.{form.removeprefix('ascii.')}"
+    table = Table({"row": [0, 1], "x": [1.5, 2.5]})
+    if form == "votable":
+        document = from_table(table)
+        if more:
+            document.resources[0].params.append(
+                Param(document, name="epoch", datatype="double", value="2000")
+            )
+        document.to_xml(str(path))
+    else:
+        table.meta = {"survey": "deep"} if more else {}
+        table.write(path, format=form)
+    written = annotate(catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet")
+    assert any("left out" in sentence for sentence in written.warnings) is more
