@@ -16,8 +16,12 @@ __all__ = [
     "FormatError",
     "NameClashError",
     "OutputExistsError",
+    "brief",
     "nearest",
 ]
+
+LONGEST_SHOWN = 60
+"""Characters of a catalogue's text in a message: what to do about it stands behind."""
 
 
 class CatalogError(Exception):
@@ -48,12 +52,17 @@ class OutputExistsError(CatalogError):
     """The output is there already, and made from something else."""
 
 
+def brief(text: str) -> str:
+    """Return a text of a catalogue as a message shows it: its beginning, where it is long."""
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a clause that names the nearest of the `known` names, or the first few of them."""
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), [k.lower() for k in names], n=1, cutoff=0.5)
     if close:
         match = next(k for k in names if k.lower() == close[0])
-        return f"did you mean '{match}'?"
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        return f"did you mean '{brief(match)}'?"
+    shown = ", ".join(map(brief, names[:8])) + (", ..." if len(names) > 8 else "")
     return f"known are: {shown or 'none'}"

@@ -17,14 +17,13 @@ import pyarrow as pa
 
 from catalogs.annotations import NewColumn, Provenance
 from catalogs.code_points import ASCII, code_points
-from catalogs.errors import CatalogError
+from catalogs.errors import CatalogError, brief
 from catalogs.fits_cards import header_bytes, history_cards, integer_card, long_string_cards, text_cards
 from catalogs.fits_checksum import BLANK, OnesSum, encoded
 from catalogs.fits_columns import MAX_FIELDS, MAX_ROW, Table
 from catalogs.fits_history import provenance_metadata, with_block
 from catalogs.fits_selection import Selection
 from catalogs.own_columns import with_replaced_models
-from catalogs.unique_texts import shown_text
 
 __all__ = ["NewField", "annotated_cards", "blank_checksums", "with_checksums"]
 
@@ -120,7 +119,7 @@ class NewField:
         width = self.stored.itemsize
         if len(text) > width:
             raise CatalogError(
-                f"'{self.column.name}' got the text {shown_text(text)!r}, longer than the {width} characters promised; "
+                f"'{self.column.name}' got the text {brief(text)!r}, longer than the {width} characters promised; "
                 "state the width of the longest"
             )
 

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow.types as pt
 
 from catalogs.elements import Element
+from catalogs.errors import brief
 from catalogs.positions import is_position
 from catalogs.profile import ColumnProfile, Profile
 from catalogs.subjects import about_a_magnitude, without_unit
-from catalogs.unique_texts import shown_text, stripped_texts
+from catalogs.unique_texts import stripped_texts
 from catalogs.values import is_real, is_text
 
 __all__ = [
@@ -196,7 +197,7 @@ def not_numbers(profile: Profile, name: str) -> str | None:
     None of a column of which most texts are neither numbers nor numbers written otherwise.
     """
     words, odd = _odd_texts(profile, name)
-    shown = ", ".join(f"'{shown_text(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
+    shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
     if odd and sum(odd.values()) < 0.5 * len(words):
         return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
     if odd and all(map(_number_written_otherwise, odd)):

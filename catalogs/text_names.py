@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from catalogs.errors import FormatError
-from catalogs.unique_texts import shown_text
+from catalogs.errors import FormatError, brief
 
 __all__ = ["has_no_names", "is_value", "unnamed", "words_of_line"]
 
@@ -55,6 +54,6 @@ def unnamed(path: Path, line: str, n: int, delimiter: str = " ") -> FormatError:
         f"{delimiter}..." if n > 3 else ""
     )
     return FormatError(
-        f"{path} has no line of column names: its first line holds values, '{shown_text(line.strip())}'; expected {n} "
+        f"{path} has no line of column names: its first line holds values, '{brief(line.strip())}'; expected {n} "
         f"names above it; write a line such as '{example}' there (of a CDS table, put its ReadMe beside the file)"
     )

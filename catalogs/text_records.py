@@ -14,9 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from catalogs.errors import DamagedFileError, FormatError
+from catalogs.errors import DamagedFileError, FormatError, brief
 from catalogs.text_names import has_no_names, is_value, unnamed, words_of_line
-from catalogs.unique_texts import shown_text
 
 __all__ = [
     "COMMENT",
@@ -210,7 +209,7 @@ def require_described(lines: list[str], path: Path) -> None:
     if len(first) > 1 and (2 * sum(map(is_value, first)) >= len(first) or (len(first) > 2 and values > 1)):
         raise FormatError(
             f"{path} is no table that is described: its lines hold {min(map(len, words))} to {max(map(len, words))} "
-            f"words, the first '{shown_text(lines[0].strip())}'; expected marks between values, or as many words in "
+            f"words, the first '{brief(lines[0].strip())}'; expected marks between values, or as many words in "
             "each line below a line of names; put the ReadMe of a CDS table beside the file, or write such a "
             "description above it"
         )

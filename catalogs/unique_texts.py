@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LONGEST_TEXT", "shortened", "shown_text", "stripped_texts", "unique_texts"]
+__all__ = ["LONGEST_TEXT", "shortened", "stripped_texts", "unique_texts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,8 +55,3 @@ def shortened(values: Array) -> Array:
 def _cut(text: str) -> str:
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{text[: LONGEST_TEXT - len(digest) - 3]}...{digest}"
-
-
-def shown_text(text: str) -> str:
-    """Return the beginning of a text, as a message shows it."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from catalogs import photometry
 from catalogs.catalog import Catalog
-from catalogs.errors import ExpressionError
+from catalogs.errors import ExpressionError, brief
 from catalogs.expressions import Expression, parse
 from catalogs.photometry import State, floats
 from catalogs.text_numbers import holds_text, numbers_of, numbers_or_texts, words_of
@@ -246,7 +246,7 @@ def _others(words: Array) -> str:
     """Return a clause that names texts that are no numbers, if there are any beside numbers."""
     numbers = np.isfinite(numbers_of(words))
     texts = dict.fromkeys(words[~numbers & (words != "")].tolist()) if numbers.any() else {}
-    shown = ", ".join(f"'{text}'" for text in list(texts)[:SHOWN])
+    shown = ", ".join(f"'{brief(text)}'" for text in list(texts)[:SHOWN])
     return f" (among the numbers are {shown})" if texts else ""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import catalogs
 from catalogs.catalog import Catalog
-from catalogs.errors import nearest
+from catalogs.errors import brief, nearest
 from catalogs.positions import PositionUnit, match_positions, near_others, positions, unit_of_position
 from catalogs.values import batch_values
 from flows.config import Specification
@@ -107,9 +107,10 @@ class LabelSource:
         if self.n_joined:
             return
         if self.by_id:
+            theirs, ours = brief(next(iter(self.by_id))), brief(str(self.first_met))
             raise TrainingError(
-                f"label.table: got {len(self.by_id):,} labelled identifiers such as '{next(iter(self.by_id))}', of "
-                f"which none is in catalog.id = \"{self.identifier}\", which holds '{self.first_met}'; expected the "
+                f"label.table: got {len(self.by_id):,} labelled identifiers such as '{theirs}', of which none is in "
+                f"catalog.id = \"{self.identifier}\", which holds '{ours}'; expected the "
                 "same names: correct label.table.id or catalog.id, or join by position"
             )
         if self.by_place is not None and len(self.by_place[0]):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.errors import nearest
+from catalogs.errors import brief, nearest
 from catalogs.unique_texts import unique_texts
 from catalogs.values import NO_VALUES
 from flows.config import Label
@@ -27,6 +27,8 @@ DOUBTFUL = re.compile(
     r"|-9+(\.[09]*)?|9{2,}(\.[09]*)?|[+-]?inf(inity)?",
     re.IGNORECASE,
 )
+MOST_SHOWN = 8
+"""Spellings of a class in a message."""
 MOST_CLASSES = 100
 """A column of more different values than this, taken as it is, holds names and no classes."""
 
@@ -138,7 +140,7 @@ def label_texts(values: Array) -> Array:
 
 def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts: Sequence[int]) -> None:
     """Raise `TrainingError` where there is one class only, or a class without rows."""
-    shown = ", ".join(f"'{text}' ({n})" for text, n in seen.most_common(8) if text) or "none"
+    shown = ", ".join(f"'{brief(text)}' ({n})" for text, n in seen.most_common(8) if text) or "none"
     if len(reader.classes) < 2:
         raise TrainingError(
             f"label.column: got '{label.column}' with the labels {shown} in the training rows, expected at least two "
@@ -153,7 +155,8 @@ def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts:
                 )
             wanted = (label.classes or {}).get(name, (name,))
             hint = nearest(wanted[0], [text for text in seen if text])
+            spellings = " or ".join(repr(brief(str(text))) for text in wanted[:MOST_SHOWN])
             raise TrainingError(
-                f"label.classes.{name}: got no training row with {' or '.join(map(repr, wanted))} in column "
+                f"label.classes.{name}: got no training row with {spellings} in column "
                 f"'{label.column}', expected some; there are {shown}; {hint}"
             )

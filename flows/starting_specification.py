@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from catalogs import split
 from catalogs.catalog import Catalog, Column
 from catalogs.elements import Element
+from catalogs.errors import brief
 from catalogs.formats import annotated_columns
 from catalogs.positions import positions
 from catalogs.presence import uneven_presence
@@ -47,9 +48,7 @@ __all__ = ["Start", "starting_specification"]
 
 FEWEST = 2
 """Sampled rows of each class on each side of the best split."""
-MOST_LETTERS = 40
-"""Of a label in an error."""
-MOST_TOLD = 6
+MOST_TOLD = 4
 """Reasons, and columns of one reason, in an error."""
 LABELS_ALONE = ("names the object", "a place or a direction on the sky", "text")
 """Reasons against every column of a file that measures nothing."""
@@ -138,9 +137,13 @@ def _some_reasons(left_out: Mapping[str, str]) -> str:
     """Return why the columns were left out, those of one reason together."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in left_out.items():
-        by_reason.setdefault(reason, []).append(f"'{name}'")
-    told = [f"{', '.join(names[:MOST_TOLD])}: {reason}" for reason, names in by_reason.items()]
-    return "; ".join(told[:MOST_TOLD]) or "none is there beside the label"
+        by_reason.setdefault(brief(reason), []).append(f"'{brief(name)}'")
+    told = [
+        f"{', '.join(names[:MOST_TOLD])}{', ...' if len(names) > MOST_TOLD else ''}: {reason}"
+        for reason, names in by_reason.items()
+    ]
+    more = ["..."] if len(told) > MOST_TOLD else []
+    return "; ".join([*told[:MOST_TOLD], *more]) or "none is there beside the label"
 
 
 def _remedy(column: Column) -> str:
@@ -158,10 +161,10 @@ def _labels(texts: Any, classes: StartingClasses) -> Any:
 
 def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
     if len(classes.kept) < 2:
-        some = [(text, n) for text, n in Counter(counts).most_common(9) if text][:8]
-        shown = ", ".join(f"{text[:MOST_LETTERS]!r} ({n})" for text, n in some) or "none"
-        unsaid = ", ".join(repr(text) for text, _ in some if text in classes.doubtful)
-        odd = ", ".join(repr(text[:MOST_LETTERS]) for text, _ in some if not can_name(text))
+        some = [(text, n) for text, n in Counter(counts).most_common(7) if text][:6]
+        shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some) or "none"
+        unsaid = ", ".join(repr(brief(text)) for text, _ in some if text in classes.doubtful)
+        odd = ", ".join(repr(brief(text)) for text, _ in some if not can_name(text))
         told = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
         told += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
         raise TrainingError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from catalogs.errors import brief
 from flows.starting_classes import StartingClasses
 from flows.starting_columns import Chosen
 
@@ -11,7 +12,6 @@ __all__ = ["summary"]
 
 MOST_NAMED = 6
 """Labels that a line names, and suspects."""
-MOST_LETTERS = 40
 
 
 def summary(classes: StartingClasses, chosen: Chosen, other: Mapping[str, str], n_columns: int) -> list[str]:
@@ -54,5 +54,5 @@ def _suspects(chosen: Chosen) -> Iterator[str]:
 
 
 def _named(some: Mapping[str, int]) -> str:
-    shown = ", ".join(f"{name[:MOST_LETTERS]!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
+    shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
     return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")

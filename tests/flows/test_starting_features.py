@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 import catalogs
 from catalogs import split
 from catalogs.catalog import Column
+from catalogs.errors import brief
 from catalogs.expressions import parse
 from flows.cli import run
+from flows.config import Label
 from flows.config_file import parse_specification
+from flows.errors import TrainingError
+from flows.labels import LabelReader, check_classes
 from flows.starting_names import error_of, is_flag, is_of_the_observation, is_score, is_type
 from flows.starting_specification import Start, starting_specification
 from flows.starting_suspects import quick_loss
@@ -264,3 +269,23 @@ def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path):
     specification = parse_specification(start.text, source="x", base_folder=str(tmp_path))
     rows = gather(specification, [catalogs.open(tmp_path / "x.parquet")]).rows
     assert len(set(rows.target[~rows.held_out])) == 3
+
+
+LONG = "a spectrum as text " * 500
+
+
+def test_what_to_do_is_readable_beside_long_texts(tmp_path):
+    """Cells of twenty thousand letters stood before the advice."""
+    columns = {f"spectrum_{i}": [f"{LONG}{i}{row}" for row in range(40)] for i in range(9)}
+    columns |= {"kind": ["a", "b"] * 20, "note": [LONG + str(row) for row in range(40)]}
+    with pytest.raises(TrainingError, match=r"write the specification by hand|join these to it") as failure:
+        started(tmp_path, columns, "kind")
+    assert len(str(failure.value)) < 900
+    with pytest.raises(TrainingError, match="choose the column of the class") as failure:
+        started(tmp_path, columns, "note")
+    assert len(str(failure.value)) < 1200
+    label = Label(column="note", classes={"a": [LONG], "b": ["x"]})
+    with pytest.raises(TrainingError, match="got no training row") as failure:
+        check_classes(label, LabelReader.of_lists(label.classes), Counter({LONG: 4, "y" + LONG: 3}), [0, 4])
+    assert len(str(failure.value)) < 600
+    assert len(brief(LONG)) == 60
