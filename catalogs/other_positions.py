@@ -15,8 +15,9 @@ import pyarrow.types as pt
 
 from catalogs.catalog import Catalog
 from catalogs.elements import Element
+from catalogs.profile import Profile
 
-__all__ = ["OtherPosition", "find_other_position", "parts_of_positions"]
+__all__ = ["OtherPosition", "find_other_position", "goes_round", "parts_of_positions"]
 
 HOURS = re.compile(r"ra_?(?P<part>h|m|s|hours?|min|sec)(?P<end>_?(j?2000|b?1950|icrs))?", re.IGNORECASE)
 DEGREES = re.compile(
@@ -47,6 +48,8 @@ VECTOR = re.compile(
     r"(sky_?)?(pos(ition)?s?|coord(inate)?s?|ra_?dec|world|direction)(_?(j?2000|icrs|fk5|deg))?",
     re.IGNORECASE,
 )
+FAINTEST = 100.0
+"""Beyond any magnitude, and any mark in place of one but 999."""
 COORDINATES = (2, 3)
 """Elements of a vector of a position: two angles, or a direction in space."""
 
@@ -86,6 +89,12 @@ def find_other_position(catalog: Catalog) -> OtherPosition | None:
             "galactic coordinates", galactic, "RA and Dec, by astropy's SkyCoord(l, b, frame='galactic').icrs"
         )
     return None
+
+
+def goes_round(seen: Profile, name: str) -> bool:
+    """Say whether 'l' goes round the sky, where a column is it or the 'b' beside it: both are bands too."""
+    longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
+    return name.lower() not in {"l", "b"} or longitude is None or longitude.maximum > FAINTEST
 
 
 def _said(ucd: str | None) -> str:

@@ -103,8 +103,10 @@ def _show_position(place: Json | None) -> None:
     if place is None:
         say("No columns of positions were recognised")
         return
-    unit = place["unit"] or "an unreadable unit"
-    say(f"Position: {place['ra']}, {place['dec']}, in {unit}")
+    if place["ra"] is None:
+        say(f"Position: {', '.join(place['columns'])}")
+    else:
+        say(f"Position: {place['ra']}, {place['dec']}, in {place['unit'] or 'an unreadable unit'}")
     for remark in place["remarks"]:
         say(f"  {remark}")
 

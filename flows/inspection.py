@@ -16,6 +16,7 @@ from catalogs.catalog import Catalog
 from catalogs.elements import element_columns
 from catalogs.errors import CatalogError, nearest
 from catalogs.leaks import Leak, find_leaks
+from catalogs.other_positions import find_other_position, goes_round
 from catalogs.positions import find_position_columns, positions, unit_of_position
 from catalogs.presence import uneven_presence
 from catalogs.profile import Choice, ColumnProfile, Profile, as_numbers, profile, readable
@@ -162,10 +163,13 @@ def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
 
 
 def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
-    """Return which columns hold the position, in which unit, and what is wrong with them; None without any."""
+    """Return which columns hold the position, in which unit, and what is wrong with them; None without any.
+
+    `ra` and `dec` are None where it is in other `columns`: parts of angles, galactic coordinates, a vector.
+    """
     found = find_position_columns(catalog)
     if found is None:
-        return None
+        return _other_position(catalog, seen)
     ra, dec = found
     told: dict[str, Any] = {"ra": ra, "dec": dec, "unit": None, "remarks": []}
     try:
@@ -185,6 +189,15 @@ def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | Non
     if unit == "deg":
         told["remarks"] += _other_units(*(seen.columns[name] for name in found))
     return told
+
+
+def _other_position(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
+    """Return a position in other columns than two, which a specification cannot name as they are."""
+    other = find_other_position(catalog)
+    if other is None or not all(goes_round(seen, name) for name in other.columns):
+        return None
+    made = f"{other.kind}: to split or match by position, make two columns in degrees, {other.remedy}"
+    return {"ra": None, "dec": None, "unit": None, "columns": list(other.columns), "remarks": [made]}
 
 
 def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:

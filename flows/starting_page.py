@@ -129,8 +129,11 @@ class Page:
         if self.place is None:
             return
         mark = "" if self.place["unit"] else "# "
-        yield f"{mark}ra = {_text(self.place['ra'])}"
-        yield f"{mark}dec = {_text(self.place['dec'])}"
+        if self.place["ra"] is None:
+            yield f"# The position is in {_line(', '.join(self.place['columns']))}"
+        else:
+            yield f"{mark}ra = {_text(self.place['ra'])}"
+            yield f"{mark}dec = {_text(self.place['dec'])}"
         yield from (f"# {_line(remark)}" for remark in self.place["remarks"])
 
     def _sentinels(self) -> Iterator[str]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from blr.ranks import mid_ranks
 from catalogs.elements import Element
 from catalogs.leaks import ALONE, Leak
-from catalogs.other_positions import parts_of_positions
+from catalogs.other_positions import goes_round, parts_of_positions
 from catalogs.positions import is_position
 from catalogs.presence import Presence
 from catalogs.profile import Profile
@@ -197,7 +197,7 @@ def _on_the_sky(seen: Profile, name: str) -> bool:
     ucd = (c.column.ucd or "").lower()
     if about_the_distance(c.column) or ucd.startswith("phys.angsize"):
         return False
-    if ucd.startswith("pos.") or (name in parts_of_positions(seen.columns) and _turns(seen, name)):
+    if ucd.startswith("pos.") or (name in parts_of_positions(seen.columns) and goes_round(seen, name)):
         return True
     if is_position(replace(c.column, unit=None)):
         # Spectral indices are called alpha too, and are no right ascensions.
@@ -205,12 +205,6 @@ def _on_the_sky(seen: Profile, name: str) -> bool:
     degrees = (c.column.unit or "").strip().lower() in {"deg", "degree", "degrees"}
     angle = degrees and c.is_number and (c.maximum > TURNED or c.minimum < BELOW)
     return angle or (is_text(c.column.datatype) and is_position(c.column))
-
-
-def _turns(seen: Profile, name: str) -> bool:
-    """Say whether 'l' goes round the sky, beside 'b': both are bands too."""
-    longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
-    return name.lower() not in {"l", "b"} or longitude is None or longitude.maximum > TURNED
 
 
 def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
