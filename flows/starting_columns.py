@@ -27,12 +27,12 @@ from flows.starting_fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, sa
 from flows.starting_reasons import Evidence, Reason, reason_against, suspicion_of
 from flows.starting_suspects import Suspect, losses_without
 
-__all__ = ["MOST_FEATURES", "Chosen", "choose_columns", "quoted"]
+__all__ = ["Chosen", "choose_columns", "quoted"]
 
 MOST_SETS = 5
 """Sets of columns that tell more together, in a comment."""
-MOST_FEATURES = 100
-"""Bound on a first training's work; further features are listed, those that tell least by themselves."""
+MOST_FEATURES, MOST_WEIGHTS = 100, 600
+"""Bound on a first training's work: features that there may always be, and weights of a linear fit for more."""
 APPARENT = "apparent: leave it out where the target catalogue goes deeper"
 ABSOLUTE = "absolute: it knows the distance"
 BRIGHTEST = -5.0
@@ -58,6 +58,7 @@ class Chosen:
     errors: dict[str, str] = field(default_factory=dict)
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
+    most: int = MOST_FEATURES
     measured: NDArray[np.bool_] = field(
         default_factory=lambda: np.zeros(0, dtype=bool)
     )  # of rows, any feature
@@ -67,7 +68,7 @@ class Chosen:
         word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
         while word in self.features or word in self.spare:
             word += "_"
-        (self.spare if len(self.features) >= MOST_FEATURES else self.features)[word] = (expression, remark)
+        (self.spare if len(self.features) >= self.most else self.features)[word] = (expression, remark)
 
     def leave_out(self, name: str, reason: Reason) -> None:
         """Leave a column out."""
@@ -165,7 +166,9 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     bands = flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else []
     made = {band.name: band.magnitudes(evidence.rows) for band in bands}
     evidence = replace(evidence, rows={**evidence.rows, **made})
-    chosen, columns = Chosen(bands=bands), _Columns(seen, evidence)
+    K = len(set(evidence.classes.tolist()))
+    most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
+    chosen, columns = Chosen(bands=bands, most=most), _Columns(seen, evidence)
     for name, other in said.items():
         chosen.leave_out(name, Reason(f"the flux of {other}: says nothing new", "copies"))
     bare = [] if magnitudes or bands else bare
@@ -185,7 +188,7 @@ def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
     used = chosen.columns()
     spare = {cell for text, _ in chosen.spare.values() for cell in _columns_of(text)}
     empty = Reason("without enough values, or the same in all, in the rows of the classes", "empty")
-    many = Reason(f"beyond {MOST_FEATURES} features, and tells less by itself than those", "one too many")
+    many = Reason(f"beyond {chosen.most} features, and tells less by itself than those", "beyond the limit")
     for name in names:
         if name not in used and name not in chosen.left_out:
             chosen.leave_out(name, many if name in spare else empty)

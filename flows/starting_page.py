@@ -20,7 +20,7 @@ from catalogs.suspicions import naming_column, suspected_identifiers, suspected_
 from flows.config import Output
 from flows.default_candidates import default_candidates
 from flows.starting_classes import StartingClasses
-from flows.starting_columns import MOST_FEATURES, Chosen, quoted
+from flows.starting_columns import Chosen, quoted
 from flows.starting_reasons import same_question, vector_name
 from flows.starting_summary import summary
 
@@ -237,7 +237,7 @@ class Page:
             yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         spare = list(self.chosen.spare.items())
         if spare:
-            yield f"# More than {MOST_FEATURES} would make a first training slow; these tell least by themselves:"
+            yield f"# More than {self.chosen.most} would make a first training slow; these tell least by themselves:"
         for name, (expression, remark) in spare[:MOST_SHOWN]:
             yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
         if len(spare) > MOST_SHOWN:

@@ -76,6 +76,16 @@ def test_weak_columns_are_kept(tmp_path):
     assert not start.left_out
 
 
+def test_features_beyond_what_a_training_carries_are_listed(tmp_path):
+    kind = np.array([f"class {k % 8}" for k in range(N)])
+    columns = {f"x{i}": RNG.normal(size=N) for i in range(104)} | {"y": RNG.normal(size=N) + np.arange(N) % 8}
+    start = started(tmp_path, columns | {"kind": kind}, "kind")
+    assert len(start.features) == 100
+    assert "y" in start.features
+    assert "Left out: 5 of 105 columns (beyond the limit 5)" in start.text
+    assert "# More than 100 would make a first training slow" in start.text
+
+
 def test_gamma_ray_sources_keep_their_spectra_and_lose_error_ellipses(tmp_path):
     flat = RNG.random(N) < 0.4
     index = np.where(flat, 2.45, 2.03) + RNG.normal(0, 0.2, N)
