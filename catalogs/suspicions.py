@@ -116,9 +116,7 @@ def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, m
     famous = value in column.marks and _stands_for_none(value, column)
     nines = famous and NINES.fullmatch(f"{value:g}") is not None
     if count < FEWEST:
-        return (
-            "in one row, far from all others, and a mark in other columns" if apart > GAP * middle else None
-        )
+        return "far from all others, and a mark in other columns" if apart > GAP * middle else None
     most = 0.5 if apart < FAR * middle else 1.0
     if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
         return None

@@ -156,7 +156,9 @@ class Page:
             if isinstance(name, Element):
                 continue
             values = ", ".join(_mark(s.value) for s in some)
-            why = "; ".join(f"{_shown(s.value)}: {s.count:,} rows, {s.why}" for s in some)
+            why = "; ".join(
+                f"{_shown(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some
+            )
             yield f"{_text(name)} = [{values}]  # {why}"
         for name, those in texts.items():
             told = "; ".join(f"{n:,} rows" for n in those.values())

@@ -364,7 +364,7 @@ def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path):
     start = started(tmp_path, s, m | {"odd": odd})
     written = tomllib.loads(start.text)["catalog"]["sentinels"]
     assert written == {f"mag_{b}": [-9999.0] for b in "grz"}
-    assert "-9999: 1 rows, in one row, far from all others, and a mark in other columns" in start.text
+    assert "-9999: 1 row, far from all others, and a mark in other columns" in start.text
 
 
 @pytest.mark.parametrize(
