@@ -17,8 +17,6 @@ Array = np.ndarray[Any, Any]
 
 LONGEST_TEXT = 256
 """Characters of a text beyond which a sample holds its beginning and a digest of all of it."""
-LONGEST_SHOWN = 60
-"""Characters of a text that a message shows."""
 
 
 def unique_texts(values: Array) -> tuple[list[str], NDArray[np.intp], NDArray[np.intp]]:
