@@ -40,7 +40,7 @@ architecture: venv ## docs/architecture.md against the imports
 review: venv ## the Scientific Python repository review
 	$(BIN)/sp-repo-review --show err .
 
-bench: venv ## our times beside those of others, as ratios
+bench: venv .venv/.blr-bench ## our times and log losses beside those of others (installs CatBoost, 100 MB)
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 campaign: venv ## runs killed, cut off, crowded: the harm done (make campaign KILLS=100 RUNS=200 ONLY="kills faults"; an hour or two)
@@ -76,4 +76,9 @@ distclean: clean ## and .venv
 .venv/.blr-package: .venv/.blr-pins pyproject.toml
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	$(PIP) check
+	@touch $@
+
+# What benchmarks alone need; it changes no pinned package.
+.venv/.blr-bench: .venv/.blr-package
+	$(PIP) install --no-build-isolation --constraint requirements.lock --editable '.[bench]'
 	@touch $@
