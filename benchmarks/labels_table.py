@@ -120,7 +120,12 @@ def best_peer(methods: Mapping[str, Splits]) -> tuple[str, Gap | None] | None:
         enough = min(FEWEST_PAIRS, max(gap.n for gap in gaps))
         best = max((gap for gap in gaps if gap.n >= enough), key=lambda gap: gap.mean)
         return best.peer, best
-    means = {name: mean for name, splits in peers.items() if (mean := _mean(splits, "log_loss")) is not None}
+    enough = min(FEWEST_PAIRS, max(map(len, peers.values()), default=0))
+    means = {
+        name: mean
+        for name, splits in peers.items()
+        if len(splits) >= enough and (mean := _mean(splits, "log_loss")) is not None
+    }
     return (min(means, key=lambda name: means[name]), None) if means else None
 
 
@@ -169,7 +174,7 @@ def _row(cell: Cell, methods: Mapping[str, Splits]) -> list[str]:
         peer,
         _text(_mean(theirs, "log_loss", common)),
         shown,
-        verdict(gap) if gap else "",
+        "failed" if any(fit.failure for fit in our.values()) else verdict(gap) if gap else "",
         _text(_mean(our, "calibration_error", common), 3),
         _text(_mean(theirs, "calibration_error", common), 3),
         _text(_mean(our, "seconds"), 1),
@@ -188,7 +193,8 @@ model's probabilities of test rows. The *best peer* is the one of eight that is 
 chosen by the same splits, which favours peers. *Ours less it*: the paired difference with its 95 % Student interval
 over splits; negative is better. Splits share rows, which the interval does not know of. *First*: the interval is
 below zero; *tied*: it reaches zero and the mean is at most 0.01; *behind*: the rest. Calibration errors are the
-mean over classes, of 15 bins of equal weight. Seconds are of one thread of a machine that others share.
+mean over classes, of 15 bins of equal weight. *Failed*: ours raised an error in some split. Seconds are of one
+thread of a machine that others share, and of ours include the specification and the classification.
 
 Peers: logistic regression with C by five folds (degrees 1 to 3, up to 2,500 terms: beyond is `NotRunError`), linear
 discriminant, random forest (500 trees, three rows a leaf), histogram boosting (early stopping), CatBoost, and up to

@@ -111,6 +111,16 @@ def test_the_verdict_is_of_paired_differences(table, ours, word):
     assert f"| {word} |" in page
 
 
+def test_a_failure_of_ours_is_no_verdict_on_the_other_splits(table):
+    fits = [fit(table, method, k, loss) for method, loss in (("ours", 0.1), ("peer", 0.2)) for k in range(3)]
+    failed = replace(
+        fits[0], split=3, log_loss=None, calibration_error=None, failure="TrainingError: few rows"
+    )
+    page = table.table_page([*fits, failed])
+    assert "| failed |" in page
+    assert "ours: TrainingError, 1 of 4 |" in page
+
+
 def test_the_newest_code_is_shown_unless_another_is_asked_for(table):
     fits = [fit(table, "ours", 0, 0.3, code="old"), fit(table, "ours", 0, 0.1, code="new")]
     assert "| 0.1000 |" in (newest := table.table_page([*fits, fit(table, "peer", 0, 0.2)]))
