@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -147,17 +148,17 @@ class _Staged:
     described: Json
     data: CandidateData
 
-    @property
-    def kept(self) -> CandidateData:
-        """What the model that is kept is fitted to: all rows, where it is to be refitted."""
+    @cached_property
+    def fits(self) -> dict[str, CandidateData]:
+        """The rows that the judged model is fitted to, and those of the kept one where it is to be refitted."""
         rows = self.data.rows
         if not (self.specification.split.refit and rows.held_out.any()):
-            return self.data
+            return {"judged": self.data}
         ratio = read_shift(self.folder).ratio
         if ratio is not None and self.specification.shift.density_weights:
             rows = with_density_weights_of_all(rows, ratio)
         whole = replace(rows, held_out=np.zeros_like(rows.held_out))
-        return replace(self.data, rows=whole, filled=_filled(whole)[1])
+        return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=_filled(whole)[1])}
 
     @classmethod
     def read(cls, folder: Path) -> _Staged:
@@ -212,11 +213,11 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
         staged = _Staged.read(Path(folder))
         row = json.loads((Path(folder) / f"candidate-{index:03d}.json").read_text(encoding="utf-8"))
         with single_threaded_blas():
-            judged, kept = (
-                refit_candidate(staged.specification, index, data, row["parts"], threads=threads)
-                for data in (staged.data, staged.kept)
-            )
-        write_tree({"judged": [m.to_dict() for m in judged], "kept": [m.to_dict() for m in kept]}, done)
+            fitted = {
+                which: refit_candidate(staged.specification, index, data, row["parts"], threads=threads)
+                for which, data in staged.fits.items()
+            }
+        write_tree({which: [m.to_dict() for m in members] for which, members in fitted.items()}, done)
     return str(done)
 
 
@@ -232,6 +233,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         found = ((share, Member.from_dict(d)) for path, share in members.items() for d in trees[path][which])
         return [replace(member, weight=share * member.weight) for share, member in found]
 
+    kept = "kept" if "kept" in staged.fits else "judged"
     left_out = (
         _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
     )
@@ -239,7 +241,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         model, judged = make_model(
             staged.specification,
             Judged(of("judged"), staged.data, left_out),
-            Kept(of("kept"), staged.kept),
+            Kept(of(kept), staged.fits[kept]),
             version=staged.described["version"],
             candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
             selected=choice["selected"],
@@ -247,7 +249,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
         )
-        save_model(place, model, judged, staged.kept)
+        save_model(place, model, judged, staged.fits[kept])
     if place.champion(model.name) is None:
         place.promote(model.label, why="the first of its name")
     return place.described(model, "trained")
