@@ -45,28 +45,20 @@ _PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
     3: ((0.2, 3), (0.35, 4), (0.5, 5), (0.9, 7), (1.5, 9), (2.5, 13), (np.inf, 17)),
     4: ((0.35, 3), (0.7, 5)),
 }
+_FEW_ALONG = {2: 11, 3: 7, 4: 3}  # along each axis, where few nodes are asked for
 _IN_DOUBLE = frozenset(C for C, rules in _PRODUCT.items() if rules[-1][0] == np.inf)  # no Sobol points
 _SOBOL = ((0.2, 64), (0.35, 128), (0.5, 256), (0.8, 512), (1.3, 1024), (_WIDE, 4096), (np.inf, 4096))
 
 
-# The fewer nodes of a draft, which errs by some 0.01 in a probability.
-_DRAFT_PRODUCT: dict[int, tuple[tuple[float, int], ...]] = {
-    2: ((0.2, 3), (0.6, 5), (1.5, 7), (np.inf, 11)),
-    3: ((0.3, 3), (0.8, 5), (np.inf, 7)),
-    4: ((0.5, 3),),
-}
-_DRAFT_SOBOL = ((0.5, 64), (1.3, 256), (np.inf, 1024))
-
-
 def expected_derivatives(
-    likelihood: Likelihood, a: Matrix, V: Matrix, t: Matrix, *, draft: bool = False
+    likelihood: Likelihood, a: Matrix, V: Matrix, t: Matrix, *, most_nodes: int | None = None
 ) -> Expected:
     """Return the expectations for mean activations a (N, C) and covariances V (N, C, C), packed as `derivatives`.
 
-    `draft`: of a softmax with fewer nodes, several times as fast.
+    `most_nodes`: of a softmax, for each row; fewer than a few thousand are faster and err, each row in its own way.
     """
     if isinstance(likelihood, Categorical):
-        return _softmax(likelihood, a, V, t, draft=draft)
+        return _softmax(likelihood, a, V, t, most_nodes)
     assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
     if likelihood.link is LOGISTIC:
         return _logistic(a[:, 0], V[:, 0, 0], t)
@@ -74,14 +66,14 @@ def expected_derivatives(
 
 
 def expected_terms(
-    likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix, *, draft: bool = False
+    likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix, *, most_nodes: int | None = None
 ) -> ChunkFunction:
     """Return the function of a chunk that gives value, gradient and Hessian of -ln p, averaged over N(theta, A⁻¹)."""
     C = likelihood.n_outputs
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         V = output_covariances(Phi, inverse_cholesky, C)
-        expected = expected_derivatives(likelihood, activations(Phi, theta, C), V, t, draft=draft)
+        expected = expected_derivatives(likelihood, activations(Phi, theta, C), V, t, most_nodes=most_nodes)
         return summed(likelihood, Phi, weight, *expected)
 
     return blockwise(terms, C * len(theta) + C * C)
@@ -120,7 +112,7 @@ def _blocks(rows: Index, numbers: int) -> Iterator[Index]:
         yield rows[start : start + size]
 
 
-def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, *, draft: bool) -> Expected:
+def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_nodes: int | None) -> Expected:
     K = likelihood.n_classes
     if K == 2:  # the logistic of the classes' difference
         load = likelihood.transform[1] - likelihood.transform[0]
@@ -134,7 +126,7 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, *, draft:
     B = axes * np.sqrt(np.maximum(variance, 0.0))[:, None, :]
     spread = np.sqrt(np.maximum(variance[:, -1], 0.0))
     log_sum, y, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
-    for rows, (z, w) in _by_spread(spread, K - 1, draft=draft):
+    for rows, (z, w) in _by_spread(spread, K - 1, most_nodes):
         widest = K - 1 not in _IN_DOUBLE and spread[rows].min() > _WIDE
         at_nodes = _at_many_nodes if widest else _at_nodes
         for block in _blocks(rows, len(z) * K):
@@ -146,13 +138,20 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, *, draft:
     return np.einsum("nk,nk->n", t, full - full.mean(axis=1, keepdims=True)) - log_sum, (t - y) @ T, curvature
 
 
-def _by_spread(spread: Vector, C: int, *, draft: bool) -> Iterator[tuple[Index, tuple[Matrix, Vector]]]:
+def _by_spread(
+    spread: Vector, C: int, most_nodes: int | None
+) -> Iterator[tuple[Index, tuple[Matrix, Vector]]]:
     """Yield the rows that share a rule, and the rule: nodes (S, C) and weights (S,)."""
-    product = (_DRAFT_PRODUCT if draft else _PRODUCT).get(C, ())
+    product = _PRODUCT.get(C, ())
+    sobol: tuple[tuple[float, int], ...] = _SOBOL
     reach = product[-1][0] if product else 0.0
+    if most_nodes is not None:
+        along = min(_FEW_ALONG.get(C, 3), max(3, int(most_nodes ** (1 / C))))
+        product = tuple((sd, min(n, along)) for sd, n in product)
+        sobol = tuple((sd, min(n, most_nodes)) for sd, n in sobol)
     rules: list[tuple[float, Callable[[int, int], tuple[Matrix, Vector]], int]] = [
         *((sd, _product, n) for sd, n in product),
-        *((sd, _sobol, n) for sd, n in (_DRAFT_SOBOL if draft else _SOBOL) if sd > reach),
+        *((sd, _sobol, n) for sd, n in sobol if sd > reach),
     ]
     chosen = np.searchsorted([sd for sd, _, _ in rules], spread)
     for i in np.unique(chosen):

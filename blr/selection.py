@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 
+_NODES = 256  # of the expectations of a row
+
+
 @dataclass(frozen=True)
 class LeaveOneOut:
     """Expected log predictive density of a row left out, summed over rows, with its standard error.
@@ -101,7 +104,7 @@ def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, 
     a = Phi @ about.mean.reshape(C, -1).T
     V = output_covariances(Phi, about.inverse_cholesky, C)
     if refined:
-        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, draft=True)
+        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
     else:
         _, g, curvature = q.problem.likelihood.derivatives(a, t)
     R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))

@@ -25,13 +25,15 @@ from blr.gaussian import Gaussian
 from blr.newton import newton_step
 from blr.posterior import Posterior
 from blr.problem import Problem
-from blr.sums import Terms, skewness_term
+from blr.sums import Rows, Terms, skewness_term
 from blr.threads import single_threaded_blas
 
 __all__ = ["mean_shift", "refine"]
 
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
+_DRAFT_NODES = 500_000  # of all rows together in a draft
+_MANY_ROWS = 100_000  # of a stream, whose number is not known
 _DRAFT = 1e-3  # nats gained by a step, at which a draft is done
 _SLOW = 1e-4  # nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each
 _MAX_ITER = 200
@@ -78,8 +80,9 @@ def refine(
     laplace = q.fitted
     problem = laplace.problem
     with single_threaded_blas():
-        search = _Search(problem, Acceleration(laplace.gaussian), draft=draft)
-        state = _evaluate(problem, (start or laplace).gaussian, draft=draft)
+        most_nodes = _draft_nodes(problem) if draft else None
+        search = _Search(problem, Acceleration(laplace.gaussian), most_nodes)
+        state = _evaluate(problem, (start or laplace).gaussian, most_nodes)
         n_iter, status = 1, "iterations exhausted"
         while n_iter < _MAX_ITER:
             following, length = search.step(state)
@@ -104,8 +107,15 @@ def refine(
     )
 
 
-def _evaluate(problem: Problem, q: Gaussian, *, draft: bool) -> _State:
-    expected = expected_terms(problem.likelihood, q.mean, q.inverse_cholesky, draft=draft)
+def _draft_nodes(problem: Problem) -> int:
+    """Return how many nodes a row has in a draft: where rows are many, their errors cancel."""
+    data = problem.require_data()
+    n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
+    return int(np.clip(1 << int(np.log2(_DRAFT_NODES / n)) if n < _DRAFT_NODES else 1, 64, 1024))
+
+
+def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:
+    expected = expected_terms(problem.likelihood, q.mean, q.inverse_cholesky, most_nodes=most_nodes)
     terms = problem.require_data().accumulate(expected)
     prior = problem.solver_prior
     P = Gaussian(prior.mean, prior.precision)
@@ -124,7 +134,7 @@ class _Search:
 
     problem: Problem
     acceleration: Acceleration
-    draft: bool
+    most_nodes: int | None
     halved: bool = False
     length: float = 1.0
     gains: list[float] = field(default_factory=list)
@@ -151,7 +161,7 @@ class _Search:
         return state, 0.0
 
     def _tried(self, state: _State, moved: Gaussian | None) -> _State | None:
-        following = None if moved is None else _evaluate(self.problem, moved, draft=self.draft)
+        following = None if moved is None else _evaluate(self.problem, moved, self.most_nodes)
         return following if following is not None and following.elbo >= state.elbo - _STALLED else None
 
     def slow(self, gain: float) -> bool:

@@ -21,7 +21,7 @@ from blr.laplace import fit
 from blr.posterior import Posterior
 from blr.prior import GaussianPrior
 from blr.prior_scale import fit_scales
-from blr.selection import leave_one_out_probability
+from blr.selection import leave_one_out, leave_one_out_probability
 from blr.variational import refine
 
 __all__ = ["CandidateProblem", "Part", "fitted_parts", "left_out"]
@@ -31,8 +31,10 @@ Floats = NDArray[np.float64]
 MOST_PARTS = 4
 LEAST_PART = 0.05
 """Share of the best part below which a width or scale is left out: each costs as much time in every prediction."""
-FOLD_WORK = 1e9
-"""Rows times squared weights above which left-out predictions come from one step, not from refitted folds."""
+FOLD_WORK = 1e8
+"""Rows times squared weights above which folds cost too much, if one step from the whole fit serves as well."""
+MOST_INFLUENTIAL = 0.01
+"""Share of the rows with more than half of their own curvature up to which one step serves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +141,14 @@ def left_out(
 ) -> tuple[Floats, str]:
     """Return the rows' left-out probabilities and weighted shares of classes (2, N, K), and how they were found.
 
-    By refitting without each `fold` (N,); by one step from the whole fit where that would cost too much.
+    By refitting without each `fold` (N,); by one step from the whole fit where folds would cost too much, and few rows
+    are so influential that one step is rough.
     """
     first = parts[0].laplace
     one_step, share, weight = leave_one_out_probability(parts[0].served)
     p, by = parts[0].weight * one_step, "one step"
-    if len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
+    few = leave_one_out(parts[0].served).n_influential <= MOST_INFLUENTIAL * len(share)
+    if few and len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
         for part in parts[1:]:
             p = p + part.weight * leave_one_out_probability(part.served)[0]
     else:
