@@ -34,6 +34,8 @@ LABEL, OBJECT = "label", "object"
 """The columns of the class and of the identifier in the files that we write."""
 MOST_TEST = 2000
 """Most test rows; a set of fewer than 6,000 rows gives a third of its rows."""
+FULLEST = 0.9
+"""Largest share of the labels there are that a size may be: of biased labels some splits have fewer than others."""
 FEWEST_OF_CLASS = 2
 """Labels that each class has at least."""
 
@@ -90,7 +92,8 @@ def draw(labelled: LabelledSet, size: int | None, split: int, *, biased: bool) -
         pool = everything[bias[everything] <= np.nanquantile(labelled.bias, 1 / 3)]
         rest = np.setdiff1d(everything, pool)
         everything = np.concatenate([pool, rest[np.argsort(bias[rest], kind="stable")]])
-    if size is not None and size >= len(pool):
+    expected = (1 / 3 if biased else 1) * (len(labelled.y) - len(test))
+    if size is not None and size >= FULLEST * expected:
         return None
     return _with_every_class(labelled, everything, len(pool) if size is None else size), test
 

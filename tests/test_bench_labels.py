@@ -68,6 +68,14 @@ def test_a_failure_is_stored_and_shown(bench, tmp_path, monkeypatch):
     assert "random forest: ValueError, 1 of 1" in (tmp_path / "LABELS.md").read_text()
 
 
+def test_catboost_is_a_peer_where_it_is_installed(bench, tmp_path):
+    pytest.importorskip("catboost", reason="catboost is not installed: make bench, or pip install blr[bench]")
+    bench.main(arguments(tmp_path, "--methods", "CatBoost"))
+    (fit,) = stored(tmp_path / "results")
+    assert fit["code"].startswith("catboost 1.")
+    assert 0 < fit["log_loss"] < np.log(3)
+
+
 def test_no_fit_begins_after_the_budget(bench, tmp_path):
     bench.main(arguments(tmp_path, "--methods", "linear", "--minutes", "0"))
     assert stored(tmp_path / "results") == []
