@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
 from blr.convergence import Convergence, convergence, effective_size
+from blr.draws import evenly, matched
 from blr.ensemble import draw_probabilities
-from blr.gaussian import Gaussian, cholesky_of_precision
+from blr.gaussian import Gaussian
 from blr.hamiltonian import warm_up
 from blr.posterior import Posterior
 from blr.problem import Problem
@@ -106,13 +106,13 @@ def sample_posterior(
     with single_threaded_blas():
         run = _run(laplace, chains, int(_WORK / size), watched, rng, on_step)
     flat = run.draws.reshape(-1, run.draws.shape[2])
-    kept = _kept(run.draws, n_draws)
+    kept = evenly(run.draws, n_draws)
     mean, covariance = flat.mean(axis=0), np.cov(flat.T).reshape(len(flat.T), -1)
     trust = _verdict(run)
     return replace(
         laplace,
         gaussian=Gaussian(mean, Gaussian(mean, covariance).covariance),  # the inverse, whatever the scales
-        draws=_matched(kept, mean, covariance),
+        draws=matched(kept, mean, covariance),
         converged=laplace.converged and trust.verdict != "red",
         n_iter=run.draws.shape[1],
         status="converged" if trust.verdict != "red" else "the chains did not converge",
@@ -171,29 +171,12 @@ def _watched(problem: Problem) -> tuple[int, Matrix]:
 def _known(problem: Problem, rows: Matrix, run: _Run) -> bool:
     """Whether the probabilities of the rows are known well enough."""
     chains, n, D = run.draws.shape
-    for _, _, p in draw_probabilities(problem, rows, run.draws.reshape(-1, D)):
-        by_chain = p[:, :, 1:].transpose(1, 0, 2).reshape(chains, n, -1)
+    for _, p in draw_probabilities(problem, rows, run.draws.reshape(-1, D)):
+        by_chain = p[1:].reshape(-1, chains, n).transpose(1, 2, 0)
         error = by_chain.std(axis=(0, 1)) / np.sqrt(effective_size(by_chain))
         if not np.all(error < _ERROR):
             return False
     return True
-
-
-def _kept(draws: Matrix, n_draws: int) -> Matrix:
-    """Return about `n_draws` of the draws (chains, n, D), as many of each chain, evenly spaced: (S, D)."""
-    chains, n, D = draws.shape
-    chosen = np.unique(np.linspace(0, n - 1, min(n, n_draws // chains)).round().astype(int))
-    return draws[:, chosen].reshape(-1, D)
-
-
-def _matched(kept: Matrix, mean: Vector, covariance: Matrix) -> Matrix:
-    """Return the kept draws, moved to mean and covariance of all of them: what these know better is not thrown away."""
-    own = kept.mean(axis=0)
-    if len(kept) < 10 * len(mean):  # too few to have a covariance of their own
-        return kept + (mean - own)
-    L, _ = cholesky_of_precision(np.cov(kept.T).reshape(covariance.shape))
-    target, _ = cholesky_of_precision(covariance)
-    return np.asarray(mean + solve_triangular(L, (kept - own).T, lower=True).T @ target.T)
 
 
 def _verdict(run: _Run) -> Trust:

@@ -133,6 +133,28 @@ def test_averages_are_over_the_draws(dense):
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
+def test_predictions_are_those_of_one_draw_after_another(dense, likelihood):
+    softmax = likelihood == "softmax"
+    Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
+    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 9.0), likelihood), n_draws=64)
+    shift = None if likelihood == "probit" else np.log([0.2, 0.3, 0.5][: 3 if softmax else 2])
+    a = [s.problem.activations(Phi, theta) for theta in s.draws]
+    if shift is not None:
+        a = [x + (shift if softmax else shift[1] - shift[0]) for x in a]
+    p = np.stack([s.problem.response(x) for x in a])
+    p = p if softmax else np.stack([1 - p, p], axis=2)
+    entropy = -np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0.0), axis=2).mean(axis=0)
+    for single, tolerance in ((False, 1e-12), (True, 1e-6)):
+        found = s.prediction(Phi, shift=shift, single=single)
+        assert found.probability == pytest.approx(p.mean(axis=0), abs=tolerance)
+        assert found.expected_entropy == pytest.approx(entropy, abs=10 * tolerance)
+        if not softmax:
+            assert found.mean == pytest.approx(np.mean(a, axis=0), abs=1e-10)
+            assert found.covariance == pytest.approx(np.var(a, axis=0), rel=max(tolerance, 1e-9) * 10)
+
+
+@pytest.mark.usefixtures("quick")
 def test_seeded_whatever_the_threads(dense):
     Phi, t = dense.softmax(0, N=60, M=3, K=3)
     runs = [
