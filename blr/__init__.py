@@ -10,6 +10,7 @@ _HOME = {
     "GaussianPrior": "prior",
     "Posterior": "posterior",
     "average": "selection",
+    "bridge_evidence": "bridge",
     "compare": "selection",
     "decide": "decisions",
     "decision_boundary": "boundary",
@@ -21,6 +22,7 @@ _HOME = {
     "leave_one_out": "selection",
     "refine": "variational",
     "sample_posterior": "sampling",
+    "served": "repair",
 }
 
 __all__ = list(_HOME)

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from blr.arrays import Matrix, Vector
 from blr.ranks import mid_ranks
 
-__all__ = ["Convergence", "convergence", "effective_size"]
+__all__ = ["Convergence", "convergence", "effective_size", "nested_r_hat"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,18 @@ def convergence(draws: Matrix) -> Convergence:
     return Convergence(
         np.maximum(_r_hat(normal), _r_hat(folded)), effective_size(normal), np.minimum(tails[0], tails[1])
     )
+
+
+def nested_r_hat(draws: Matrix, together: int) -> Vector:
+    """Return R-hat between groups of `together` chains, split in halves, of draws (C, n, D): (D,).
+
+    For many short chains, whose own means are too noisy to compare (Margossian et al. 2024, arXiv:2110.13017).  Of
+    quantities without long tails, such as probabilities.
+    """
+    C, n, D = draws.shape
+    groups = C // together
+    halves = _split(draws[: groups * together])
+    return _r_hat(halves.reshape(2 * groups, together * (n // 2), D))
 
 
 def _split(draws: Matrix) -> Matrix:

@@ -16,7 +16,7 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 
-__all__ = ["Hamiltonian", "State", "warm_up"]
+__all__ = ["Hamiltonian", "State", "brief_warm_up", "warm_up"]
 
 Evaluate = Callable[[Matrix], tuple[Vector, Matrix]]
 """Log density (C,) and gradient (C, D) at positions (C, D)."""
@@ -32,6 +32,10 @@ _SMALL = (
 )  # share of moves whose step is smaller by the second and length by the third: for narrow places
 _MOST_STEPS = 64
 _STAGES = (60, 120, 240)  # iterations of each attempt at coordinates, of which the later half is looked at
+_BRIEF = (
+    (40, 8),
+    (15, _MOST_STEPS),
+)  # iterations, and steps at most, of a warm-up in coordinates known to serve
 _SETTLE = 50  # iterations that find the step size for coordinates just changed
 
 
@@ -46,12 +50,13 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Hamiltonian:
-    """Coordinates z = centre + x W and a step size."""
+    """Coordinates z = centre + x W, a step size, and the most steps of a trajectory."""
 
     evaluate: Evaluate
     centre: Vector
     W: Matrix
     step: float
+    most_steps: int = _MOST_STEPS
 
     def at(self, z: Matrix) -> State:
         """Return the state at positions z (C, D) as given."""
@@ -74,7 +79,7 @@ class Hamiltonian:
             step, length = step / _SMALL[1], length / _SMALL[2]
         momentum = rng.standard_normal(state.x.shape)
         end, final = self._leapfrog(
-            state, momentum, step, n=int(np.clip(round(length / step), 1, _MOST_STEPS))
+            state, momentum, step, n=int(np.clip(round(length / step), 1, self.most_steps))
         )
         change = end.log_density - state.log_density
         change = change + 0.5 * (np.sum(momentum**2, axis=1) - np.sum(final**2, axis=1))
@@ -120,6 +125,19 @@ class Hamiltonian:
             mean = weight * found + (1 - weight) * mean
             sampler = replace(self, step=float(np.exp(np.clip(found, -12.0, 1.0))))
         return replace(self, step=float(np.exp(np.clip(mean, -12.0, 1.0)))), state, np.stack(z, axis=1)
+
+
+def brief_warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, State]:
+    """Return a sampler whose step size alone is adapted, and its state, from draws `start` (C, D).
+
+    Short trajectories find the step size, which takes a tenth of the work of whole ones.
+    """
+    D = start.shape[1]
+    sampler = Hamiltonian(evaluate, np.zeros(D), np.eye(D), 0.5 * D**-0.25)
+    state = sampler.at(start)
+    for n, most in _BRIEF:
+        sampler, state, _ = replace(sampler, most_steps=most).settled(state, n, rng)
+    return sampler, state
 
 
 def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tuple[Hamiltonian, State]:

@@ -36,11 +36,12 @@ class Posterior:
     """A Gaussian posterior of the weights and what was found on the way.
 
     Attributes in the words of PRML: `mean` (D,) is the mode w_MAP (of a refined posterior, the variational mean, of a
-    sampled one that of its draws), `precision` (D, D) is A, `cholesky` its lower factor; D = M, or K M in order
-    k M + m.
+    sampled or matched one that of the draws), `precision` (D, D) is A, `cholesky` its lower factor; D = M, or K M in
+    order k M + m.
 
-    `kind` is "laplace", "shifted", "refined", "sampled" or "sandwich"; all but the first keep the Laplace fit that they
-    improve on in `laplace`, and evidence, BIC, effective parameters and trust are its.  `elbo`: of a refined one, nats.
+    `kind` is "laplace", "shifted", "refined", "matched" (a Gaussian with the exact posterior's mean and covariance),
+    "sampled" or "sandwich"; all but the first keep the Laplace fit that they improve on in `laplace`, and evidence,
+    BIC, effective parameters and trust are its, where no verdict is its own.  `elbo`: of a refined one, nats.
     `draws` (S, C M): of a sampled one, in the solver's coordinates.  `verdict`: of the fit, where it was stored or is
     its own.
     """
@@ -239,7 +240,7 @@ class Posterior:
                 "shift.log_prior_shift gives"
             )
         if self.draws is not None:
-            return averaged(self.problem, matrix, self.draws, shift)[0]
+            return averaged(self.problem, matrix, self.draws, shift, single=single)[0]
         moments = self.problem.class_moments(*self._outputs(matrix, single=single))
         return predicted(*moments, link=self.link, shift=shift)
 

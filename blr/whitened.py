@@ -16,7 +16,7 @@ from blr.likelihood import Bernoulli, Categorical, Likelihood
 from blr.problem import Problem
 from blr.sums import ChunkFunction, Terms, blockwise
 
-__all__ = ["draw_terms", "whitened_density"]
+__all__ = ["draw_terms", "log_posterior", "whitened_density"]
 
 
 def whitened_density(problem: Problem, white: Gaussian) -> Callable[[Matrix], tuple[Vector, Matrix]]:
@@ -33,6 +33,49 @@ def whitened_density(problem: Problem, white: Gaussian) -> Callable[[Matrix], tu
     return evaluate
 
 
+def log_posterior(problem: Problem, theta: Matrix) -> Vector:
+    """Return ln p(D|θ) + ln p(θ) at weights theta (S, D), the prior's constant included: (S,)."""
+    prior = problem.solver_prior
+    (value,) = problem.require_data().accumulate(draw_values(problem.likelihood, theta))
+    away = theta - prior.mean
+    log_det = Gaussian(prior.mean, prior.precision).log_det_precision
+    constant = 0.5 * (log_det - len(prior.mean) * np.log(2 * np.pi))
+    return np.asarray(value - 0.5 * np.einsum("sd,sd->s", away, away @ prior.precision) + constant)
+
+
+def draw_values(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
+    """Return the function of a chunk that gives the values of `draw_terms` alone."""
+    if isinstance(likelihood, Categorical):
+        W = _class_rows(likelihood.transform, theta)
+        return blockwise(lambda *chunk: (_softmax_values(*chunk, W=W, K=likelihood.n_classes),), 2 * len(W))
+    assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
+
+    def terms(Phi: Matrix, t: Vector, weight: Vector | None) -> Terms:
+        a = theta @ Phi.T
+        value = likelihood.log_likelihood(a.reshape(-1, 1), np.broadcast_to(t, a.shape).ravel())
+        return (_row_sums(value.reshape(a.shape), weight),)
+
+    return blockwise(terms, 4 * len(theta))
+
+
+def _class_rows(T: Matrix, theta: Matrix) -> Matrix:
+    """Return the weights (S K, M) of all classes from outputs' weights theta (S, C M)."""
+    S = len(theta)
+    return np.einsum("kc,scm->skm", T, theta.reshape(S, T.shape[1], -1)).reshape(S * len(T), -1)
+
+
+def _row_sums(value: Matrix, weight: Vector | None) -> Vector:
+    return np.asarray(value.sum(axis=1) if weight is None else value @ weight)
+
+
+def _softmax_values(Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, K: int) -> Vector:
+    a = (W @ Phi.T).reshape(-1, K, len(Phi))
+    a -= a.max(axis=1)[:, None]
+    value = np.einsum("nk,skn->sn", t, a)
+    value -= np.log(np.exp(a, out=a).sum(axis=1))
+    return _row_sums(value, weight)
+
+
 def draw_terms(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
     """Return the function of a chunk that gives values (S,) and gradients (S, D) of ln p at S weights theta (S, D).
 
@@ -41,7 +84,7 @@ def draw_terms(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
     S = len(theta)
     if isinstance(likelihood, Categorical):
         T = likelihood.transform
-        W = np.einsum("kc,scm->skm", T, theta.reshape(S, T.shape[1], -1)).reshape(S * len(T), -1)
+        W = _class_rows(T, theta)
         return blockwise(lambda *chunk: _softmax_terms(*chunk, W=W, T=T), 2 * len(W))
     assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
     return blockwise(lambda *chunk: _binary_terms(*chunk, likelihood=likelihood, theta=theta), 6 * S)
@@ -55,7 +98,7 @@ def _binary_terms(
     value, gradient = value.reshape(a.shape), gradient.reshape(a.shape)
     if weight is not None:
         gradient *= weight
-    return (value.sum(axis=1) if weight is None else value @ weight), gradient @ Phi
+    return _row_sums(value, weight), gradient @ Phi
 
 
 def _softmax_terms(Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, T: Matrix) -> Terms:
@@ -73,4 +116,4 @@ def _softmax_terms(Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, 
         a *= weight
     gradient = (a.reshape(-1, len(Phi)) @ Phi).reshape(-1, K, Phi.shape[1])
     by_output = np.einsum("kc,skm->scm", T, gradient).reshape(len(a), C * Phi.shape[1])
-    return (value.sum(axis=1) if weight is None else value @ weight), by_output
+    return _row_sums(value, weight), by_output

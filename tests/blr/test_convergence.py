@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.convergence import convergence, effective_size
+from blr.convergence import convergence, effective_size, nested_r_hat
 
 
 def autoregressive(phi, chains=8, n=4000, D=2, seed=0):
@@ -62,3 +62,12 @@ def test_what_never_moves_has_converged():
     x = np.zeros((4, 100, 1))
     assert convergence(x).r_hat[0] == 1.0
     assert effective_size(x)[0] == 400
+
+
+def test_many_short_chains_are_compared_in_groups():
+    x = autoregressive(0.3, chains=32, n=32)
+    assert np.all(nested_r_hat(x, 8) < 1.02)
+    x[:8] += 1.0
+    assert np.all(nested_r_hat(x, 8) > 1.05)
+    drifting = autoregressive(0.3, chains=32, n=32) + np.linspace(0, 2, 32)[None, :, None]
+    assert np.all(nested_r_hat(drifting, 8) > 1.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blr.hamiltonian import Hamiltonian, warm_up
+from blr.hamiltonian import Hamiltonian, brief_warm_up, warm_up
 
 
 def normal(dense, D=4, scale=1.0):
@@ -89,3 +89,21 @@ def test_a_density_that_overflows_is_not_accepted():
     state, probability = sampler.move(sampler.at(np.zeros((4, 1))), rng)
     assert np.all(np.isfinite(state.x))
     assert np.all(probability < 1e-6)
+
+
+def test_a_brief_warm_up_finds_the_step_size():
+    """Of a normal ten times as narrow in one direction as its start says."""
+    scale = np.array([1.0, 0.1, 1.0])
+    calls = []
+
+    def evaluate(z):
+        calls.append(len(z))
+        return -0.5 * np.sum((z / scale) ** 2, axis=1), -z / scale**2
+
+    rng = np.random.default_rng(0)
+    sampler, state = brief_warm_up(evaluate, rng.standard_normal((16, 3)) * scale, rng)
+    assert 0.02 < sampler.step < 0.25
+    assert len(calls) < 900
+    _, z, _, accepted = sampler.run(state, 200, rng)
+    assert accepted > 0.5
+    assert z.reshape(-1, 3).std(axis=0) == pytest.approx(scale, rel=0.1)
