@@ -41,6 +41,7 @@ _MAX_STEP = 2.0  # in ln α within one quadratic model
 _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a nat and less
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
 _MAX_ROUNDS = 60
+_MAX_RAISES = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +143,20 @@ class _QuadraticModel:
         )
         return theta, float(value), 0.5 * slope
 
+    def _lowest(self, log_alpha: Vector, low: Vector) -> Vector:
+        """Return `low`, raised towards ln α until A is a precision: a likelihood need not be log-concave."""
+        for _ in range(_MAX_RAISES):
+            try:
+                self.solve(low)
+            except np.linalg.LinAlgError:
+                low = 0.5 * (low + log_alpha)
+            else:
+                return low
+        return log_alpha
+
     def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
-        low = np.maximum(log_alpha - _MAX_STEP, self.groups.low)
+        low = self._lowest(log_alpha, np.maximum(log_alpha - _MAX_STEP, self.groups.low))
         high = np.minimum(log_alpha + _MAX_STEP, self.groups.high)
 
         def objective(x: Vector) -> tuple[float, Vector]:
@@ -188,7 +200,8 @@ def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: 
         value, gradient, hessian = evaluated
         prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
         step, decrement = newton_step(gradient - prior.precision @ theta, hessian + prior.precision)
-        if decrement < _NEAR:
+        curved = problem.likelihood.log_concave or _is_precision(hessian + prior.precision)
+        if decrement < _NEAR and curved:
             if not keep_skewness:
                 g = _skewness(problem, theta, hessian + prior.precision)
             moved, target = _QuadraticModel(theta, gradient, hessian, g, groups).best(log_alpha)
@@ -200,6 +213,15 @@ def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: 
             step = target - theta
         theta, evaluated = _guarded(problem, prior, theta, step, value)
     return _State(theta, log_alpha, g, evaluated)
+
+
+def _is_precision(A: Matrix) -> bool:
+    """Whether A is positive definite, which it need not be away from a mode where a likelihood is not log-concave."""
+    try:
+        cholesky_of_precision(A)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _guarded(
@@ -254,13 +276,14 @@ def fit_evidence(
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Posterior:
     """Return the Laplace posterior under the prior N(0, diag(1/α)) whose α maximises the evidence; it is in `q.prior`.
 
     Parameters
     ----------
-    Phi, t, trials, sample_weight, classes
+    Phi, t, trials, sample_weight, classes, confusion
         As of `fit`.
     groups
         (M,) integers: columns of the same number share a precision.  Default: one precision for all.  Columns that
@@ -282,6 +305,7 @@ def fit_evidence(
         trials=trials,
         sample_weight=sample_weight,
         classes=classes,
+        confusion=confusion,
         threads=threads,
     )
     M, C = problem.n_functions, problem.likelihood.n_outputs

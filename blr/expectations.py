@@ -25,6 +25,7 @@ from blr.contrasts import helmert
 from blr.graded import graded_nodes
 from blr.likelihood import Bernoulli, Categorical, Likelihood, pairs
 from blr.links import LOGISTIC
+from blr.mislabelled import MislabelledBernoulli, MislabelledCategorical, log_odds
 from blr.predictive import MIXTURE_SCALES, MIXTURE_WEIGHTS
 from blr.sobol import normal_nodes
 from blr.sums import ChunkFunction, Terms, activations, blockwise, output_covariances, summed
@@ -36,6 +37,7 @@ Expected = tuple[Vector, Matrix, Matrix]
 
 Index = NDArray[np.intp]
 
+_IMPOSSIBLE = 1e-300  # likelihood of a record that stands for none: its logarithm is finite
 _WIDE = 4.0  # largest contrast sd above which single precision serves
 _NUMBERS = 2**18  # activations at nodes held at a time
 
@@ -61,7 +63,8 @@ def expected_derivatives(
         return _softmax(likelihood, a, V, t, most_nodes)
     assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
     if likelihood.link is LOGISTIC:
-        return _logistic(a[:, 0], V[:, 0, 0], t)
+        law = _mislabelled_logistic if isinstance(likelihood, MislabelledBernoulli) else _logistic
+        return law(a[:, 0], V[:, 0, 0], t)
     return _by_trapezoid(likelihood, a[:, 0], V[:, 0, 0], t)
 
 
@@ -80,6 +83,25 @@ def expected_terms(
 
 
 def _logistic(m: Vector, v: Vector, t: Vector) -> Expected:
+    softplus, y, curvature = _softplus(m, v)
+    value = -softplus - np.abs(m) * np.where(m >= 0, 1 - t, t)
+    return value, (t - y)[:, None], curvature[:, None]
+
+
+def _mislabelled_logistic(m: Vector, v: Vector, t: Matrix) -> Expected:
+    # ln(t_0 + t_1 e^a) - ln(1 + e^a): the second, moved to where the odds given the record are even, less the second.
+    low, high = log_odds(t)
+    softplus, y, curvature = _softplus(m, v)
+    possible = (t > 0).all(axis=1)
+    place = np.where(possible, m + np.where(possible, high - low, 0.0), 0.0)
+    given, q, known = (np.where(possible, x, 0.0) for x in _softplus(place, v))
+    q = np.where(possible, q, t[:, 1] > 0)
+    value = np.maximum(low, high + m) + given - np.maximum(m, 0.0) - softplus
+    return value, (q - y)[:, None], (curvature - known)[:, None]
+
+
+def _softplus(m: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return E ln(1 + e^a) less max(m, 0), and its two derivatives by m, (N,) each."""
     p, s = MIXTURE_WEIGHTS[:, None], MIXTURE_SCALES[:, None]
     far = np.abs(m)
     c = np.sqrt(1 + s**2 * v)
@@ -90,16 +112,13 @@ def _logistic(m: Vector, v: Vector, t: Vector) -> Expected:
     softplus = np.einsum("in,in->n", p * c / s, np.maximum(u * below + density, 0.0))
     lower = np.einsum("in,in->n", np.broadcast_to(p, u.shape), below)
     y = np.where(m > 0, 1 - lower, lower)
-    value = -softplus - far * np.where(m >= 0, 1 - t, t)
-    curvature = np.einsum("in,in->n", p * s / c, density)
-    return value, (t - y)[:, None], curvature[:, None]
+    return softplus, y, np.einsum("in,in->n", p * s / c, density)
 
 
 def _by_trapezoid(likelihood: Bernoulli, m: Vector, v: Vector, t: Vector) -> Expected:
     value, gradient, curvature = np.empty_like(m), np.empty_like(m), np.empty_like(m)
     for rows, a, w in graded_nodes(m, np.sqrt(v)):
-        repeated = np.broadcast_to(t[rows, None], a.shape).ravel()
-        parts = likelihood.derivatives(a.reshape(-1, 1), repeated)
+        parts = likelihood.derivatives(a.reshape(-1, 1), np.repeat(t[rows], a.shape[1], axis=0))
         value[rows], gradient[rows], curvature[rows] = (
             np.einsum("ns,ns->n", x.reshape(a.shape), w) for x in parts
         )
@@ -116,7 +135,10 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_node
     K = likelihood.n_classes
     if K == 2:  # the logistic of the classes' difference
         load = likelihood.transform[1] - likelihood.transform[0]
-        value, gradient, curvature = _logistic(a @ load, np.einsum("c,ncd,d->n", load, V, load), t[:, 1])
+        mean, variance = a @ load, np.einsum("c,ncd,d->n", load, V, load)
+        mislabelled = isinstance(likelihood, MislabelledCategorical)
+        law = _mislabelled_logistic(mean, variance, t) if mislabelled else _logistic(mean, variance, t[:, 1])
+        value, gradient, curvature = law
         products = np.array([load[c] * load[d] for c, d in pairs(likelihood.n_outputs)])
         return value, gradient * load, curvature * products
     H = helmert(K)
@@ -125,17 +147,26 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_node
     variance, axes = np.linalg.eigh(to_contrasts @ V @ to_contrasts.T)
     B = axes * np.sqrt(np.maximum(variance, 0.0))[:, None, :]
     spread = np.sqrt(np.maximum(variance[:, -1], 0.0))
-    log_sum, y, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
+    T = likelihood.transform
+    mislabelled = isinstance(likelihood, MislabelledCategorical)
+    value, gradient, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
     for rows, (z, w) in _by_spread(spread, K - 1, most_nodes):
         widest = K - 1 not in _IN_DOUBLE and spread[rows].min() > _WIDE
         at_nodes = _at_many_nodes if widest else _at_nodes
         for block in _blocks(rows, len(z) * K):
-            log_sum[block], y[block], R[block] = at_nodes(m[block] @ H.T, H @ B[block], z, w)
-    T = likelihood.transform
-    full = a @ T.T
+            mean, load, shares = m[block] @ H.T, H @ B[block], t[block]
+            log_sum, y, R[block] = at_nodes(mean, load, z, w)
+            if mislabelled:  # another normaliser, of the activations moved by ln t
+                moved = np.log(np.maximum(shares, _IMPOSSIBLE))
+                value[block], shares, known = at_nodes(mean + moved, load, z, w)
+                R[block] -= known
+            else:
+                value[block] = np.einsum("nk,nk->n", shares, mean)
+            value[block] -= log_sum
+            gradient[block] = shares - y
     projected = T.T @ R @ T
     curvature = np.stack([projected[:, c, d] for c, d in pairs(likelihood.n_outputs)], axis=1)
-    return np.einsum("nk,nk->n", t, full - full.mean(axis=1, keepdims=True)) - log_sum, (t - y) @ T, curvature
+    return value, gradient @ T, curvature
 
 
 def _by_spread(

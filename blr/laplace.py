@@ -44,6 +44,7 @@ def fit(
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
     threads: int | None = None,
     tolerance: float = 1e-9,
     max_iter: int = 100,
@@ -62,6 +63,9 @@ def fit(
         "logistic", "probit", "cauchit", "cloglog" or "softmax".
     classes
         Names in the order wanted; needed where a class may be absent.
+    confusion
+        Of labels that may be wrong: (K, K), how often each true class is recorded as each, or (N, K, K), one a row, or
+        a rate for all classes.  Predictions are of the true class.
 
     Raises
     ------
@@ -76,6 +80,7 @@ def fit(
         trials=trials,
         sample_weight=sample_weight,
         classes=classes,
+        confusion=confusion,
         threads=threads,
     )
     with single_threaded_blas():

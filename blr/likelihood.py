@@ -205,26 +205,44 @@ class Categorical:
         """Return value (N,), gradient (N, C), packed curvature (N, P)."""
         full, y, log_total = self._softmax(a)
         value = np.einsum("nk,nk->n", t, full) - log_total
-        gradient = (t - y) @ self.transform
-        # Tᵀ(diag y - y yᵀ)T: the sign is plus (the minus of PRML 4.110 is a slip in print).
+        return value, (t - y) @ self.transform, self.second_cumulant(y)
+
+    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
+        """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
+        return self.third_cumulant_on(self._softmax(a)[1], V)
+
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
+        """Return the packed third cumulant of the classes, (N, P, m), on m directions b (N, C, m)."""
+        return self.third_cumulant_along(self._softmax(a)[1], b)
+
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
+        """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
+        y = self._softmax(a)[1]
+        return self.third_cumulants_product(y, y, V)
+
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
+        """Return the fourth cumulant, Σ_k y_k (e_k - y)^⊗4 less its Gaussian part, on V and V, (N,)."""
+        return self.fourth_cumulant_on(self._softmax(a)[1], V)
+
+    def second_cumulant(self, y: Matrix) -> Matrix:
+        """Return Tᵀ(diag y - y yᵀ)T of probabilities y (N, K), packed (N, P)."""
+        # The sign is plus (the minus of PRML 4.110 is a slip in print).
         projected = y @ self.transform
         curvature = y @ self._products
         for p, (c, d) in enumerate(pairs(self.n_outputs)):
             curvature[:, p] -= projected[:, c] * projected[:, d]
-        return value, gradient, curvature
+        return curvature
 
-    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
-        """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
-        _, y, _ = self._softmax(a)
+    def third_cumulant_on(self, y: Matrix, V: Matrix) -> Matrix:
+        """Return the third cumulant on V (N, C, C), (N, C)."""
         T = self.transform
         v = np.einsum("kc,ncd,kd->nk", T, V, T, optimize=True)
         v -= 2 * ((y @ T)[:, None, :] @ V)[:, 0, :] @ T.T
         gradient: Matrix = y * (v - np.einsum("nk,nk->n", y, v)[:, None])
         return gradient @ T
 
-    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
-        """Return the packed third cumulant of the classes, (N, P, m), on m directions b (N, C, m)."""
-        _, y, _ = self._softmax(a)
+    def third_cumulant_along(self, y: Matrix, b: Matrix) -> Matrix:
+        """Return the packed third cumulant, (N, P, m), on m directions b (N, C, m)."""
         T = self.transform
         u = T @ b
         v = y[:, :, None] * (u - y[:, None, :] @ u)
@@ -234,25 +252,24 @@ class Categorical:
             out[:, p] -= v[:, c] * projected[:, d] + v[:, d] * projected[:, c]
         return out
 
-    def _centred_metric(self, a: Matrix, V: Matrix) -> tuple[Vector, Matrix]:
-        """Return y and (e_k - y)ᵀ V (e_j - y), (N, K, K)."""
-        _, y, _ = self._softmax(a)
-        W = np.einsum("kc,ncd,ld->nkl", self.transform, V, self.transform, optimize=True)
-        Wy = np.einsum("nkl,nl->nk", W, y)
-        return y, W - Wy[:, :, None] - Wy[:, None, :] + np.einsum("nk,nk->n", y, Wy)[:, None, None]
+    def third_cumulants_product(self, y: Matrix, q: Matrix, V: Matrix) -> Vector:
+        """Return the inner product of the third cumulants of y and of q (N, K) in the metric V, (N,)."""
+        return np.einsum("nk,nkj,nj->n", y, self._centred_metric(y, q, V) ** 3, q)
 
-    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
-        """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
-        y, Q = self._centred_metric(a, V)
-        return np.einsum("nk,nkj,nj->n", y, Q**3, y)
-
-    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
-        """Return the fourth cumulant, Σ_k y_k (e_k - y)^⊗4 less its Gaussian part, on V and V, (N,)."""
-        y, Q = self._centred_metric(a, V)
+    def fourth_cumulant_on(self, y: Matrix, V: Matrix) -> Vector:
+        """Return the fourth cumulant on V and V, (N,)."""
+        Q = self._centred_metric(y, y, V)
         q = np.einsum("nkk->nk", Q)
         # The Gaussian part of a fourth moment on V, V is tr(RV)² + 2 tr(RVRV).
         gaussian = np.einsum("nk,nk->n", y, q) ** 2 + 2 * np.einsum("nk,nkj,nj->n", y, Q**2, y)
         return np.einsum("nk,nk->n", y, q**2) - gaussian
+
+    def _centred_metric(self, y: Matrix, q: Matrix, V: Matrix) -> Matrix:
+        """Return (e_k - y)ᵀ V (e_j - q), (N, K, K)."""
+        W = np.einsum("kc,ncd,ld->nkl", self.transform, V, self.transform, optimize=True)
+        Wq = np.einsum("nkl,nl->nk", W, q)
+        Wy = np.einsum("nkl,nl->nk", W, y)
+        return W - Wq[:, :, None] - Wy[:, None, :] + np.einsum("nk,nk->n", y, Wq)[:, None, None]
 
 
 def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:

@@ -301,6 +301,7 @@ class Posterior:
         return {
             "kind": self.kind,
             "likelihood": self.likelihood,
+            "mislabelled": self.problem.mislabelled,
             "classes": [c.item() if isinstance(c, np.generic) else c for c in self.classes],
             "n_functions": int(self.problem.n_functions),
             "n_effective": float(self.n_effective),
@@ -323,7 +324,15 @@ class Posterior:
         prior = None if d["prior"] is None else GaussianPrior(d["prior"]["mean"], d["prior"]["covariance"])
         classes = tuple(d["classes"])
         return cls(
-            problem=make_problem(d["likelihood"], prior, classes, d["n_functions"], d["n_effective"], None),
+            problem=make_problem(
+                d["likelihood"],
+                prior,
+                classes,
+                d["n_functions"],
+                d["n_effective"],
+                None,
+                mislabelled=d.get("mislabelled", False),
+            ),
             gaussian=Gaussian(np.asarray(d["solver_mean"]), np.asarray(d["solver_precision"])),
             log_likelihood=d["log_likelihood"],
             converged=d["converged"],

@@ -71,13 +71,14 @@ def fit_scales(
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
     threads: int | None = None,
 ) -> ScaleFit:
     """Return Laplace fits under the priors N(0, s²), weighted by evidence and hyperprior; those that matter are kept.
 
     Parameters
     ----------
-    Phi, t, likelihood, trials, sample_weight, classes
+    Phi, t, likelihood, trials, sample_weight, classes, confusion
         As of `fit`.
     scales
         The standard deviations to try, ascending, evenly spaced in their logarithm.
@@ -92,7 +93,12 @@ def fit_scales(
     grid = np.asarray(scales, dtype=np.float64)
     if grid.ndim != 1 or len(grid) < 2 or not (grid[0] > 0 and np.all(np.diff(grid) > 0)):
         raise ValueError(f"scales must be two or more positive numbers in ascending order, got {scales!r}")
-    common: dict[str, Any] = {"trials": trials, "sample_weight": sample_weight, "classes": classes}
+    common: dict[str, Any] = {
+        "trials": trials,
+        "sample_weight": sample_weight,
+        "classes": classes,
+        "confusion": confusion,
+    }
     problem = pose(Phi, t, None, likelihood, threads=threads, **common)
 
     def at_maximum() -> Posterior:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from blr.arrays import Matrix, Vector, as_design
 from blr.contrasts import class_mean, exchangeable
 from blr.likelihood import Bernoulli, Categorical, Likelihood, make_likelihood
+from blr.mislabelled import MislabelledBernoulli, MislabelledCategorical, make_mislabelled
 from blr.newton import SolverPrior
 from blr.prior import GaussianPrior
 from blr.softmax_predictive import softmax_plugin
@@ -49,6 +50,11 @@ class Problem:
     def binary(self) -> bool:
         """Whether there is one activation a row."""
         return isinstance(self.likelihood, Bernoulli)
+
+    @property
+    def mislabelled(self) -> bool:
+        """Whether labels may be wrong, and targets are the likelihoods (N, K) of what was recorded."""
+        return isinstance(self.likelihood, (MislabelledBernoulli, MislabelledCategorical))
 
     @property
     def n_weights(self) -> int:
@@ -163,6 +169,7 @@ def pose(
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Problem:
     """Return the problem of fitting t to Phi (N, M), or to a re-iterable of (Phi, t, weight) chunks where t is None."""
@@ -173,26 +180,46 @@ def pose(
                 "trials and sample_weight do not go with a stream, which brings its own: give a weight in each chunk "
                 "(Phi, t, weight), and successes as fractions weighted by their trials"
             )
-        return _pose_stream(Phi, prior, likelihood, classes, threads)
+        return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
     matrix = as_design(Phi)
     targets = resolve_targets(
-        t, binary=likelihood != "softmax", trials=trials, sample_weight=sample_weight, classes=classes
+        t,
+        binary=likelihood != "softmax",
+        trials=trials,
+        sample_weight=sample_weight,
+        classes=classes,
+        confusion=confusion,
     )
     if len(targets.fraction) != len(matrix):
         raise ValueError(f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}")
     data = Rows(matrix, targets.fraction, targets.weight, threads)
-    return make_problem(likelihood, prior, targets.classes, matrix.shape[1], targets.n_effective, data)
+    return make_problem(
+        likelihood,
+        prior,
+        targets.classes,
+        matrix.shape[1],
+        targets.n_effective,
+        data,
+        mislabelled=targets.mislabelled,
+    )
 
 
 def _pose_stream(
-    source: Any, prior: GaussianPrior | None, likelihood: str, classes: Sequence[Any] | None, threads: int
+    source: Any,
+    prior: GaussianPrior | None,
+    likelihood: str,
+    classes: Sequence[Any] | None,
+    confusion: ArrayLike | None,
+    threads: int,
 ) -> Problem:
     binary = likelihood != "softmax"
     if iter(source) is source:
         raise ValueError("a stream is read once a pass; give a re-iterable, such as a list, not a generator")
+    if np.ndim(confusion if confusion is not None else 0) > 2:
+        raise ValueError("a stream's confusion is one matrix for all rows, got one a row; give (K, K)")
 
     def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
-        found = resolve_targets(t, binary=binary, sample_weight=weight, classes=classes)
+        found = resolve_targets(t, binary=binary, sample_weight=weight, classes=classes, confusion=confusion)
         return found.fraction, found.weight
 
     first = next(iter(source), None)
@@ -216,10 +243,14 @@ def _pose_stream(
     named = np.asarray(first[1]).dtype.kind not in "biuf"
     if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
         raise ValueError("labels in a stream need classes=, since no chunk need show all of them")
-    names = resolve_targets(first[1], binary=binary, sample_weight=first[2], classes=classes).classes
+    start = resolve_targets(
+        first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=confusion
+    )
     data = Stream(source, resolve, n_functions, threads)
     (n_effective,) = data.accumulate(lambda P, _t, w: (float(len(P) if w is None else w.sum()),))
-    return make_problem(likelihood, prior, names, n_functions, n_effective, data)
+    return make_problem(
+        likelihood, prior, start.classes, n_functions, n_effective, data, mislabelled=start.mislabelled
+    )
 
 
 def make_problem(
@@ -229,8 +260,13 @@ def make_problem(
     M: int,
     n_effective: float,
     data: Data | None,
+    *,
+    mislabelled: bool = False,
 ) -> Problem:
-    """Return the problem, the prior checked against the M columns and K classes."""
+    """Return the problem, the prior checked against the M columns and K classes.
+
+    `mislabelled`: of labels that may be wrong, whose targets are likelihoods (N, K).
+    """
     K = len(classes)
     if not n_effective > 0:
         raise ValueError("every row has weight zero; give at least one row a positive sample_weight or trial")
@@ -242,4 +278,5 @@ def make_problem(
     contrasts = prior is None or exchangeable(prior, K, M) is not None if name == "softmax" else False
     if prior is not None and name != "softmax":
         prior.resized(M)  # a prior of the wrong size is said here, before any work
-    return Problem(make_likelihood(name, K, contrasts=contrasts), prior, classes, M, n_effective, data)
+    make = make_mislabelled if mislabelled else make_likelihood
+    return Problem(make(name, K, contrasts=contrasts), prior, classes, M, n_effective, data)

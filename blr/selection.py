@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
+from blr.confusion import most_likely_class
 from blr.expectations import expected_derivatives
 from blr.likelihood import unpack
 from blr.mixture import Prediction, mix
@@ -28,6 +29,7 @@ __all__ = [
     "LeaveOneOut",
     "Ranking",
     "Row",
+    "against_records",
     "average",
     "compare",
     "leave_one_out",
@@ -63,7 +65,8 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         w = np.ones(len(Phi)) if weight is None else weight
         p, influential = _left_out(q, Phi, t, w)
-        density: Vector = w * np.einsum("nk,nk->n", _shares(t), np.log(np.maximum(p, np.finfo(float).tiny)))
+        p, shares = against_records(q, p, t)
+        density: Vector = w * np.einsum("nk,nk->n", shares, np.log(np.maximum(p, np.finfo(float).tiny)))
         return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
 
     with single_threaded_blas():
@@ -94,7 +97,7 @@ def leave_one_out_probability(q: Posterior) -> tuple[Matrix, Matrix, Vector]:
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
         p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
-    return np.concatenate(p), _shares(data.t), weight
+    return *against_records(q, np.concatenate(p), data.t), weight
 
 
 def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
@@ -116,8 +119,19 @@ def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, 
     return q.output_probability(mean, V_out), influential
 
 
-def _shares(t: Matrix) -> Matrix:
-    return np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
+def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the probabilities (n, K) of what was recorded of rows, and the records' shares of the classes (n, K).
+
+    `p` (n, K) are left-out probabilities of the classes, `t` the rows' targets as the problem of `q` holds them.  They
+    differ where labels may be wrong: the recorded class then has the probability of its record, the others the rest.
+    """
+    if not q.problem.mislabelled:
+        return p, np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
+    shares = most_likely_class(t)
+    known = np.einsum("nk,nk->n", p, t)
+    rest = np.where(shares > 0, 0.0, p)
+    rest *= ((1 - known) / np.maximum(rest.sum(axis=1), np.finfo(float).tiny))[:, None]
+    return np.where(shares > 0, known[:, None], rest), shares
 
 
 @dataclass(frozen=True)
@@ -265,7 +279,10 @@ def _class_weight(q: Posterior) -> Vector:
     """Return the rows' weight in each class, (K,): whatever the rows' order, and however votes are split."""
 
     def terms(_Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        return ((np.ones(len(t)) if weight is None else weight) @ _shares(t),)
+        return (
+            (np.ones(len(t)) if weight is None else weight)
+            @ against_records(q, np.ones((len(t), q.problem.n_classes)), t)[1],
+        )
 
     return np.asarray(q.problem.require_data().accumulate(terms)[0])
 

@@ -2,6 +2,7 @@
 
 All become fractions with a weight a row, since n votes of which t are for a class count in the likelihood as n rows do:
 weight n and fraction t/n.  The multinomial coefficient, the same for all models, is left out of every likelihood.
+Labels that may be wrong become the likelihood of each true class, by their confusion matrix.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector, require_moderate, require_unmasked
+from blr.confusion import as_confusion, label_likelihood
 
 __all__ = ["Targets", "resolve_targets"]
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Fractions (N,) for two classes or (N, K), a weight a row or None for ones, and the classes' names."""
+    """Fractions (N,) for two classes or (N, K), a weight a row or None for ones, and the classes' names.
+
+    Where they are `mislabelled`, `fraction` (N, K) is the likelihood p(recorded | true class) instead.
+    """
 
     fraction: Matrix
     weight: Vector | None
     classes: tuple[Any, ...]
+    mislabelled: bool = False
 
     @property
     def n_effective(self) -> float:
@@ -40,14 +46,17 @@ def resolve_targets(
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
 ) -> Targets:
     """Return the targets of `t`: (N,) labels, soft labels or successes; (N, K) one-hot, soft or counts.
+
+    `confusion` (K, K), or (N, K, K), is p(recorded | true class); one that leaves every label right changes nothing.
 
     Raises
     ------
     ValueError
         If labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts or
-        weights negative, or there is one class only.
+        weights negative, or there is one class only; if `confusion` is none, or stands beside votes or shares.
     """
     if classes is not None and len(set(classes)) < len(classes):
         raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")
@@ -69,10 +78,19 @@ def resolve_targets(
         fraction, weight, names = _one_hot(array, classes)
     else:
         fraction, weight, names = _counts(array, classes)
+    known = None if confusion is None else as_confusion(confusion, len(names))
+    mislabelled = known is not None and not (np.einsum("...kk->...k", known) == 1).all()
+    if known is not None and mislabelled:
+        if weight is not None:
+            raise ValueError(
+                "confusion goes with one recorded class a row, got votes or trials; give labels, or leave it out"
+            )
+        hard = np.stack([1 - fraction, fraction], axis=1) if fraction.ndim == 1 else fraction
+        fraction = label_likelihood(hard, known)
     weight = _combined(weight, sample_weight, len(fraction))
     if weight is not None:
         require_moderate(weight, "sample_weight times trials")
-    return Targets(fraction, weight, names)
+    return Targets(fraction, weight, names, mislabelled)
 
 
 def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) -> Vector | None:

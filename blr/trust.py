@@ -16,6 +16,7 @@ import numpy as np
 
 from blr.arrays import Matrix, Vector
 from blr.collinearity import find_collinearity
+from blr.confusion import most_likely_class
 from blr.corrections import Corrections, corrections
 from blr.gaussian import Gaussian
 from blr.importance import Importance, laplace_ratios, smooth
@@ -23,6 +24,7 @@ from blr.likelihood import Categorical
 from blr.problem import Problem
 from blr.remainder import evidence_left
 from blr.separation import Separation, find_separation
+from blr.sums import ChunkFunction, Data, Terms
 from blr.threads import single_threaded_blas
 
 __all__ = ["Trust", "assess"]
@@ -79,8 +81,7 @@ def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str
     with single_threaded_blas():
         beyond = corrections(data, problem.likelihood, gaussian)
         draws = smooth(laplace_ratios(data, problem.likelihood, gaussian, beyond.n_rows))
-        start, one_hot = _start(problem, gaussian), not problem.binary
-        separation = find_separation(data, problem.n_classes, problem.n_functions, start, one_hot=one_hot)
+        separation = _separation(problem, gaussian)
         columns = find_collinearity(data)
     numbers = {
         "shift": beyond.shift_norm,
@@ -112,10 +113,33 @@ def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) 
     return [("amber", f"the evidence lacks {left:.2g} nats beyond its second-order term")]
 
 
+def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
+    """Return whether the classes are separable: the recorded ones, where labels may be wrong."""
+    data, start = problem.require_data(), _start(problem, gaussian)
+    if problem.mislabelled:
+        data = _Recorded(data)
+    one_hot = problem.mislabelled or not problem.binary
+    return find_separation(data, problem.n_classes, problem.n_functions, start, one_hot=one_hot)
+
+
+@dataclass(frozen=True, eq=False)
+class _Recorded:
+    """Rows with their recorded classes, one-hot (N, K), in place of the likelihoods of these."""
+
+    data: Data
+
+    @property
+    def n_functions(self) -> int:
+        return self.data.n_functions
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        return self.data.accumulate(lambda Phi, t, weight: function(Phi, most_likely_class(t), weight))
+
+
 def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Vector, Matrix] | None:
     """Return where the search for a separation starts: the mode, whose gradient and Hessian follow from the prior."""
     in_contrasts = isinstance(problem.likelihood, Categorical) and problem.likelihood.contrasts
-    if problem.likelihood.name != "logistic" and not in_contrasts:
+    if problem.mislabelled or (problem.likelihood.name != "logistic" and not in_contrasts):
         return None
     prior = problem.solver_prior
     gradient = prior.precision @ (gaussian.mean - prior.mean)

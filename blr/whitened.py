@@ -13,6 +13,7 @@ import numpy as np
 from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli, Categorical, Likelihood
+from blr.mislabelled import MislabelledCategorical
 from blr.problem import Problem
 from blr.sums import ChunkFunction, Terms, blockwise
 
@@ -47,12 +48,17 @@ def draw_values(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
     """Return the function of a chunk that gives the values of `draw_terms` alone."""
     if isinstance(likelihood, Categorical):
         W = _class_rows(likelihood.transform, theta)
-        return blockwise(lambda *chunk: (_softmax_values(*chunk, W=W, K=likelihood.n_classes),), 2 * len(W))
+        mislabelled, K = isinstance(likelihood, MislabelledCategorical), likelihood.n_classes
+        return blockwise(
+            lambda *chunk: (_softmax_values(*chunk, W=W, K=K, mislabelled=mislabelled),),
+            (2 + mislabelled) * len(W),
+        )
     assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
 
     def terms(Phi: Matrix, t: Vector, weight: Vector | None) -> Terms:
         a = theta @ Phi.T
-        value = likelihood.log_likelihood(a.reshape(-1, 1), np.broadcast_to(t, a.shape).ravel())
+        repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
+        value = likelihood.log_likelihood(a.reshape(-1, 1), repeated)
         return (_row_sums(value.reshape(a.shape), weight),)
 
     return blockwise(terms, 4 * len(theta))
@@ -68,10 +74,12 @@ def _row_sums(value: Matrix, weight: Vector | None) -> Vector:
     return np.asarray(value.sum(axis=1) if weight is None else value @ weight)
 
 
-def _softmax_values(Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, K: int) -> Vector:
+def _softmax_values(
+    Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, K: int, mislabelled: bool
+) -> Vector:
     a = (W @ Phi.T).reshape(-1, K, len(Phi))
     a -= a.max(axis=1)[:, None]
-    value = np.einsum("nk,skn->sn", t, a)
+    value = _given_record(a, t)[1] if mislabelled else np.einsum("nk,skn->sn", t, a)
     value -= np.log(np.exp(a, out=a).sum(axis=1))
     return _row_sums(value, weight)
 
@@ -85,7 +93,11 @@ def draw_terms(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
     if isinstance(likelihood, Categorical):
         T = likelihood.transform
         W = _class_rows(T, theta)
-        return blockwise(lambda *chunk: _softmax_terms(*chunk, W=W, T=T), 2 * len(W))
+        mislabelled = isinstance(likelihood, MislabelledCategorical)
+        return blockwise(
+            lambda *chunk: _softmax_terms(*chunk, W=W, T=T, mislabelled=mislabelled),
+            (2 + mislabelled) * len(W),
+        )
     assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
     return blockwise(lambda *chunk: _binary_terms(*chunk, likelihood=likelihood, theta=theta), 6 * S)
 
@@ -94,26 +106,44 @@ def _binary_terms(
     Phi: Matrix, t: Vector, weight: Vector | None, *, likelihood: Bernoulli, theta: Matrix
 ) -> Terms:
     a = theta @ Phi.T
-    value, gradient, _ = likelihood.derivatives(a.reshape(-1, 1), np.broadcast_to(t, a.shape).ravel())
+    repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
+    value, gradient, _ = likelihood.derivatives(a.reshape(-1, 1), repeated)
     value, gradient = value.reshape(a.shape), gradient.reshape(a.shape)
     if weight is not None:
         gradient *= weight
     return _row_sums(value, weight), gradient @ Phi
 
 
-def _softmax_terms(Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, T: Matrix) -> Terms:
+def _softmax_terms(
+    Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, T: Matrix, mislabelled: bool
+) -> Terms:
     K, C = T.shape
     a = (W @ Phi.T).reshape(-1, K, len(Phi))
     top = a.max(axis=1)
     a -= top[:, None]
-    value = np.einsum("nk,skn->sn", t, a)
+    if mislabelled:
+        share, value = _given_record(a, t)
+    else:
+        share, value = t.T, np.einsum("nk,skn->sn", t, a)
     np.exp(a, out=a)
     total = a.sum(axis=1)
     value -= np.log(total)
     a /= -total[:, None]
-    a += t.T
+    a += share
     if weight is not None:
         a *= weight
     gradient = (a.reshape(-1, len(Phi)) @ Phi).reshape(-1, K, Phi.shape[1])
     by_output = np.einsum("kc,skm->scm", T, gradient).reshape(len(a), C * Phi.shape[1])
     return _row_sums(value, weight), by_output
+
+
+def _given_record(a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the classes' probabilities given the record (S, K, n), and ln Σ_k t_k e^a_k (S, n), of a (S, K, n)."""
+    with np.errstate(divide="ignore"):
+        q = a + np.log(t).T
+    top = q.max(axis=1)
+    q -= top[:, None]
+    np.exp(q, out=q)
+    total = q.sum(axis=1)
+    q /= total[:, None]
+    return q, top + np.log(total)
