@@ -5,10 +5,11 @@ A true class k is recorded as another one with probability e_k, spread evenly ov
     ln p(D | e, α) + ln p(α) + Σ_k ln Beta(e_k | 1, 4),
 
 p(D | e, α) the Laplace evidence of the model that the design matrix spells, α the prior's precision and p(α) the
-hyperprior of `prior_scale`.  Rates are below one half, beyond which labels do not say which class is which.  Intervals
-hold 95 % of the density along the ridge of the others' best answer, highest first: they reach 0 where no label need be
-wrong.  An annotator's rate has the Beta prior about the common rate of its class that is worth ten rows: who labelled
-little is taken to be as the others.  What the model cannot describe counts as noise, so it should be a flexible one.
+hyperprior of `prior_scale`.  Rates are below one half, beyond which labels do not say which class is which.
+Intervals hold 95 % of a rate's density, highest first, the others and α integrated over by importance draws, or, where
+rates are many, at their best answer: they reach 0 where no label need be wrong.  An annotator's rate has the Beta prior
+about the common rate of its class that is worth ten rows: who labelled little is taken to be as the others.  What the
+model cannot describe counts as noise, so it should be a flexible one.
 Shapes: N rows, M basis functions, K classes, A annotators, P = A K rates.
 """
 
@@ -40,6 +41,10 @@ _LEAST, _MOST = 1e-4, 0.49
 _LOG_ALPHA = -2 * np.log(50.0), -2 * np.log(0.1)
 _STARTS = 0.05, 0.25
 _LEVEL = 0.95
+_FEW = 9  # parameters that are integrated over by draws
+_DRAWS = 300
+_TAIL, _WIDER = 6.0, 1.2  # of the draws: degrees of freedom, and their width against the curvature's
+_KERNEL = 0.7
 _POINTS = 6  # of a profile, on each side
 _DEPTH = 5.0  # nats below the mode that a profile reaches
 _ANSWERS = 3  # steps of the other rates at each point of a profile
@@ -216,10 +221,51 @@ def _estimated(search: NoiseDensity, starts: Sequence[Any], *, by_annotator: boo
         tried.append(_best(search, np.concatenate([[0.0], rates])))
     x, peak, converged = max(tried, key=lambda found: found[1])
     slope, H = _curvature(search, x)
-    summary = np.array([_interval(search, x, peak, slope, H, i) for i in range(1, len(x))])
-    error, low, high = summary.T
+    search.theta = search.posterior(x).mode
+    if len(x) <= _FEW:
+        error, low, high = _marginals(search, x, peak, slope, H).T
+    else:
+        error, low, high = np.array([_interval(search, x, peak, slope, H, i) for i in range(1, len(x))]).T
     rate, error, low, high = (y.reshape(shape) if by_annotator else y for y in (x[1:], error, low, high))
     return LabelNoise(rate, error, low, high, search.posterior(x).log_evidence, converged)
+
+
+def _marginals(search: NoiseDensity, x: Vector, peak: float, slope: Vector, H: Matrix) -> Matrix:
+    """Return standard error and interval (P, 3) of each rate, the others integrated over by importance draws."""
+    rng, D = np.random.default_rng(0), len(x)
+    # A rate at its bound falls off by its slope; what the density says nothing of keeps within the range.
+    edge = np.where((np.arange(D) > 0) & (x < 2 * _LEAST), np.maximum(slope, 0.0) ** 2, 0.0)
+    values, axes = np.linalg.eigh(H)
+    precision = (axes * np.maximum(values, 0.0)) @ axes.T + np.diag(edge + np.where(np.arange(D), 16.0, 0.25))
+    U = np.linalg.inv(np.linalg.cholesky(precision))
+    draws: list[Vector] = []
+    while len(draws) < _DRAWS:
+        z = rng.standard_normal((_DRAWS, D)) * np.sqrt(_TAIL / rng.chisquare(_TAIL, (_DRAWS, 1)))
+        moved = x + _WIDER * z @ U
+        draws += list(moved[(moved == [_within(y) for y in moved]).all(axis=1)])
+    chosen = np.array(draws[:_DRAWS])
+    start, log_weight = search.theta, np.empty(_DRAWS)
+    distance = np.sum(((chosen - x) @ np.linalg.cholesky(precision)) ** 2, axis=1) / _WIDER**2
+    for s, y in enumerate(chosen):
+        search.theta = start
+        log_weight[s] = search.density(y) - peak
+    log_weight += 0.5 * (_TAIL + D) * np.log1p(distance / _TAIL)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    return np.array([_smoothed(chosen[:, i], weight) for i in range(1, D)])
+
+
+def _smoothed(e: Vector, weight: Vector) -> tuple[float, float, float]:
+    """Return standard deviation and shortest interval of a rate from weighted draws, smoothed by a kernel."""
+    mean = float(weight @ e)
+    error = float(np.sqrt(weight @ (e - mean) ** 2))
+    width = max(_KERNEL * error * float(weight @ weight) ** 0.2, 1e-5)
+    fine = np.linspace(_LEAST, _MOST, 1000)
+    density = sum(
+        np.exp(-0.5 * ((fine[:, None] - y) / width) ** 2) @ weight for y in (e, 2 * _LEAST - e, 2 * _MOST - e)
+    )
+    _, low, high = _highest(fine, np.log(np.maximum(density, 1e-300)))
+    return error, low, high
 
 
 def _interval(

@@ -75,10 +75,11 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     return LeaveOneOut(total, float(np.sqrt(variance)), influential)
 
 
-def leave_one_out_probability(q: Posterior) -> tuple[Matrix, Matrix, Vector]:
+def leave_one_out_probability(q: Posterior, *, records: bool = True) -> tuple[Matrix, Matrix, Vector]:
     """Return each row's probabilities without itself (N, K), its shares of the classes (N, K), and its weight (N,).
 
-    As `leave_one_out`, for `stacking_weights`.
+    As `leave_one_out`, for `stacking_weights`.  Where labels may be wrong they are the probabilities of what was
+    recorded; without `records` those of the true classes.
 
     Raises
     ------
@@ -97,7 +98,9 @@ def leave_one_out_probability(q: Posterior) -> tuple[Matrix, Matrix, Vector]:
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
         p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
-    return *against_records(q, np.concatenate(p), data.t), weight
+    p_left = np.concatenate(p)
+    against, shares = against_records(q, p_left, data.t)
+    return against if records else p_left, shares, weight
 
 
 def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:

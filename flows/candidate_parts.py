@@ -141,16 +141,17 @@ def left_out(
 ) -> tuple[Floats, str]:
     """Return the rows' left-out probabilities and weighted shares of classes (2, N, K), and how they were found.
 
+    Probabilities are of the true classes, also where labels may be wrong.
     By refitting without each `fold` (N,); by one step from the whole fit where folds would cost too much, and few rows
     are so influential that one step is rough.
     """
     first = parts[0].laplace
-    one_step, share, weight = leave_one_out_probability(parts[0].served)
+    one_step, share, weight = leave_one_out_probability(parts[0].served, records=False)
     p, by = parts[0].weight * one_step, "one step"
     few = leave_one_out(parts[0].served).n_influential <= MOST_INFLUENTIAL * len(share)
     if few and len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
         for part in parts[1:]:
-            p = p + part.weight * leave_one_out_probability(part.served)[0]
+            p = p + part.weight * leave_one_out_probability(part.served, records=False)[0]
     else:
         p, by = np.zeros_like(share), "folds"
         for part in parts:

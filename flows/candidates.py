@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
+from blr.confusion import recorded_probability
 from blr.folds import assign_folds
 from blr.sampling import sample_posterior
 from blr.selection import leave_one_out
@@ -72,6 +73,7 @@ def fit_candidate(
         fold = assign_folds(data.rows.target[training], None if group is None else group[training])
         tell().start(f"folds of {what}", len(parts), "parts")
         found, by = left_out(parts, fold, refined=refined, on_part=_step_told)
+        found[0] = recorded_probability(found[0], data.rows.confused(training))
     if held_out:
         loss = _held_out_loss(specification, index, parts, data)
     else:
@@ -143,6 +145,7 @@ def _problem(
             "likelihood": candidate.likelihood if len(data.classes) == 2 else "softmax",
             "sample_weight": weight,
             "classes": range(len(data.classes)),
+            "confusion": data.rows.confused(training),
         },
         weight=weight,
         generator=lambda: _generator(specification, candidate),
@@ -192,6 +195,7 @@ def _held_out_loss(
     classifier = build_classifier(specification, members, data, untrusted=False)
     held_out, used = data.rows.held_out, used_columns(members)
     p = classifier.score(data.rows.X[held_out][:, used], data.rows.missing[held_out][:, used]).probability
+    p = recorded_probability(p, data.rows.confused(held_out))
     known = ~np.isnan(p[:, 0])
     # A row of which nothing is measured is told the classes' shares, as every candidate would be.
     shares = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flows.config_file import specification_toml
+from flows.label_noise_words import noise_words
 from flows.model import Model
 from flows.report_data import TrainReport
 from flows.shift_words import shift_words
@@ -43,6 +44,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             f"`blr_model` is {model.id} in the rows that it made.",
             f"Trust verdict, of the approximation alone: **{model.trust['verdict']}** ({literal(reasons)}).",
             "",
+            *(f"- {literal(sentence)}" for sentence in noise_words(model.training.get("label_noise", {}))),
             *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
             "",

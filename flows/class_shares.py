@@ -101,6 +101,11 @@ def chosen_shift(
         )
     if wanted.class_prior is None:
         return trained
+    if model.specification.label.noise is not None:
+        raise UsageError(
+            f"shift.class_prior: got shares for {model.label}, whose labels may be wrong, expected a model of right "
+            "ones: the shares of its training rows' true classes are not those of their labels; leave class_prior out"
+        )
     if trained.density_weights:
         raise UsageError(
             f"shift.class_prior: got shares for {model.label}, whose training rows were weighted by density ratio, "

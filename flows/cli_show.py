@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from flows.label_noise_words import noise_words
 from flows.monitoring import trouble_table
 from flows.shift_words import shift_words
 from flows.tables import (
@@ -68,7 +69,11 @@ def show_trained(told: Json) -> None:
     print_tables(
         label_table(report), candidate_table(report), performance_table(report), review_table(report)
     )
-    for sentence in shift_words(told["training"].get("shift", {})):
+    training = told["training"]
+    for sentence in (
+        *noise_words(training.get("label_noise", {})),
+        *shift_words(training.get("shift", {})),
+    ):
         say(sentence)
     verdict = told["trust"]["verdict"]
     said = {

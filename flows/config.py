@@ -180,6 +180,11 @@ class Specification(SpecificationTable):
                 "shift.class_prior: got shares with [label.votes], expected labels of classes: votes of one class are "
                 "for objects of several, and do not look the same where these have other shares; use density_weights"
             )
+        if shares is not None and self.label.noise is not None:
+            raise ValueError(
+                "shift.class_prior: got shares with label.noise, expected labels that are right: the shares of the "
+                "training rows' true classes are not those of their labels; use density_weights, or drop the one"
+            )
         for i, candidate in enumerate(self.candidate):
             if shares is not None and candidate.likelihood != "logistic":
                 raise ValueError(

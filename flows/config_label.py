@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from flows.config_noise import Noise, check_noise
 from flows.config_table import PositionUnit, SourceText, SpecificationTable
 from flows.label_ranges import label_ranges, overlapping
 
@@ -74,6 +75,15 @@ class Label(SpecificationTable):
         default=True, description="Divide out that votes scatter more than independent ones would"
     )
     extra: tuple[SourceText, ...] = Field(default=(), description="Label tables that came back from review")
+    noise: Noise | None = Field(
+        default=None,
+        description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }, "
+        "or 'estimated'; default: labels are right",
+    )
+    annotator: str | None = Field(
+        default=None,
+        description="Column of who labelled a row: shares of wrong labels are estimated for each",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Label:
@@ -89,6 +99,7 @@ class Label(SpecificationTable):
         elif self.total is not None:
             raise ValueError("got 'total' without votes, expected [label.votes]; add it, or drop total")
         _check_classes(self.classes, case_sensitive=self.case_sensitive)
+        _check_labelling(self)
         for text in self.exclude:
             for name, spellings in (self.classes or {}).items():
                 if text in spellings:
@@ -101,6 +112,28 @@ class Label(SpecificationTable):
     def key(self) -> str:
         """The key that says where labels come from."""
         return "label.votes" if self.votes is not None else "label.column"
+
+
+def _check_labelling(label: Label) -> None:
+    if label.noise is not None and label.votes is not None:
+        raise ValueError(
+            "got 'noise' with votes, expected labels of one class a row: how far voters differ is in their votes "
+            "already; drop noise"
+        )
+    if label.annotator is not None:
+        if label.noise != "estimated":
+            raise ValueError(
+                "got 'annotator' without noise = \"estimated\", expected both: an annotator's share of wrong labels is "
+                "found, not stated; add the one or drop the other"
+            )
+        for key in ("table", "extra"):
+            if getattr(label, key):
+                raise ValueError(
+                    f"got 'annotator' beside '{key}', expected labels of the catalogue's own column, each by who is "
+                    "named in its row; drop one"
+                )
+    if label.noise is not None and label.classes is not None:
+        check_noise(label.noise, tuple(label.classes))
 
 
 def _check_votes(label: Label) -> None:

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.classifier import Classifier, Member
+from blr.confusion import recorded_probability
 from flows.candidates import CandidateData, build_classifier, used_columns
 from flows.card import model_card
 from flows.config import Specification
 from flows.evaluation import Evaluation, evaluate
+from flows.label_noise import recorded_losses
 from flows.model import Model
 from flows.model_file import write_tree
 from flows.picture import boundary_picture
@@ -78,7 +80,7 @@ def make_model(
         int(rows.held_out.sum()) or len(rows.target),
         "rows",
     )
-    evaluation = _evaluation(tested, judged, training["class_share"])
+    evaluation, noise = _evaluation(tested, judged, training["class_share"])
     tell().advance(evaluation.n)
     share = np.asarray(training["class_share"])
     tested, told = corrected(specification, tested, share, shifted.target)
@@ -103,6 +105,7 @@ def make_model(
             **training,
             "class_share": share.tolist(),
             "shift": {**training["shift"], **told, **loss},
+            "label_noise": {**training["label_noise"], **noise},
             "refitted": len(rows.target) if refitted else None,
         },
         columns=described["columns"],
@@ -133,17 +136,26 @@ def _trust(members: Sequence[Member], row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _evaluation(classifier: Classifier, judged: Judged, class_share: Sequence[float]) -> Evaluation:
-    """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities."""
+def _evaluation(
+    classifier: Classifier, judged: Judged, class_share: Sequence[float]
+) -> tuple[Evaluation, dict[str, Any]]:
+    """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
+
+    Where labels may be wrong it is judged by the probabilities of what was recorded; what else is told of that comes
+    second.
+    """
     rows = judged.data.rows
     if judged.left_out is None:
         seen, used = rows.held_out, used_columns(judged.members)
         scores = classifier.score(rows.X[seen][:, used], rows.missing[seen][:, used])
-        probability, plugin = scores.probability, scores.plugin
+        confusion = rows.confused(seen)
+        probability, plugin = (
+            recorded_probability(p, confusion) for p in (scores.probability, scores.plugin)
+        )
     else:
         seen = np.ones(len(rows.target), dtype=bool)
         probability = plugin = judged.left_out
-    return evaluate(
+    evaluation = evaluate(
         probability,
         plugin,
         rows.target[seen],
@@ -153,6 +165,7 @@ def _evaluation(classifier: Classifier, judged: Judged, class_share: Sequence[fl
         group=None if rows.group is None else rows.group[seen],
         judged_by="held-out" if judged.left_out is None else "left-out",
     )
+    return evaluation, recorded_losses(rows, seen, probability, np.asarray(class_share))
 
 
 def save_model(store: Store, model: Model, judged: Classifier | None, data: CandidateData) -> StoredModel:

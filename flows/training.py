@@ -32,6 +32,7 @@ from flows.holdout import split_columns
 from flows.ingest import column_metadata, describe_rows
 from flows.inputs import resolve_sources
 from flows.interrupt import stop_points
+from flows.label_noise import with_label_noise
 from flows.lock import exclusive
 from flows.manifest import write_json
 from flows.model import make_version
@@ -100,6 +101,7 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
                 moments, filled = _filled(rows)
         gathered = replace(gathered, rows=rows)
         rows, phi = without_overdispersion(specification, rows, filled)
+        rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
     described = {
@@ -109,6 +111,7 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
         "training": describe_rows(specification, gathered, opened)
         | {
             "overdispersion": phi,
+            "label_noise": noise,
             "shift": told,
             "quality": catalog_qualities(specification, opened[:MOST_QUALITY], limit=request["limit"]),
         },

@@ -11,6 +11,7 @@ import numpy as np
 
 from catalogs.atomic import atomic_path
 from flows.evaluation import Evaluation
+from flows.label_noise_words import noise_words
 from flows.quality_report import quality_remarks
 from flows.repeated_labels import told_in_words
 from flows.report_data import (
@@ -83,6 +84,7 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
         )
     if labels.get("reviewed"):
         yield f"{labels['reviewed']:,} labels are from review."
+    yield from noise_words(training.get("label_noise", {}))
     yield from shift_words(training.get("shift", {}))
     if training.get("overdispersion", 1.0) > 1:
         yield (

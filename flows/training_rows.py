@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from catalogs.expressions import parse
 from catalogs.photometry import State, floats
 from catalogs.positions import PositionUnit
 from catalogs.values import batch_values
+from flows.annotators import annotator_groups
 from flows.class_names import first_batches, label_reader
 from flows.config import Specification
 from flows.content import ContentHash
@@ -29,7 +30,7 @@ from flows.errors import TrainingError
 from flows.features import FeatureReader, training_reader
 from flows.holdout import Chosen, held_out, position_unit, split_columns, split_places
 from flows.label_source import LabelSource
-from flows.labels import LabelReader, check_classes
+from flows.labels import LabelReader, check_classes, label_texts
 from flows.marks import check_marks
 from flows.progress import tell
 from flows.repeated_labels import name_hashes, repeated_in_conflict
@@ -57,11 +58,21 @@ class TrainingRows:
     votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
     errors: Floats | None = None  # (N, F), one sigma, where some are stated
     group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
+    annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
+    confusion: Floats | None = (
+        None  # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
+    )
 
     @property
     def response(self) -> Floats | NDArray[np.intp]:
         """What fits are of: votes (N, K), or class indices (N,)."""
         return self.target if self.votes is None else self.votes
+
+    def confused(self, rows: Mask) -> Floats | None:
+        """Return the confusion of the rows in a mask (N,), (K, K) or one each (n, K, K); None of right labels."""
+        if self.confusion is None or self.confusion.ndim == 2 or self.annotator is None:
+            return self.confusion
+        return np.asarray(self.confusion[self.annotator[rows]])
 
     @property
     def training(self) -> Mask:
@@ -82,6 +93,7 @@ class Gathered:
     labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
     states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state
     split: Mapping[str, Any] = field(default_factory=dict)  # share held out, and by what
+    annotators: tuple[str, ...] = ()
 
     @property
     def unknown_labels(self) -> dict[str, int]:
@@ -100,6 +112,7 @@ class _Part:
     weight: Floats | None
     votes: Floats | None = None
     errors: Floats | None = None
+    annotators: NDArray[np.object_] | None = None
 
 
 def gather(
@@ -145,6 +158,9 @@ def gather(
     source.require_match()
     split = held_out(specification, np.concatenate([p.place for p in parts]), trial=limit is not None)
     rows = _joined(parts, labels, split)
+    who = [p.annotators for p in parts if p.annotators is not None]
+    annotator, annotators = annotator_groups(np.concatenate(who), rows.training) if who else (None, ())
+    rows = replace(rows, annotator=annotator)
     _check(specification, rows, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
@@ -158,6 +174,7 @@ def gather(
         source.told() | _repeated(specification, catalogs, hashes, rows, labels),
         states,
         split.told,
+        annotators,
     )
 
 
@@ -197,7 +214,9 @@ def _part(
             "or more in each; leave such rows out with catalog.where"
         )
     place = split_places(specification, values, unit)
-    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors)
+    column = specification.label.annotator
+    who = None if column is None else label_texts(values[column])
+    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors, who)
 
 
 def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:

@@ -1,0 +1,90 @@
+"""What a specification says of wrong labels: shares by class, a matrix, or that they are to be estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator
+
+from catalogs.errors import nearest
+
+__all__ = ["Noise", "check_noise", "stated_confusion"]
+
+EXPECTED = (
+    "expected a share above 0 and below 0.5, as noise = 0.02, a table of them by true class, a table of tables by true "
+    'and recorded class, or "estimated"'
+)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _checked(value: Any) -> Any:
+    """Return what a specification may say; ValueError, in words, of anything else."""
+    if value is None or value == "estimated":
+        return value
+    if _is_number(value):
+        if not 0 < value < 0.5:
+            raise ValueError(f"got {value}, {EXPECTED}; from 0.5 on labels do not say which class is which")
+        return float(value)
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"got {value!r}, {EXPECTED}; change it")
+    for name, share in value.items():
+        if isinstance(share, Mapping):
+            _check_row(str(name), share)
+        elif not _is_number(share) or not 0 <= share < 0.5:
+            raise ValueError(f"got {share!r} for class '{name}', {EXPECTED}; change it")
+    return value
+
+
+def _check_row(name: str, row: Mapping[Any, Any]) -> None:
+    wrong = [share for share in row.values() if not _is_number(share) or not 0 <= share <= 1]
+    if wrong:
+        raise ValueError(
+            f"got {wrong[0]!r} in the row of class '{name}', expected shares from 0 to 1; change it"
+        )
+    other = sum(share for key, share in row.items() if key != name)
+    if other >= 0.5:
+        raise ValueError(
+            f"got {other:g} as the share of class '{name}' that is recorded as another, expected less than 0.5: beyond "
+            "that labels do not say which class is which; correct it"
+        )
+    if name in row and abs(row[name] + other - 1) > 1e-6:
+        raise ValueError(
+            f"got shares of class '{name}' that sum to {row[name] + other:g}, expected 1; correct them, or leave the "
+            "class' own out"
+        )
+
+
+Noise = Annotated[
+    float | Literal["estimated"] | dict[str, float | dict[str, float]], BeforeValidator(_checked)
+]
+
+
+def check_noise(noise: Any, classes: Sequence[str]) -> None:
+    """Raise ValueError where shares name a class that is none."""
+    if not isinstance(noise, Mapping):
+        return
+    named = [*noise, *(key for row in noise.values() if isinstance(row, Mapping) for key in row)]
+    for name in named:
+        if name not in classes:
+            raise ValueError(f"noise: got '{name}', expected one of the classes; {nearest(name, classes)}")
+
+
+def stated_confusion(noise: Any, classes: Sequence[str]) -> NDArray[np.float64]:
+    """Return p(recorded | true class), (K, K), of shares that are stated; a class without any is always right."""
+    K = len(classes)
+    rows = noise if isinstance(noise, Mapping) else dict.fromkeys(classes, noise)
+    confusion = np.eye(K)
+    for name, row in rows.items():
+        k = classes.index(name)
+        others = row if isinstance(row, Mapping) else {c: row / (K - 1) for c in classes if c != name}
+        for recorded, share in others.items():
+            confusion[k, classes.index(recorded)] = share
+        confusion[k, k] = 0.0
+        confusion[k, k] = 1.0 - confusion[k].sum()
+    return confusion

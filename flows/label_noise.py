@@ -1,0 +1,154 @@
+"""Wrong labels: the shares that a specification states, or that are found in the training rows.
+
+Shares are a property of the labels, so they are found once, with a flexible model of the features, and are the same
+for all candidates.  Shapes: N rows, F features, K classes, A annotators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.basis import fit_basis
+from blr.calibration import log_loss
+from blr.confusion import recorded_probability
+from blr.evidence import fit_evidence
+from blr.label_noise import LabelNoise, estimate_label_noise
+from flows.config import Specification
+from flows.config_noise import check_noise, stated_confusion
+from flows.errors import TrainingError
+from flows.progress import tell
+from flows.training_rows import TrainingRows
+
+__all__ = ["recorded_losses", "with_label_noise"]
+
+Floats = NDArray[np.float64]
+Json = dict[str, Any]
+
+REFERENCE_ROWS = 3000
+"""Training rows that shares are found from: they are then known to some 0.02."""
+CENTRES = 20
+MOST_SQUARES = 8
+"""Features up to which a model of degree 2 is tried."""
+SUPPOSED = 0.1
+"""Share of wrong labels under which the model of the features is chosen."""
+
+
+def with_label_noise(
+    specification: Specification,
+    rows: TrainingRows,
+    filled: Floats,
+    classes: Sequence[str],
+    annotators: Sequence[str] = (),
+) -> tuple[TrainingRows, Json]:
+    """Return the rows with their confusion, and what is told of it; as they were where labels are right.
+
+    `filled` (N, F) are the features without missing ones.
+    """
+    noise, column = specification.label.noise, specification.label.annotator
+    if noise is None:
+        return rows, {}
+    if noise != "estimated":
+        try:
+            check_noise(noise, classes)
+        except ValueError as error:
+            raise TrainingError(f"label.{error}") from error
+        confusion = stated_confusion(noise, list(classes))
+        wrong = dict(zip(classes, (1 - np.diag(confusion)).tolist(), strict=True))
+        rates = {name: {"rate": rate} for name, rate in wrong.items()}
+        return replace(rows, confusion=confusion), {
+            "by": "stated",
+            "rates": rates,
+            "confusion": confusion.tolist(),
+        }
+    tell().start("estimating the shares of wrong labels", 0, "steps")
+    rng = np.random.default_rng([specification.seed, 0x6E6F6973])
+    found, n, basis = _estimated(rows, filled, len(classes), rng)
+    told: Json = {
+        "by": "class" if column is None else "annotator",
+        "rows": n,
+        "basis": basis,
+        "rates": _rates(found.common or found, classes),
+        "confusion": (found.common or found).confusion.tolist(),
+    }
+    if column is not None:
+        per = [_rates(_of(found, a), classes) for a in range(len(annotators))]
+        told |= {"column": column, "annotators": dict(zip(annotators, per, strict=True))}
+    return replace(rows, confusion=found.confusion), told
+
+
+def _estimated(
+    rows: TrainingRows, filled: Floats, K: int, rng: np.random.Generator
+) -> tuple[LabelNoise, int, str]:
+    """Return the shares, the rows that they are from, and the model of the features of the highest evidence."""
+    chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_ROWS])
+    X, t = filled[chosen], rows.target[chosen]
+    options: dict[str, Any] = {
+        "likelihood": "logistic" if K == 2 else "softmax",
+        "sample_weight": None if rows.weight is None else rows.weight[chosen],
+        "classes": range(K),
+    }
+    tried = []
+    for kind, settings in _designs(X):
+        Phi = fit_basis(kind, X, weight=options["sample_weight"], rng=rng, **settings)(X)
+        tried.append((fit_evidence(Phi, t, confusion=SUPPOSED, **options).log_evidence, kind, Phi))
+        tell().advance(1)
+    _, kind, Phi = max(tried, key=lambda one: one[0])
+    who = None if rows.annotator is None else rows.annotator[chosen]
+    if who is not None and rows.annotator is not None:
+        _require_everyone(who, int(rows.annotator.max()) + 1)
+    found = estimate_label_noise(Phi, t, annotator=who, **options)
+    return found, len(chosen), kind
+
+
+def _require_everyone(who: NDArray[np.intp], n: int) -> None:
+    missing = n - len(np.unique(who))
+    if missing:
+        raise TrainingError(
+            f"label.annotator: got {missing} group(s) of annotators without training rows among those that shares are "
+            "found from, expected rows of each; drop the key, or take annotators together in a column of their own"
+        )
+
+
+def _designs(X: Floats) -> Iterator[tuple[str, Json]]:
+    yield "linear", {}
+    if X.shape[1] <= MOST_SQUARES:
+        yield "polynomial", {"degree": 2}
+    yield "rbf", {"centres": min(CENTRES, max(2, len(X) // 20)), "linear": True}
+
+
+def _of(found: LabelNoise, annotator: int) -> LabelNoise:
+    arrays = {name: getattr(found, name)[annotator] for name in ("rate", "standard_error", "low", "high")}
+    return replace(found, **arrays, common=None)
+
+
+def _rates(found: LabelNoise, classes: Sequence[str]) -> Json:
+    columns = (found.rate, found.standard_error, found.low, found.high)
+    keys = ("rate", "standard_error", "low", "high")
+    return {
+        name: dict(zip(keys, map(float, numbers), strict=True))
+        for name, *numbers in zip(classes, *columns, strict=True)
+    }
+
+
+def recorded_losses(
+    rows: TrainingRows, seen: NDArray[np.bool_], recorded: Floats, class_shares: Floats
+) -> Json:
+    """Return the log loss of the true classes' probabilities against the recorded labels, where these may be wrong.
+
+    `recorded` (n, K) are the probabilities of the recorded classes of the rows `seen` (N,), `class_shares` (K,) what
+    rows are told that have none.
+    """
+    confusion = rows.confused(seen)
+    if confusion is None:
+        return {}
+    back: Floats = np.asarray(np.linalg.inv(confusion), dtype=np.float64)
+    p = np.clip(np.asarray(recorded_probability(recorded, back)), 0.0, None)
+    p = np.where(np.isfinite(recorded), p / p.sum(axis=1, keepdims=True), class_shares)
+    recorded = np.where(np.isfinite(recorded), recorded, class_shares)
+    truth = rows.target[seen]
+    return {"log_loss": log_loss(recorded, truth), "log_loss_of_true_classes": log_loss(p, truth)}
