@@ -14,6 +14,7 @@ _HOME = {
     "compare": "selection",
     "decide": "decisions",
     "decision_boundary": "boundary",
+    "estimate_label_noise": "label_noise",
     "fit": "laplace",
     "fit_basis": "basis",
     "fit_evidence": "evidence",

@@ -30,6 +30,12 @@ def _drawn_as(model: Model) -> list[str]:
     return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
 
 
+def _wrong_labels(model: Model) -> list[str]:
+    """Return what is said of labels that may be wrong; nothing of right ones."""
+    said = [f"- {literal(sentence)}" for sentence in noise_words(model.training.get("label_noise", {}))]
+    return [*said, ""] if said else []
+
+
 def model_card(model: Model, report: TrainReport) -> str:
     """Return the card of a model."""
     tables = (label_table, feature_table, candidate_table, performance_table, review_table)
@@ -44,7 +50,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             f"`blr_model` is {model.id} in the rows that it made.",
             f"Trust verdict, of the approximation alone: **{model.trust['verdict']}** ({literal(reasons)}).",
             "",
-            *(f"- {literal(sentence)}" for sentence in noise_words(model.training.get("label_noise", {}))),
+            *_wrong_labels(model),
             *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
             "",

@@ -34,6 +34,7 @@ REFERENCE_ROWS = 3000
 CENTRES = 20
 MOST_SQUARES = 8
 """Features up to which a model of degree 2 is tried."""
+ARRAYS = ("rate", "standard_error", "low", "high")
 SUPPOSED = 0.1
 """Share of wrong labels under which the model of the features is chosen."""
 
@@ -98,20 +99,22 @@ def _estimated(
         tried.append((fit_evidence(Phi, t, confusion=SUPPOSED, **options).log_evidence, kind, Phi))
         tell().advance(1)
     _, kind, Phi = max(tried, key=lambda one: one[0])
-    who = None if rows.annotator is None else rows.annotator[chosen]
-    if who is not None and rows.annotator is not None:
-        _require_everyone(who, int(rows.annotator.max()) + 1)
+    if rows.annotator is None:
+        return estimate_label_noise(Phi, t, **options), len(chosen), kind
+    present, who = np.unique(rows.annotator[chosen], return_inverse=True)
     found = estimate_label_noise(Phi, t, annotator=who, **options)
-    return found, len(chosen), kind
+    return _of_all(found, present, int(rows.annotator.max()) + 1), len(chosen), kind
 
 
-def _require_everyone(who: NDArray[np.intp], n: int) -> None:
-    missing = n - len(np.unique(who))
-    if missing:
-        raise TrainingError(
-            f"label.annotator: got {missing} group(s) of annotators without training rows among those that shares are "
-            "found from, expected rows of each; drop the key, or take annotators together in a column of their own"
-        )
+def _of_all(found: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
+    """Return the shares of n annotators, where only those present were seen: another one's are the common ones."""
+    common = found.common
+    assert common is not None  # noqa: S101  shares are by annotator
+    arrays = [np.tile(getattr(common, name), (n, 1)) for name in ARRAYS]
+    for whole, name in zip(arrays, ARRAYS, strict=True):
+        whole[present] = getattr(found, name)
+    rate, error, low, high = arrays
+    return LabelNoise(rate, error, low, high, found.log_evidence, found.converged, common)
 
 
 def _designs(X: Floats) -> Iterator[tuple[str, Json]]:
@@ -122,15 +125,14 @@ def _designs(X: Floats) -> Iterator[tuple[str, Json]]:
 
 
 def _of(found: LabelNoise, annotator: int) -> LabelNoise:
-    arrays = {name: getattr(found, name)[annotator] for name in ("rate", "standard_error", "low", "high")}
-    return replace(found, **arrays, common=None)
+    rate, error, low, high = (getattr(found, name)[annotator] for name in ARRAYS)
+    return LabelNoise(rate, error, low, high, found.log_evidence, found.converged)
 
 
 def _rates(found: LabelNoise, classes: Sequence[str]) -> Json:
-    columns = (found.rate, found.standard_error, found.low, found.high)
-    keys = ("rate", "standard_error", "low", "high")
+    columns = (getattr(found, name) for name in ARRAYS)
     return {
-        name: dict(zip(keys, map(float, numbers), strict=True))
+        name: dict(zip(ARRAYS, map(float, numbers), strict=True))
         for name, *numbers in zip(classes, *columns, strict=True)
     }
 

@@ -181,7 +181,10 @@ def _rows(model: Model) -> tuple[object, ...]:
     order = (model.training.get("split") or {"healpix_order": HEALPIX_ORDER})["healpix_order"]
     by_place = order if spec.split.by == "healpix" else None
     asked = spec.split.model_copy(update={"healpix_order": by_place})
-    return (inputs, spec.catalog.where, spec.catalog.id, spec.label, asked)
+    label = spec.label.model_copy(
+        update={"noise": None, "annotator": None}
+    )  # rows are the same however labels err
+    return (inputs, spec.catalog.where, spec.catalog.id, label, asked)
 
 
 def comparison_table(found: Comparison) -> ReportTable:

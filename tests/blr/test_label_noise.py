@@ -82,9 +82,9 @@ def test_intervals_cover_in_a_few_repeats():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [(0.0, 0.2), (0.05, 0.2), (0.02, 0.2, 0.1)])
+@pytest.mark.parametrize("rate", [(0.0, 0.2), (0.05, 0.2)])
 def test_intervals_cover(rate):
-    hits = covered(rate, range(100, 200), 800)
+    hits = covered(rate, range(100, 160), 800)
     assert hits.min() >= 0.9
     assert hits.mean() <= 0.995
 

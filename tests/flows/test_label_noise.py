@@ -106,6 +106,15 @@ def test_annotators_have_shares_of_their_own():
     assert losses["log_loss"] == pytest.approx(np.log(2))
 
 
+def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others():
+    given = rows(n=400, annotators=2)
+    given.annotator[given.held_out & (np.arange(400) < 100)] = 2
+    text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
+    found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("x", "y", OTHERS))
+    assert found.confusion.shape == (3, 2, 2)
+    assert told["annotators"][OTHERS] == told["rates"]
+
+
 def test_annotators_of_few_rows_are_taken_together():
     names = np.array(["x"] * 30 + ["y"] * 25 + ["z"] * 5 + [""] * 3, dtype=object)
     code, listed = annotator_groups(names, np.ones(63, dtype=bool))
