@@ -6,7 +6,7 @@ Shapes: N rows, F features of the specification, M basis functions, K classes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,12 @@ from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.confusion import recorded_probability
 from blr.folds import assign_folds
+from blr.repair import served
 from blr.sampling import sample_posterior
 from blr.selection import leave_one_out
 from blr.variational import refine
 from flows.candidate_parts import CandidateProblem, Part, fitted_parts, left_out
+from flows.checks import checked_words
 from flows.config import Candidate, Specification
 from flows.config_bases import basis_choices, basis_words
 from flows.progress import tell
@@ -28,6 +30,7 @@ from flows.training_rows import TrainingRows
 
 __all__ = [
     "CandidateData",
+    "FinalMember",
     "FittedCandidate",
     "build_classifier",
     "fit_candidate",
@@ -53,6 +56,14 @@ class FittedCandidate:
 
     row: dict[str, Any]
     left_out: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FinalMember:
+    """A member of the model, and how its posterior compares with the exact one; None where that was not checked."""
+
+    member: Member
+    check: dict[str, Any] | None
 
 
 def fit_candidate(
@@ -89,26 +100,32 @@ def refit_candidate(
     data: CandidateData,
     parts: Sequence[Mapping[str, Any]],
     *,
+    checked: Collection[int] = (),
     threads: int | None = None,
-) -> list[Member]:
+) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
 
     `parts` are those of its row in the table: their fits are done again, since a fit that was loaded has no data.
+    Refined posteriors of the parts `checked` (indices) are compared with the exact ones where the verdict is red.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
     tell().start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
     problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
     members = []
-    for part in parts:
-        basis = problem.basis(part["width"])
+    for number, part in enumerate(parts):
+        basis, check = problem.basis(part["width"]), None
         q = problem.at_scale(basis(problem.X), part["scale"])
+        (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
             q = refine(q, start=refine(q, draft=True, on_step=_step_told), on_step=_step_told)
+            if number in checked:
+                tell().start(f"checking {what} against the exact posterior", 0, "steps")
+                found = served(q.fitted, q, rng=rng)
+                q, check = found.posterior, checked_words(found)
         elif kind == "sampled":
-            (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
             q = sample_posterior(q, rng=rng, on_step=_step_told)
-        members.append(Member(basis, q, columns, part["weight"]))
+        members.append(FinalMember(Member(basis, q, columns, part["weight"]), check))
     return members
 
 

@@ -16,6 +16,7 @@ from blr.classifier import Classifier, Member
 from blr.confusion import recorded_probability
 from flows.candidates import CandidateData, build_classifier, used_columns
 from flows.card import model_card
+from flows.checks import LEVELS, served_trust
 from flows.config import Specification
 from flows.evaluation import Evaluation, evaluate
 from flows.label_noise import recorded_losses
@@ -48,10 +49,11 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Members that are stored, with the rows that they are fitted to."""
+    """Members that are stored, with the rows that they are fitted to, and their checks against exact posteriors."""
 
     members: Sequence[Member]
     data: CandidateData
+    checks: Sequence[Mapping[str, Any] | None]
 
 
 def make_model(
@@ -71,7 +73,7 @@ def make_model(
     `described` is what `ingest` said of rows and columns.  The model is evaluated as the labelled rows are; as the
     target, where it is `shifted`, too.
     """
-    training, trust = described["training"], _trust(judged.members, candidates[selected])
+    training, trust = described["training"], _trust(kept, candidates[selected])
     untrusted, refitted = trust["verdict"] == "red", kept.data is not judged.data
     tested = build_classifier(specification, judged.members, judged.data, untrusted=untrusted)
     rows = judged.data.rows
@@ -122,13 +124,11 @@ def _class_share(data: CandidateData) -> NDArray[np.float64]:
     return np.asarray(counts / counts.sum())
 
 
-def _trust(members: Sequence[Member], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict on a model: of the Laplace fit, or of the chains where they have taken its place."""
-    if members[0].posterior.kind != "sampled":
-        return {key: row[key] for key in ("verdict", "reasons", "numbers")}
-    worst = max(
-        (m.posterior.trust for m in members), key=lambda t: ("green", "amber", "red").index(t.verdict)
-    )
+def _trust(kept: Kept, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict on what the model serves: on its checked parts, or on chains where all are sampled."""
+    if any(check is not None for check in kept.checks) or kept.members[0].posterior.kind != "sampled":
+        return served_trust(row, [m.weight for m in kept.members], kept.checks)
+    worst = max((m.posterior.trust for m in kept.members), key=lambda t: LEVELS.index(t.verdict))
     return {
         "verdict": worst.verdict,
         "reasons": list(worst.reasons),

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.classifier import Member
-from blr.missing import FeatureMoments
 from blr.threads import single_threaded_blas
 from catalogs.catalog import Catalog
-from flows.candidates import CandidateData, fit_candidate, refit_candidate
+from flows.candidates import fit_candidate, refit_candidate
+from flows.checks import checked_parts
 from flows.config import Specification
 from flows.config_file import read_specification
 from flows.errors import TrainingError
@@ -42,12 +41,13 @@ from flows.quality_report import catalog_qualities
 from flows.ranking import rank, stacked
 from flows.roots import check_inside, check_output
 from flows.saving import Judged, Kept, make_model, save_model
-from flows.shift import compared, with_density_weights, with_density_weights_of_all
+from flows.shift import compared, with_density_weights
 from flows.softening import with_learned_photometry
 from flows.store import Store
 from flows.table_choice import training_table
 from flows.target_rows import is_needed, read_shift, read_target, version_content, write_shift
-from flows.training_rows import Gathered, TrainingRows, gather, read_rows, write_array, write_rows
+from flows.training_rows import Gathered, gather, write_array, write_rows
+from flows.training_staging import INGESTED, StagedTraining, filled_features
 from flows.version import code_version
 from flows.votes import without_overdispersion
 
@@ -91,14 +91,14 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
     target = target or read_target(specification, columns, limit=request["limit"])
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
-        moments, filled = _filled(rows)
+        moments, filled = filled_features(rows)
         found_shift = None if target is None else compared(specification, rows, filled, target, moments)
         if target is not None and found_shift is not None:
             ratio, told = found_shift
             write_shift(target, ratio.ratio, folder)
             if specification.shift.density_weights:
                 rows = with_density_weights(rows, ratio.ratio)
-                moments, filled = _filled(rows)
+                moments, filled = filled_features(rows)
         gathered = replace(gathered, rows=rows)
         rows, phi = without_overdispersion(specification, rows, filled)
         rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
@@ -121,16 +121,6 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
     return found | {"folder": str(folder), "training": described["training"], "classes": described["classes"]}
 
 
-def _filled(rows: TrainingRows) -> tuple[FeatureMoments, Floats]:
-    """Return the moments of the training rows' features, and all features with the missing ones at their mean."""
-    training, weight = rows.training, rows.weight
-    moments = FeatureMoments.estimate(
-        rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
-    )
-    return moments, moments.impute(rows.X, rows.missing)
-
-
-INGESTED = "ingested.json"
 MOST_QUALITY = 4
 """Catalogues whose quality is looked at, the first of many: each is read once more."""
 
@@ -142,44 +132,11 @@ def _gathered(request: Row, opened: list[Catalog]) -> tuple[Specification, Gathe
     return learned, gather(learned, opened, limit=request["limit"])
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """The staging folder, read."""
-
-    folder: Path
-    specification: Specification
-    described: Json
-    data: CandidateData
-
-    @cached_property
-    def fits(self) -> dict[str, CandidateData]:
-        """The rows that the judged model is fitted to, and those of the kept one where it is to be refitted."""
-        rows = self.data.rows
-        if not (self.specification.split.refit and rows.held_out.any()):
-            return {"judged": self.data}
-        ratio = read_shift(self.folder).ratio
-        if ratio is not None and self.specification.shift.density_weights:
-            rows = with_density_weights_of_all(rows, ratio)
-        whole = replace(rows, held_out=np.zeros_like(rows.held_out))
-        return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=_filled(whole)[1])}
-
-    @classmethod
-    def read(cls, folder: Path) -> _Staged:
-        described = json.loads((folder / INGESTED).read_text(encoding="utf-8"))
-        filled = np.load(folder / "filled.npy", allow_pickle=False)
-        return cls(
-            folder,
-            Specification.model_validate(described["specification"]),
-            described,
-            CandidateData(read_rows(folder), filled, tuple(described["classes"])),
-        )
-
-
 def fit(folder: str, index: int, threads: int | None = None) -> Json:
     """Fit one candidate, unless a run that was killed had done so; return its row of the evidence table."""
     done = Path(folder) / f"candidate-{index:03d}.json"
     if not done.is_file():
-        staged = _Staged.read(Path(folder))
+        staged = StagedTraining.read(Path(folder))
         try:
             with single_threaded_blas():
                 fitted = fit_candidate(staged.specification, index, staged.data, threads=threads)
@@ -202,7 +159,14 @@ def choose(folder: str, rows: Sequence[Row]) -> Json:
     if by == "stack":
         left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(rows))]
         shares = stacked(rows, [np.load(path, allow_pickle=False) for path in left_out])
-    return asdict(rank(rows, by=by, shares=shares))
+    choice = asdict(rank(rows, by=by, shares=shares))
+    write_json(
+        Path(folder) / CHECKED, {str(i): parts for i, parts in checked_parts(choice["members"], rows).items()}
+    )
+    return choice
+
+
+CHECKED = "checked.json"
 
 
 def refine(folder: str, index: int, threads: int | None = None) -> str:
@@ -213,14 +177,24 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
     """
     done = Path(folder) / f"member-{index:03d}.asdf"
     if not done.is_file():
-        staged = _Staged.read(Path(folder))
+        staged = StagedTraining.read(Path(folder))
         row = json.loads((Path(folder) / f"candidate-{index:03d}.json").read_text(encoding="utf-8"))
+        checked = json.loads((Path(folder) / CHECKED).read_text(encoding="utf-8")).get(str(index), [])
+        kept = staged.kept
         with single_threaded_blas():
             fitted = {
-                which: refit_candidate(staged.specification, index, data, row["parts"], threads=threads)
+                which: refit_candidate(
+                    staged.specification,
+                    index,
+                    data,
+                    row["parts"],
+                    checked=checked if which == kept else (),
+                    threads=threads,
+                )
                 for which, data in staged.fits.items()
             }
-        write_tree({which: [m.to_dict() for m in members] for which, members in fitted.items()}, done)
+        tree = {which: [m.member.to_dict() for m in members] for which, members in fitted.items()}
+        write_tree(tree | {"checks": [m.check for m in fitted[kept]]}, done)
     return str(done)
 
 
@@ -229,14 +203,14 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
 
     `members` are files, each with its share in the average.
     """
-    staged = _Staged.read(Path(folder))
+    staged = StagedTraining.read(Path(folder))
     place, trees = Store(Path(store)), {path: read_tree(Path(path)) for path in members}
 
     def of(which: str) -> list[Member]:
         found = ((share, Member.from_dict(d)) for path, share in members.items() for d in trees[path][which])
         return [replace(member, weight=share * member.weight) for share, member in found]
 
-    kept = "kept" if "kept" in staged.fits else "judged"
+    kept = staged.kept
     left_out = (
         _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
     )
@@ -244,7 +218,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         model, judged = make_model(
             staged.specification,
             Judged(of("judged"), staged.data, left_out),
-            Kept(of(kept), staged.fits[kept]),
+            Kept(of(kept), staged.fits[kept], [check for tree in trees.values() for check in tree["checks"]]),
             version=staged.described["version"],
             candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
             selected=choice["selected"],
