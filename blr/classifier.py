@@ -19,7 +19,7 @@ from blr.arrays import Matrix, Vector
 from blr.basis import Basis, basis_from_dict
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
-from blr.extrapolation import feature_range, halved, rows_beyond
+from blr.extrapolation import CONSTANT, continued, feature_range, rows_beyond
 from blr.missing import FeatureMoments, missing_patterns, node_blocks, present_errors
 from blr.mixture import Prediction, mix, mix_nodes, replaced, stacked
 from blr.posterior import Posterior
@@ -93,7 +93,7 @@ class Classifier:
         Whether the model's own verdict is red.
     support
         (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, so
-        that the prediction is the mean of two: as the models extrapolate, and as at the nearest value within.  None
+        that the prediction is mixed of two: as the models extrapolate, and as at the nearest value within.  None
         for the models' extrapolation alone.
     """
 
@@ -235,15 +235,15 @@ class Classifier:
                 gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
         prediction = _mixed(predictions)
         if len(beyond):
-            prediction = halved(prediction, beyond, self._as_they_extrapolate(inside))
+            prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
             constant = sum(m.weight * m.posterior.plugin(m.design(inside)) for m in self.members)
-            plugin[beyond] = 0.5 * (plugin[beyond] + constant)
+            plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
         return prediction, plugin, gradients
 
     def _predict(self, X: Matrix) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
         prediction = self._as_they_extrapolate(X)
-        return halved(prediction, beyond, self._as_they_extrapolate(inside)) if len(beyond) else prediction
+        return continued(prediction, beyond, self._as_they_extrapolate(inside)) if len(beyond) else prediction
 
     def _as_they_extrapolate(self, X: Matrix) -> Prediction:
         return _mixed([(m.weight, self._prediction(m, m.design(X))) for m in self.members])

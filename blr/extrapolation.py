@@ -1,7 +1,8 @@
-"""Predictions beyond the training set's range: the mean of two continuations, since labels say nothing there.
+"""Predictions beyond the training set's range: a mixture of two continuations, since labels say nothing there.
 
 One is the models' own, which goes on along its slope; the other takes each feature at its nearest value within the
-range, as trees do.  Where labels are of bright objects and the target is faint, the first alone may be sure and wrong.
+range, as trees do.  Where labels are of bright objects and the target is faint, the first alone may be sure and wrong;
+a quarter of it is kept for the sets where it is right.
 Shapes: N rows, F features.
 """
 
@@ -13,9 +14,12 @@ from numpy.typing import NDArray
 from blr.arrays import Matrix
 from blr.mixture import Prediction, mix, replaced
 
-__all__ = ["feature_range", "halved", "rows_beyond"]
+__all__ = ["CONSTANT", "continued", "feature_range", "rows_beyond"]
 
 Rows = NDArray[np.intp]
+
+CONSTANT = 0.75
+"""Share of the constant continuation."""
 
 
 def feature_range(X: Matrix, missing: NDArray[np.bool_]) -> Matrix:
@@ -35,7 +39,7 @@ def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Rows, Matrix]:
     return rows, np.clip(X[rows], low, high)
 
 
-def halved(base: Prediction, rows: Rows, other: Prediction) -> Prediction:
-    """Return a prediction in which that of `rows` is the mean of its own and of `other`, in the rows' order."""
+def continued(base: Prediction, rows: Rows, constant: Prediction) -> Prediction:
+    """Return a prediction in which that of `rows` is mixed with the `constant` continuation of these rows."""
     own = Prediction(*(x[rows] for x in vars(base).values()))
-    return replaced(base, rows, mix([(0.5, own), (0.5, other)]))
+    return replaced(base, rows, mix([(1 - CONSTANT, own), (CONSTANT, constant)]))

@@ -28,8 +28,8 @@ __all__ = ["CandidateProblem", "Part", "fitted_parts", "left_out"]
 
 Floats = NDArray[np.float64]
 
-MOST_PARTS = 4
-LEAST_PART = 0.05
+MOST_PARTS = 3
+LEAST_PART = 0.1
 """Share of the best part below which a width or scale is left out: each costs as much time in every prediction."""
 FOLD_WORK = 1e8
 """Rows times squared weights above which folds cost too much, if one step from the whole fit serves as well."""
