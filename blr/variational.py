@@ -33,6 +33,8 @@ __all__ = ["mean_shift", "refine"]
 _TOLERANCE = 1e-6  # nats gained by a step: the bound is flat, so the mean is within 1e-3 sd of the best
 _STALLED = 1e-4  # nats: what an inexact expectation may lose without being halved for
 _DRAFT_NODES = 500_000  # of all rows together in a draft
+_NODES = 4_000_000  # of all rows together, of a softmax of so many classes that its nodes are Sobol points
+_MOST_AXES = 3  # contrasts that have products of rules instead
 _MANY_ROWS = 100_000  # of a stream, whose number is not known
 _DRAFT = 3e-3  # nats gained by a step, at which a draft is done
 _SLOW = 1e-4  # nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each
@@ -80,7 +82,7 @@ def refine(
     laplace = q.fitted
     problem = laplace.problem
     with single_threaded_blas():
-        most_nodes = _draft_nodes(problem) if draft else None
+        most_nodes = _most_nodes(problem, draft=draft)
         search = _Search(problem, Acceleration(laplace.gaussian), most_nodes)
         state = _evaluate(problem, (start or laplace).gaussian, most_nodes)
         n_iter, status = 1, "iterations exhausted"
@@ -107,11 +109,18 @@ def refine(
     )
 
 
-def _draft_nodes(problem: Problem) -> int:
-    """Return how many nodes a row has in a draft: where rows are many, their errors cancel."""
+def _most_nodes(problem: Problem, *, draft: bool) -> int | None:
+    """Return how many nodes a row has at most, None for all: where rows are many, their errors cancel."""
     data = problem.require_data()
     n = len(data.Phi) if isinstance(data, Rows) else _MANY_ROWS
-    return int(np.clip(1 << int(np.log2(_DRAFT_NODES / n)) if n < _DRAFT_NODES else 1, 64, 1024))
+    if draft:
+        return _power_of_two(_DRAFT_NODES / n, 64, 1024)
+    sobol = problem.n_classes - 1 > _MOST_AXES
+    return _power_of_two(_NODES / n, 512, 4096) if sobol and n > _NODES / 4096 else None
+
+
+def _power_of_two(x: float, least: int, most: int) -> int:
+    return int(np.clip(2 ** int(np.floor(np.log2(max(x, 1.0)))), least, most))
 
 
 def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:

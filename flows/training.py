@@ -211,6 +211,9 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         return [replace(member, weight=share * member.weight) for share, member in found]
 
     kept = staged.kept
+    checks = {
+        index: tree["checks"] for (index, _), tree in zip(choice["members"], trees.values(), strict=True)
+    }
     left_out = (
         _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
     )
@@ -218,9 +221,12 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         model, judged = make_model(
             staged.specification,
             Judged(of("judged"), staged.data, left_out),
-            Kept(of(kept), staged.fits[kept], [check for tree in trees.values() for check in tree["checks"]]),
+            Kept(of(kept), staged.fits[kept], [check for found in checks.values() for check in found]),
             version=staged.described["version"],
-            candidates=[{**row, "weight": w} for row, w in zip(rows, choice["weights"], strict=True)],
+            candidates=[
+                {**row, "weight": w, "checks": checks.get(i, [])}
+                for i, (row, w) in enumerate(zip(rows, choice["weights"], strict=True))
+            ],
             selected=choice["selected"],
             described=staged.described,
             code_version=code_version(),
