@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from astropy.io.votable.tree import Field, FieldRef, Group, Info, TableElement, VOTableFile
+from astropy.io.votable.tree import Field, FieldRef, Group, Info, Resource, TableElement, VOTableFile
 from astropy.utils.xml.check import fix_id
 
 from catalogs.annotations import OWN, NewColumn, Provenance
@@ -109,8 +109,26 @@ def new_field(file: VOTableFile, column: NewColumn, taken: set[str]) -> Field:
 def says_more(file: VOTableFile) -> list[str]:
     """Return in words what a file holds beside the rows of one table: one text, or none where there is nothing."""
     tables = list(file.iter_tables())
-    places = [file, *file.resources, *tables]
-    kinds = {"parameters": "params", "groups": "groups", "coordinates": "coordinate_systems"}
+    places = [file, *_resources(file), *tables]
+    kinds = {
+        "parameters": "params",
+        "groups": "groups",
+        "coordinates": "coordinate_systems",
+        "time systems": "time_systems",
+        "links": "links",
+    }
     more = [word for word, name in kinds.items() if any(len(getattr(place, name, ())) for place in places)]
-    told = ["other tables", *more] if len(tables) > 1 else more
-    return [", ".join(told)] if told else []
+    if any(not (i.name and i.name.startswith(OWN)) for place in places for i in place.infos):
+        more.append("INFO elements")
+    if any(place.description for place in places):
+        more.append("descriptions")
+    named = ["other tables", *more] if len(tables) > 1 else more
+    return [", ".join(named)] if named else []
+
+
+def _resources(file: VOTableFile) -> list[Resource]:
+    """Return the resources of a file, those inside others too."""
+    every = list(file.resources)
+    for resource in every:  # which grows
+        every.extend(resource.resources)
+    return every

@@ -156,6 +156,7 @@ def beside(old: Catalog, new: Catalog, told: tuple[str, ...]) -> str:
         kept = {
             "fits": lambda: len(astropy_fits.open(new.path)) == len(astropy_fits.open(old.path)),
             "hats": (new.path / "partition_info.csv").is_file,
+            "votable": lambda: "equinox" in new.path.read_text(encoding="utf-8"),
             "csv": lambda: "# a comment" in new.path.read_text(encoding="utf-8"),
         }.get(old.format, lambda: True)()
         return KEPT if kept else SILENT

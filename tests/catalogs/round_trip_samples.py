@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from astropy.io import fits as astropy_fits
 from astropy.io import votable
+from astropy.io.votable.tree import Info, Param
 from astropy.table import MaskedColumn, Table
 
 from tests.catalogs.hats_samples import write_table
@@ -186,13 +187,16 @@ def astropy_table() -> Table:
 
 
 def write_votable(folder: Path) -> Path:
-    """Write a VOTable of what astropy makes of it."""
+    """Write a VOTable of what astropy makes of it, with what a VOTable can hold beside a table."""
     table = astropy_table()
     table["complex"] = np.arange(N) * (1 + 2j)
     cells = np.empty(N, object)
     cells[:] = [np.ma.array(np.arange(n % 4, dtype=np.int32), mask=False) for n in range(N)]
     table["list"] = cells
-    votable.from_table(table).to_xml(str(folder / "sample.vot"), tabledata_format="binary2")
+    document = votable.from_table(table)
+    document.infos.append(Info(name="survey", value="samples"))
+    document.resources[0].params.append(Param(document, name="equinox", datatype="double", value="2000"))
+    document.to_xml(str(folder / "sample.vot"), tabledata_format="binary2")
     return folder / "sample.vot"
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits as astropy_fits
 from astropy.io.votable import from_table
-from astropy.io.votable.tree import Param
+from astropy.io.votable.tree import Info, Link, Param, Resource, TimeSys
 from astropy.table import Table
 
 import catalogs
@@ -405,3 +405,27 @@ def test_what_is_beside_the_rows_is_said_to_be_left_out_where_there_is_some(
         table.write(path, format=form)
     written = annotate(catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet")
     assert any("left out" in sentence for sentence in written.warnings) is more
+
+
+def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp_path: Path) -> None:
+    document = from_table(Table({"row": [0, 1], "x": [1.5, 2.5]}))
+    inner = Resource()
+    inner.infos.append(Info(name="QUERY_STATUS", value="OK"))
+    document.resources[0].resources.append(inner)
+    document.resources[0].description = "of a survey"
+    document.resources[0].links.append(Link(href="https://example.org"))
+    times = TimeSys(
+        ID="t",
+        timeorigin=0.5,
+        timescale="TCB",
+        refposition="TOPOCENTER",
+        config={"version_1_4_or_later": True},
+    )
+    document.time_systems.append(times)
+    document.to_xml(str(tmp_path / "a.vot"))
+    (again,) = annotate(catalogs.open(tmp_path / "a.vot"), tmp_path / "same", MARK, mark, read=["row"])
+    for path, out in ((tmp_path / "a.vot", "one"), (again, "two")):
+        written = annotate(catalogs.open(path), tmp_path / out, MARK, mark, read=["row"], form="parquet")
+        assert written.warnings == (
+            "what the VOTable holds beside the rows (time systems, links, INFO elements, descriptions) is left out",
+        )
