@@ -1,4 +1,4 @@
-"""Why the candidate with the best held-out log loss is not the one that was selected, in one sentence."""
+"""Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log densi
 
 
 def choice_words(report: TrainReport) -> str:
-    """Return why a candidate of smaller held-out log loss was not selected; an empty text where none is."""
+    """Return why a candidate of smaller held-out or left-out log loss was not selected; an empty text where none is."""
     chosen = report.chosen
     better = [i for i, c in enumerate(report.candidates) if c.log_loss < chosen.log_loss]
     if not better or report.selected_by not in {"", *CRITERIA}:
@@ -20,14 +20,14 @@ def choice_words(report: TrainReport) -> str:
     best = report.candidates[first]
     more = f" ({len(better)} candidates have a smaller one)" if len(better) > 1 else ""
     return (
-        f"{candidate_name(report, first)} has the smallest held-out log loss, {best.log_loss:.4f} against the selected "
-        f"one's {chosen.log_loss:.4f}{more}, and was not selected: {_reason(report, best, chosen)}. "
-        "Held-out objects judge the model and choose nothing."
+        f"{candidate_name(report, first)} has the smallest {report.judged_by} log loss, {best.log_loss:.4f} against "
+        f"the selected one's {chosen.log_loss:.4f}{more}, and was not selected: {_reason(report, best, chosen)}. "
+        f"{_what_judges(report, mixture=False)}"
     )
 
 
 def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> str:
-    if best.verdict == "red" and chosen.verdict != "red":
+    if best.verdict == "red" and chosen.verdict != "red" and not best.left_out_by:  # red ones compete since
         return "its verdict is red, so that its numbers are not to be trusted"
     by = report.selected_by or "evidence"
     ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
@@ -49,10 +49,22 @@ def _of_mixture(report: TrainReport) -> str:
     weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
     how = weighed.get(report.selected_by, "by the training objects")
     return (
-        f"{candidate_name(report, first)} has the smallest held-out log loss, {report.candidates[first].log_loss:.4f}, "
-        f"and is not the marked one: the model is a mixture of candidates, weighed {how}; its own held-out log loss is "
-        f"{report.log_loss:.4f}. Held-out objects judge the model and choose nothing."
+        f"{candidate_name(report, first)} has the smallest {report.judged_by} log loss, "
+        f"{report.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of candidates, "
+        f"weighed {how}; its own {report.judged_by} log loss is {report.log_loss:.4f}. "
+        f"{_what_judges(report, mixture=report.selected_by == 'stack')}"
     )
+
+
+def _what_judges(report: TrainReport, *, mixture: bool) -> str:
+    """Return what the rows that judge decide: held-out ones nothing, left-out ones the shares of a stack."""
+    if report.judged_by == "held-out":
+        return "Held-out objects judge the model and choose nothing."
+    if mixture:
+        return (
+            "The left-out objects set the shares too, so that the mixture's own loss is a little too small."
+        )
+    return "Left-out objects judge the model here and choose nothing."
 
 
 def candidate_name(report: TrainReport, i: int) -> str:

@@ -129,7 +129,8 @@ def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mappin
         "selected": asdict(report.chosen),
         "candidates": [asdict(row) for row in report.candidates],
         "held_out": {
-            "n": report.n_held_out,
+            "n": report.n_judged,
+            "judged_by": report.judged_by,
             "log_loss": report.log_loss,
             "log_loss_plugin": report.log_loss_plugin,
             "log_loss_baseline": report.log_loss_baseline,

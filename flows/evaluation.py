@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Held-out performance; the names are those of `TrainReport`."""
+    """Performance on rows that no fit saw; the names are those of `TrainReport`."""
 
     n: int
     n_unclassified: int
@@ -80,7 +80,7 @@ def evaluate(
     group: NDArray[np.uint64] | None = None,
     judged_by: str = "held-out",
 ) -> Evaluation:
-    """Return the held-out performance.
+    """Return the performance on rows that no fit saw.
 
     `probability` and `plugin` (N, K) are moderated and plug-in, `truth` (N,) class indices, `class_shares`
     (K,) those of the training rows: the baseline that knows nothing of an object.  Where the targets are `votes`

@@ -69,8 +69,8 @@ DARK = Theme(
 )
 
 
-def reliability_figure(bins: Sequence[ReliabilityBin], theme: Theme, *, label: str) -> bytes:
-    """Return the reliability diagram: share seen against probability said, with intervals."""
+def reliability_figure(bins: Sequence[ReliabilityBin], theme: Theme, *, label: str, rows: str) -> bytes:
+    """Return the reliability diagram: share seen among `rows` objects against probability said, with intervals."""
     figure, axes = _figure(theme, 5.2, 4.4)
     axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     said = np.array([b.predicted for b in bins])
@@ -88,19 +88,25 @@ def reliability_figure(bins: Sequence[ReliabilityBin], theme: Theme, *, label: s
         zorder=3,
     )
     axes.set(xlim=(0, 1), ylim=(0, 1))
-    _label(axes, label, "share seen among held-out objects")
+    _label(axes, label, f"share seen among {rows} objects")
     _percent_axes(axes)
     return _png(figure)
 
 
 def review_figure(curve: RiskCurve, reviews: Sequence[Review], theme: Theme) -> bytes:
-    """Return the share of errors caught against the share reviewed, by three rankings."""
+    """Return the share of errors caught against the share reviewed, by each ranking."""
     figure, axes = _figure(theme, 5.2, 4.4)
-    lines = [
-        *axes.plot(curve.reviewed, curve.moderated, color=theme.moderated, linewidth=2, zorder=4),
-        *axes.plot(curve.reviewed, curve.plugin, color=theme.plugin, linewidth=1.4, linestyle="--", zorder=3),
-        *axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=":", zorder=2),
-    ]
+    # Where folds judge there is no plug-in ranking, and the two curves are one.
+    shown = {
+        "moderated": axes.plot(curve.reviewed, curve.moderated, color=theme.moderated, linewidth=2, zorder=4),
+        "plug-in ranking": []
+        if np.array_equal(curve.plugin, curve.moderated)
+        else axes.plot(
+            curve.reviewed, curve.plugin, color=theme.plugin, linewidth=1.4, linestyle="--", zorder=3
+        ),
+        "random": axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=":", zorder=2),
+    }
+    lines = {name: line for name, drawn in shown.items() for line in drawn}
     for review in reviews:
         axes.plot(review.share, review.moderated, "o", color=theme.moderated, markersize=6, zorder=5)
         axes.annotate(
@@ -115,7 +121,7 @@ def review_figure(curve: RiskCurve, reviews: Sequence[Review], theme: Theme) -> 
     axes.set(xlim=(0, 1), ylim=(0, 1))
     _label(axes, "share reviewed, least certain first", "share of the errors caught")
     _percent_axes(axes)
-    _legend(axes, lines, ("moderated", "plug-in ranking", "random"), theme, where="lower right")
+    _legend(axes, [*lines.values()], [*lines], theme, where="lower right")
     return _png(figure)
 
 

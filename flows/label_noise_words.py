@@ -1,4 +1,4 @@
-"""What a report says of wrong labels: their shares with intervals, and what the held-out labels then judge."""
+"""What a report says of wrong labels: their shares with intervals, and what the labels that judge then say."""
 
 from __future__ import annotations
 

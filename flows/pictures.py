@@ -57,6 +57,7 @@ def _key(report: TrainReport) -> str:
     """Return what the figures depend on, arrays by the hash of their values."""
     shown = {
         "classes": report.classes,
+        "judged_by": report.judged_by,
         "reliability": [report.reliability_of, *map(asdict, report.reliability)],
         "reviews": [asdict(review) for review in report.reviews],
         "risk": vars(report.risk),
@@ -74,14 +75,15 @@ def _draw(report: TrainReport) -> tuple[Picture, ...]:
     # matplotlib, half a second that every command and run would pay, most of which draw nothing.
     from flows.figures import DARK, LIGHT, boundary_figure, reliability_figure, review_figure  # noqa: PLC0415
 
+    label, rows = report.reliability_of, report.judged_by
     drawn = [
         Picture(
             title="Reliability",
-            light=_uri(reliability_figure(report.reliability, LIGHT, label=report.reliability_of)),
-            dark=_uri(reliability_figure(report.reliability, DARK, label=report.reliability_of)),
+            light=_uri(reliability_figure(report.reliability, LIGHT, label=label, rows=rows)),
+            dark=_uri(reliability_figure(report.reliability, DARK, label=label, rows=rows)),
             alt="Reliability diagram: "
             + "; ".join(f"said {b.predicted:.2f}, seen {b.observed:.2f}" for b in report.reliability),
-            caption="Of held-out objects given a probability, the share that it came true for, with 90 % intervals. "
+            caption=f"Of {rows} objects given a probability, the share that it came true for, with 90 % intervals. "
             "On the dashed line what is said is what happens.",
         ),
         Picture(
@@ -90,7 +92,7 @@ def _draw(report: TrainReport) -> tuple[Picture, ...]:
             dark=_uri(review_figure(report.risk, report.reviews, DARK)),
             alt="Errors caught against share reviewed: "
             + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.reviews),
-            caption="Share of the held-out errors that a review of the least certain objects would catch.",
+            caption=f"Share of the {rows} errors that a review of the least certain objects would catch.",
         ),
     ]
     if report.boundary is not None:

@@ -1,7 +1,7 @@
 """Put a challenger in the champion's place: by rule, or because a person says so.
 
-The rule: its held-out log loss is smaller by a margin, it knows the same classes, and its own verdict is not red.
-Held-out rows are chosen by a salted hash of the object, so that no version of a model has seen them.
+The rule: its log loss on rows that no fit saw is smaller by a margin, it knows the same classes, and its own verdict is
+not red.  Held-out rows are chosen by a salted hash of the object, so that no version of a model has seen them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Comparison:
     champion_n_held_out: int | None
     verdict: str
     same_rows: bool
+    judged_by: str  # "held-out" or "left-out"
+    champion_judged_by: str | None
     skill: str  # in words
     champion_skill: str | None
     against: tuple[str, ...]
@@ -122,7 +124,7 @@ def _reason(found: Comparison, rule: Rule) -> str:
         return "the first of its name"
     if rule == "now":
         return "by hand"
-    return f"held-out log loss {found.log_loss:.4f} against {found.champion_log_loss:.4f}"
+    return f"{_words(found)} {found.log_loss:.4f} against {found.champion_log_loss:.4f}"
 
 
 def _comparison(
@@ -137,6 +139,8 @@ def _comparison(
         champion_n_held_out=None if champion is None else champion.metrics["n"],
         verdict=challenger.trust["verdict"],
         same_rows=same_rows,
+        judged_by=_judged_by(challenger),
+        champion_judged_by=None if champion is None else _judged_by(champion),
         skill=_skill(challenger),
         champion_skill=None if champion is None else _skill(champion),
         against=against,
@@ -149,7 +153,7 @@ def _alone(challenger: Model) -> tuple[str, ...]:
     if challenger.trust["verdict"] == "red":
         reasons.append(f"its verdict is red: {'; '.join(challenger.trust['reasons'])}")
     if not math.isfinite(_log_loss(challenger)):
-        reasons.append("its held-out log loss is not finite")
+        reasons.append(f"its {_judged_by(challenger)} log loss is not finite")
     return tuple(reasons)
 
 
@@ -160,7 +164,9 @@ def _against(challenger: Model, champion: Model, margin: float) -> tuple[str, ..
         reasons.append(f"its classes are {', '.join(challenger.classes)}, not {', '.join(champion.classes)}")
     gain = _log_loss(champion) - _log_loss(challenger)
     if not gain >= margin:
-        reasons.append(f"its held-out log loss is better by {gain:.4f} nats an object, less than {margin:g}")
+        reasons.append(
+            f"its {_judged_by(challenger)} log loss is better by {gain:.4f} nats an object, less than {margin:g}"
+        )
     return tuple(reasons)
 
 
@@ -168,10 +174,25 @@ def _log_loss(model: Model) -> float:
     return float(model.metrics["log_loss"])
 
 
+def _judged_by(model: Model) -> str:
+    """Return how objects were kept from the fits that judge a model: "held-out", or "left-out" by folds."""
+    return str(model.metrics.get("judged_by", "held-out"))
+
+
+def _words(found: Comparison, what: str = "log loss") -> str:
+    """Return what is compared: "held-out log loss", or, of models judged in two ways, how each was."""
+    other = found.champion_judged_by
+    if other in (None, found.judged_by):
+        return f"{found.judged_by} {what}"
+    return f"{what} ({found.judged_by}; the champion's {other})"
+
+
 def _skill(model: Model) -> str:
     metrics = model.metrics
     skill = read_skill(metrics.get("skill"))
-    return skill_words(skill, log_loss=metrics["log_loss"], baseline=metrics["log_loss_baseline"])
+    return skill_words(
+        skill, log_loss=metrics["log_loss"], baseline=metrics["log_loss_baseline"], rows=_judged_by(model)
+    )
 
 
 def _rows(model: Model) -> tuple[object, ...]:
@@ -194,8 +215,8 @@ def comparison_table(found: Comparison) -> ReportTable:
         title=f"{found.challenger} in the place of {found.champion or 'nobody'}",
         columns=("", "challenger", "champion"),
         rows=(
-            ("held-out log loss", f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
-            ("held-out objects", f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
+            (_words(found), f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+            (_words(found, "objects"), f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
             ("skill", found.skill, found.champion_skill or "–"),
             ("verdict on the approximation", found.verdict, ""),
         ),

@@ -50,12 +50,12 @@ def _facts(report: TrainReport) -> tuple[tuple[str, str], ...]:
     gain = 1 - report.log_loss / report.log_loss_baseline
     largest = max(report.reviews, key=lambda r: r.share, default=None)
     return (
-        (f"{report.log_loss:.4f}", "held-out log loss, nats an object"),
+        (f"{report.log_loss:.4f}", f"{report.judged_by} log loss, nats an object"),
         (
             f"{abs(gain):.0%}",
             f"{'below' if gain > 0 else 'above'} the {report.log_loss_baseline:.4f} of class shares alone",
         ),
-        (f"{report.accuracy:.1%}", "held-out objects classified right"),
+        (f"{report.accuracy:.1%}", f"{report.judged_objects} classified right"),
         *(
             ((f"{largest.moderated:.0%}", f"of the errors among the least certain {largest.share:.0%}"),)
             if largest

@@ -64,16 +64,17 @@ class CandidateRow:
     log_evidence: float
     bic: float
     effective_parameters: float
-    log_loss: float  # mean over the held-out rows, nats
+    log_loss: float  # mean over the rows that judge, nats
     verdict: str  # "green", "amber", "red", or "" where not judged
     weight: float  # posterior probability of the candidate
     second_order: float | None = None  # nats, to be added to the evidence
     loo: float | None = None  # log density of the training rows, each left out, nats
+    left_out_by: str = ""  # "folds", "one step" or "held-out rows"; "" in models of earlier versions
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityBin:
-    """Held-out objects of similar probability: the mean said, the share seen, and its 90 % interval."""
+    """Objects that no fit saw, of similar probability: the mean said, the share seen, and its 90 % interval."""
 
     predicted: float
     observed: float
@@ -159,8 +160,9 @@ class Classification:
 class TrainReport:
     """Everything that the report of a trained model shows.
 
-    `log_loss` and its kin are means over the held-out rows, in nats: of the selected model's moderated
+    `log_loss` and its kin are means over the rows that judge, in nats: of the selected model's moderated
     probabilities, of its plug-in ones, and of the training rows' class shares (the baseline to beat).
+    `judged_by`: "held-out" rows, or "left-out" ones, which are all rows, each judged by fits without it.
     """
 
     name: str
@@ -178,6 +180,7 @@ class TrainReport:
     reliability: tuple[ReliabilityBin, ...]
     reviews: tuple[Review, ...]
     risk: RiskCurve
+    judged_by: str = "held-out"
     skill: Skill | None = None  # against the class shares; None for models of earlier versions
     reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
     split: Mapping[str, Any] = field(
@@ -200,7 +203,24 @@ class TrainReport:
     @property
     def skill_words(self) -> str:
         """The sentence on the model's skill."""
-        return skill_words(self.skill, log_loss=self.log_loss, baseline=self.log_loss_baseline)
+        return skill_words(
+            self.skill, log_loss=self.log_loss, baseline=self.log_loss_baseline, rows=self.judged_by
+        )
+
+    @property
+    def judged_words(self) -> str:
+        """How objects were kept from the fits that judge them: "held-out", or "left-out (five folds)"."""
+        if self.judged_by != "left-out":
+            return self.judged_by
+        ways = {c.left_out_by for c in self.candidates}
+        if "one step" not in ways:
+            return "left-out (five folds)"
+        return "left-out (five folds, or one step)" if "folds" in ways else "left-out (one step)"
+
+    @property
+    def judged_objects(self) -> str:
+        """The objects that judge: "held-out objects", or "left-out objects (five folds)"."""
+        return self.judged_words.replace(self.judged_by, f"{self.judged_by} objects", 1)
 
     @property
     def chosen(self) -> CandidateRow:
@@ -216,3 +236,8 @@ class TrainReport:
     def n_held_out(self) -> int:
         """Rows that no fit saw."""
         return sum(c.held_out for c in self.labels)
+
+    @property
+    def n_judged(self) -> int:
+        """Rows that judge the model."""
+        return self.n_training if self.judged_by == "left-out" else self.n_held_out

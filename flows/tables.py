@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flows.choice_words import choice_words, feature_set
-from flows.report_data import Classification, TrainReport
+from flows.report_data import Classification, Review, TrainReport
 from flows.report_table import ReportTable, printable
 from flows.skill import gain_interval
 from flows.terminal_table import to_rich
@@ -57,7 +57,9 @@ def label_table(report: TrainReport) -> ReportTable:
         columns=("class", "training", "share", "held out"),
         rows=tuple(rows),
         numeric=frozenset({1, 2, 3}),
-        note=f"Held-out objects are chosen by a salted hash {split_words(report.split)}; no fit sees them.",
+        note=f"Held-out objects are chosen by a salted hash {split_words(report.split)}; no fit sees them."
+        if report.judged_by == "held-out"
+        else f"No object is held out: the numbers are {report.judged_words}, each object predicted by fits without it.",
     )
 
 
@@ -107,7 +109,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
         *([("2nd order", lambda i: _fixed(report.candidates[i].second_order, 2))] if with_second else []),
         ("BIC", lambda i: _fixed(report.candidates[i].bic, 1)),
         ("eff. parameters", lambda i: _fixed(report.candidates[i].effective_parameters, 1)),
-        ("held-out log loss", lambda i: _fixed(report.candidates[i].log_loss, 4)),
+        (f"{report.judged_by} log loss", lambda i: _fixed(report.candidates[i].log_loss, 4)),
         ("verdict", lambda i: _verdict(report, i)),
         ("weight", lambda i: _weight(report.candidates[i].weight)),
     ]
@@ -127,11 +129,12 @@ def candidate_table(report: TrainReport) -> ReportTable:
 
 
 def performance_table(report: TrainReport) -> ReportTable:
-    """Return how well the selected model predicts the held-out objects."""
+    """Return how well the selected model predicts objects that its fits have not seen."""
     gain = report.log_loss_baseline - report.log_loss
+    held_out = report.judged_by == "held-out"  # folds have no plug-in probabilities
     rows = (
         ("log loss, moderated", _fixed(report.log_loss, 4)),
-        ("log loss, plug-in", _fixed(report.log_loss_plugin, 4)),
+        *([("log loss, plug-in", _fixed(report.log_loss_plugin, 4))] if held_out else []),
         ("log loss, class shares alone", _fixed(report.log_loss_baseline, 4)),
         ("gain over class shares", f"{_fixed(gain, 4)} ({_percent(gain / report.log_loss_baseline)})"),
         *(
@@ -143,7 +146,7 @@ def performance_table(report: TrainReport) -> ReportTable:
         ("calibration error", _fixed(report.calibration_error, 4)),
     )
     return ReportTable(
-        title="Held-out objects",
+        title=report.judged_objects.capitalize(),
         columns=("selected model", "value"),
         rows=rows,
         numeric=frozenset({1}),
@@ -153,15 +156,18 @@ def performance_table(report: TrainReport) -> ReportTable:
 
 def review_table(report: TrainReport) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
+    cells: list[tuple[str, Callable[[Review], str]]] = [
+        ("least certain reviewed", lambda r: _percent(r.share, 0)),
+        ("moderated", lambda r: _percent(r.moderated)),
+        *([("plug-in ranking", lambda r: _percent(r.plugin))] if report.judged_by == "held-out" else []),
+        ("random", lambda r: _percent(r.random)),
+    ]
     return ReportTable(
         title="Errors caught by review",
-        columns=("least certain reviewed", "moderated", "plug-in ranking", "random"),
-        rows=tuple(
-            (_percent(r.share, 0), _percent(r.moderated), _percent(r.plugin), _percent(r.random))
-            for r in report.reviews
-        ),
-        numeric=frozenset({0, 1, 2, 3}),
-        note="Share of the held-out objects' errors among those reviewed.",
+        columns=tuple(name for name, _ in cells),
+        rows=tuple(tuple(cell(r) for _, cell in cells) for r in report.reviews),
+        numeric=frozenset(range(len(cells))),
+        note=f"Share of the {report.judged_by} objects' errors among those reviewed.",
     )
 
 

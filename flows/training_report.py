@@ -57,11 +57,18 @@ def train_report(
         classifications=tuple(classifications),
         catalogue=", ".join(source["name"] for source in training["inputs"]),
         n_rows=training["n_read"],
-        remarks=(*remarks, *_noted(training)),
+        remarks=(*remarks, *_trust_words(described), *_noted(training)),
         attribution=tuple(attribution),
         provenance=_provenance(described),
         **shown,
     )
+
+
+def _trust_words(described: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why the verdict on the model is what it is: candidates have verdicts of their own in the table."""
+    trust = described.get("trust", {})
+    if trust.get("reasons"):
+        yield f"Trust verdict on what the model serves: {trust['verdict']} ({'; '.join(trust['reasons'])})."
 
 
 def _noted(training: Mapping[str, Any]) -> Iterator[str]:
@@ -69,6 +76,11 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
     for quality in training.get("quality", ()):
         yield from quality_remarks(quality)
     yield from _states(training.get("states", {}))
+    if training.get("refitted"):
+        yield (
+            "Judged on fits to the training rows; the model that is kept was fitted to all "
+            f"{training['refitted']:,} rows."
+        )
     labels = training.get("labels", {})
     if labels.get("conflicts"):
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels["conflicting"].items())

@@ -35,7 +35,7 @@ def test_nothing_is_said_where_the_selected_one_is_best(report):
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"verdict": "red"}, "its verdict is red"),
+        ({"verdict": "red", "left_out_by": ""}, "its verdict is red"),  # a model of an earlier version
         ({"verdict": "green", "weight": 1e-5}, "its probability is < 0.001 against"),
         ({"bic": -200.0, "selected_by": "bic"}, "ranked by BIC on the training objects, where it has −200.0"),
         ({"loo": None, "selected_by": "loo"}, "not known of it"),
@@ -54,3 +54,20 @@ def test_it_is_shown_by_all_that_show_the_table(report):
     stream = io.StringIO()
     Console(file=stream, width=100).print(tables.to_rich(table))
     assert table.remark in " ".join(stream.getvalue().split())
+
+
+def test_red_candidates_compete_in_models_of_this_version(report):
+    said = choice_words(judged(report, 0.5, 0.4, verdict="red", left_out_by="folds"))
+    assert "red" not in said
+    assert "ranked by log evidence" in said
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [("stack", "The left-out objects set the shares too"), ("evidence", "Left-out objects judge the model")],
+)
+def test_left_out_objects_are_not_called_held_out(report, by, words):
+    said = choice_words(replace(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out"))
+    assert words in said
+    assert "smallest left-out log loss" in said
+    assert "eld-out" not in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import ModelError
-from flows.promotion import compare, promote
+from flows.promotion import compare, comparison_table, promote
 from flows.store import Store
 
 VERSION = "0123456789ab"
@@ -105,3 +105,15 @@ def test_a_line_that_was_cut_is_passed_over(store):
     promote(label, store=store.root)
     assert store.history("morphology")[-1].version == VERSION
     assert len(store.history("morphology")) == 2
+
+
+def test_a_challenger_that_folds_judged_is_said_to_be(store):
+    label = challenger(store, 0.1)
+    assert comparison_table(compare(label, store=store.root)).rows[0][0] == "held-out log loss"
+    model = store.load(label)
+    by_folds = replace(model, version="0123456789ac", metrics={**model.metrics, "judged_by": "left-out"})
+    store.save(by_folds, card="")
+    found = compare(by_folds.label, store=store.root)
+    assert (found.judged_by, found.champion_judged_by) == ("left-out", "held-out")
+    assert comparison_table(found).rows[0][0] == "log loss (left-out; the champion's held-out)"
+    assert "left-out objects" in found.skill

@@ -294,3 +294,38 @@ def test_figures_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pictures(replace(report, remarks=("more",), attribution=("someone",))) is first
     with pytest.raises(pytest.fail.Exception, match="drawn again"):
         pictures(replace(report, classes=("early", "other")))
+
+
+def left_out(*ways: str) -> TrainReport:
+    """Return a report of a model that folds judged, its candidates in these ways."""
+    report = make_report()
+    return replace(
+        report,
+        judged_by="left-out",
+        labels=tuple(replace(c, held_out=0) for c in report.labels),
+        candidates=tuple(replace(c, left_out_by=w) for c, w in zip(report.candidates, ways, strict=True)),
+    )
+
+
+def test_a_model_that_folds_judged_says_so_everywhere() -> None:
+    report = left_out("folds", "folds", "folds")
+    assert report.n_judged == report.n_training
+    for text in (Loads(render_report(report)).text, tables.markdown_report(report)):
+        assert "left-out (five folds)" in text.replace("\\", "")
+        assert "left-out log loss" in text
+        assert "Left-out objects (five folds)" in text.replace("\\", "")
+        assert "eld-out" not in text
+        assert "plug-in ranking" not in text  # folds have none
+    assert "left-out objects" in report.skill_words
+
+
+def test_one_step_in_the_place_of_folds_is_said() -> None:
+    assert left_out("folds", "one step", "folds").judged_words == "left-out (five folds, or one step)"
+    assert left_out(*["one step"] * 3).judged_words == "left-out (one step)"
+
+
+def test_figures_are_drawn_anew_where_only_what_judges_differs() -> None:
+    report = make_report()
+    one, other = (pictures(replace(report, judged_by=by))[0] for by in ("held-out", "left-out"))
+    assert (one.light, one.caption) != (other.light, other.caption)
+    assert "left-out objects" in other.caption

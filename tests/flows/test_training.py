@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from catalogs.errors import ColumnNotFoundError
+from flows.cli_show import show_trained
 from flows.errors import Interrupted, TrainingError
 from flows.model_file import read_model
 from flows.quality_report import quality_remarks
 from flows.store import Store
 from flows.training import DIRECT, train
+from flows.training_report import train_report
 
 
 def text_of(folder: Path, old: str = "", new: str = "") -> None:
@@ -276,3 +278,32 @@ def test_an_average_of_candidates(folder):
     total = sum(row["weight"] for row in rows)
     shares = [row["weight"] / total * part["weight"] for row in rows for part in row["parts"]]
     assert [m.weight for m in model.classifier.members] == pytest.approx(shares)
+
+
+def test_all_labels_train_and_folds_judge(folder, capsys):
+    text_of(folder, "[features]", '[split]\nheld_out = 0\n[select]\nby = "stack"\n[features]')
+    told = train(folder / "spec.toml", folder / "models")
+    report = train_report(told)
+    assert report.judged_words == "left-out (five folds)"
+    assert report.n_judged == report.n_training == told["metrics"]["n"]
+    assert not any("Judged on fits" in text for text in report.remarks)
+    card = (Path(told["path"]) / "card.md").read_text()
+    assert "left-out objects" in card
+    assert "eld-out" not in card
+    show_trained(told)
+    shown = capsys.readouterr().out
+    assert "left-out objects" in shown
+    assert "eld-out" not in shown
+
+
+def test_the_refit_is_said(folder):
+    told = train(folder / "spec.toml", folder / "models")
+    n = sum(told["training"]["training_counts"]) + sum(told["training"]["held_out_counts"])
+    report = train_report(told)
+    said = f"Judged on fits to the training rows; the model that is kept was fitted to all {n:,} rows."
+    assert said in report.remarks
+    assert report.judged_words == "held-out"
+    checked = {**told, "trust": {**told["trust"], "verdict": "green", "reasons": ["chains confirm it"]}}
+    assert (
+        "Trust verdict on what the model serves: green (chains confirm it)." in train_report(checked).remarks
+    )
