@@ -39,7 +39,7 @@ def _wrong_labels(model: Model) -> list[str]:
 def model_card(model: Model, report: TrainReport) -> str:
     """Return the card of a model."""
     tables = (label_table, feature_table, candidate_table, performance_table, review_table)
-    reasons = "; ".join(model.trust["reasons"]) or "nothing speaks against the Gaussian approximation"
+    reasons = model.trust["reasons"] or ["nothing speaks against the Gaussian approximation"]
     return "\n".join(
         [
             f"# {model.label}",
@@ -48,7 +48,9 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
             f"`blr_model` is {model.id} in the rows that it made.",
-            f"Trust verdict, of the approximation alone: **{model.trust['verdict']}** ({literal(reasons)}).",
+            f"Trust verdict, of the approximation alone: **{model.trust['verdict']}**.",
+            "",
+            *(f"- {literal(reason)}" for reason in reasons),
             "",
             *_wrong_labels(model),
             *_drawn_as(model),

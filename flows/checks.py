@@ -64,8 +64,9 @@ def served_trust(
     if not done:
         return {key: row[key] for key in ("verdict", "reasons", "numbers")}
     verdict = max((check["verdict"] for _, check in done), key=LEVELS.index)
-    reasons = [reason for _, check in done if check["verdict"] == verdict for reason in check["reasons"]]
-    reasons += [check["reason"] for _, check in done if check["way"] != "unchanged"]
+    worst = [(share, r) for share, check in done if check["verdict"] == verdict for r in check["reasons"]]
+    worst += [(share, check["reason"]) for share, check in done if check["way"] != "unchanged"]
+    reasons = [r if share > 1 - 1e-9 else f"{share:.0%} of the mixture: {r}" for share, r in worst]
     seen = sum(share for share, _ in done)
     if seen < 1 - 1e-9 and any(check["way"] != "unchanged" for _, check in done):
         reasons.append(

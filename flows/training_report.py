@@ -65,10 +65,11 @@ def train_report(
 
 
 def _trust_words(described: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the verdict on the model is what it is: candidates have verdicts of their own in the table."""
+    """Yield the verdict on the model and its reasons: candidates have verdicts of their own in the table."""
     trust = described.get("trust", {})
     if trust.get("reasons"):
-        yield f"Trust verdict on what the model serves: {trust['verdict']} ({'; '.join(trust['reasons'])})."
+        yield f"Trust verdict on what the model serves: {trust['verdict']}."
+        yield from (f"Trust: {reason}." for reason in trust["reasons"])
 
 
 def _noted(training: Mapping[str, Any]) -> Iterator[str]:

@@ -304,6 +304,5 @@ def test_the_refit_is_said(folder):
     assert said in report.remarks
     assert report.judged_words == "held-out"
     checked = {**told, "trust": {**told["trust"], "verdict": "green", "reasons": ["chains confirm it"]}}
-    assert (
-        "Trust verdict on what the model serves: green (chains confirm it)." in train_report(checked).remarks
-    )
+    remarks = train_report(checked).remarks
+    assert remarks[:2] == ("Trust verdict on what the model serves: green.", "Trust: chains confirm it.")
