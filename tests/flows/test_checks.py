@@ -14,8 +14,8 @@ from flows.training import train
 ROW = {"verdict": "red", "reasons": ["the posterior is skewed"], "numbers": {"shift": 4.0}}
 
 
-def check(verdict="green", way="confirmed"):
-    return {"verdict": verdict, "way": way, "reason": f"it is {way}", "reasons": [f"of {verdict}"]}
+def check(verdict="green", way="confirmed", reason="it holds"):
+    return {"verdict": verdict, "way": way, "reason": reason, "reasons": [reason]}
 
 
 def test_parts_of_the_largest_shares_are_checked():
@@ -25,16 +25,27 @@ def test_parts_of_the_largest_shares_are_checked():
     assert sum(map(len, chosen.values())) == MOST_CHECKED
 
 
-def test_the_verdict_is_the_worst_of_what_was_checked():
-    found = served_trust(ROW, [0.5, 0.3, 0.2], [check(), check("amber", "sampled"), None])
-    assert found["verdict"] == "amber"
-    assert found["reasons"][:2] == ["of amber", "it is confirmed"]
-    assert "20% of the mixture" in found["reasons"][-1]
+def test_reasons_name_the_share_of_their_part():
+    found = served_trust(
+        ROW,
+        (0.6, 0.3, 0.1),
+        (check("green", "confirmed", "it holds"), check("red", "failed", "no mixing"), None),
+    )
+    assert found["verdict"] == "red"
+    assert found["reasons"] == [
+        "30% of the mixture: no mixing",
+        "60% of the mixture: it holds",
+        "parts with 10% of the mixture, none of them large, were not compared with the exact posterior",
+    ]
+
+
+def test_a_part_that_is_the_model_has_no_share():
+    assert served_trust(ROW, (1.0,), (check("green", "matched", "moments"),))["reasons"] == ["moments"]
 
 
 def test_a_green_fit_says_nothing_of_what_was_not_checked():
-    found = served_trust(ROW, [0.5, 0.5], [check(way="unchanged"), None])
-    assert (found["verdict"], found["reasons"]) == ("green", ["of green"])
+    found = served_trust(ROW, [0.5, 0.5], [check(way="unchanged", reason="fine"), None])
+    assert (found["verdict"], found["reasons"]) == ("green", ["50% of the mixture: fine"])
 
 
 def test_without_a_check_the_candidates_own_verdict_stands():
