@@ -33,6 +33,8 @@ Rows = NDArray[np.intp]
 _BLOCK = 8192  # rows scored at a time: the design matrix and its whitened copy stay in the cache
 _NODES = 32  # of the cubature over one missing feature: errs by 4e-4 in probability at a logit sd of 3
 _MORE_NODES = 64  # over several, or over measurement errors: by 0.01
+_MANY_MEMBERS = 3  # from which each member's softmax has fewer Sobol points
+_FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over what is missing
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _DOMAIN_QUANTILE = 0.999
@@ -240,17 +242,22 @@ class Classifier:
             plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
         return prediction, plugin, gradients
 
-    def _predict(self, X: Matrix) -> Prediction:
+    def _predict(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
-        prediction = self._as_they_extrapolate(X)
-        return continued(prediction, beyond, self._as_they_extrapolate(inside)) if len(beyond) else prediction
+        found = self._as_they_extrapolate(X, most_nodes)
+        return (
+            continued(found, beyond, self._as_they_extrapolate(inside, most_nodes)) if len(beyond) else found
+        )
 
-    def _as_they_extrapolate(self, X: Matrix) -> Prediction:
-        return _mixed([(m.weight, self._prediction(m, m.design(X))) for m in self.members])
+    def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
+        return _mixed([(m.weight, self._prediction(m, m.design(X), most_nodes)) for m in self.members])
 
-    def _prediction(self, member: Member, Phi: Matrix) -> Prediction:
+    def _prediction(self, member: Member, Phi: Matrix, most_nodes: int | None = None) -> Prediction:
+        few = _FEW_NODES if len(self.members) > _MANY_MEMBERS else None
         # What becomes of it are columns of float32.
-        return member.posterior.prediction(Phi, shift=self.log_prior_shift, single=True)
+        return member.posterior.prediction(
+            Phi, shift=self.log_prior_shift, single=True, most_nodes=most_nodes or few
+        )
 
     def _integrated(
         self, base: Prediction, X: Matrix, missing: Mask, where: Mask, errors: Matrix | None = None
@@ -260,7 +267,8 @@ class Classifier:
         found: list[tuple[Rows, Prediction]] = []
         for group in node_blocks(self._nodes(X, missing, chosen, errors), _BLOCK):
             # Patterns are many and have few rows each: their nodes are predicted together.
-            whole = self._predict(np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _ in group]))
+            stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _ in group])
+            whole = self._predict(stacked_nodes, _FEWEST_NODES)
             start = 0
             for rows, nodes, weight in group:
                 stop = start + nodes.shape[0] * nodes.shape[1]

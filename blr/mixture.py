@@ -54,7 +54,12 @@ class Prediction:
 
 
 def predicted(
-    mean: Matrix, covariance: Matrix, *, link: str = "logistic", shift: Vector | None = None
+    mean: Matrix,
+    covariance: Matrix,
+    *,
+    link: str = "logistic",
+    shift: Vector | None = None,
+    most_nodes: int | None = None,
 ) -> Prediction:
     """Return the prediction of Gaussian activations by the predictive integral.
 
@@ -67,6 +72,8 @@ def predicted(
     shift
         (K,) added to the activations inside the integral, such as ln of new over old class priors.  Of two classes,
         with the logistic link only: no other activation is a logit.
+    most_nodes
+        As of `softmax_exact`.
 
     Raises
     ------
@@ -82,7 +89,7 @@ def predicted(
     if mean.ndim == 1:
         p, expected = binary_integrals(mean, covariance, link=link)
         return Prediction(np.stack([1 - p, p], axis=1), expected, mean, covariance)
-    p, expected = softmax_exact(mean, covariance)
+    p, expected = softmax_exact(mean, covariance, most_nodes=most_nodes)
     return Prediction(p, expected, mean, covariance)
 
 

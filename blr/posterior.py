@@ -227,7 +227,14 @@ class Posterior:
             return self.gaussian.sample(n, rng)
         return self.draws[rng.choice(len(self.draws), n, replace=n > len(self.draws))]
 
-    def prediction(self, Phi: ArrayLike, *, shift: Vector | None = None, single: bool = False) -> Prediction:
+    def prediction(
+        self,
+        Phi: ArrayLike,
+        *,
+        shift: Vector | None = None,
+        single: bool = False,
+        most_nodes: int | None = None,
+    ) -> Prediction:
         """Return probabilities by the predictive integral, expected entropy and activation moments of each row.
 
         `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.  `single`: with
@@ -242,7 +249,7 @@ class Posterior:
         if self.draws is not None:
             return averaged(self.problem, matrix, self.draws, shift, single=single)[0]
         moments = self.problem.class_moments(*self._outputs(matrix, single=single))
-        return predicted(*moments, link=self.link, shift=shift)
+        return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
         """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""

@@ -76,7 +76,9 @@ def softmax_fast(mean: ArrayLike, covariance: ArrayLike) -> Matrix:
     return p
 
 
-def softmax_exact(mean: ArrayLike, covariance: ArrayLike) -> tuple[Matrix, Vector]:
+def softmax_exact(
+    mean: ArrayLike, covariance: ArrayLike, *, most_nodes: int | None = None
+) -> tuple[Matrix, Vector]:
     """Return E[softmax(a)], (N, K), and the expected entropy E[H(softmax(a))], (N,), nats.
 
     The error, by the largest sd of a contrast a_j - a_k: up to 4, 1e-4 for K = 3, 4 and 1e-3 for more classes; up to
@@ -86,6 +88,8 @@ def softmax_exact(mean: ArrayLike, covariance: ArrayLike) -> tuple[Matrix, Vecto
     ----------
     mean, covariance
         (N, K) and (N, K, K), of the activations; a common shift of all K, certain or not, has no influence.
+    most_nodes
+        Sobol points a row, at most: a part of a mixture of many need not be so exact.  512 err by some 0.005.
     """
     m, V = _moments(mean, covariance)
     N, K = m.shape
@@ -103,7 +107,9 @@ def softmax_exact(mean: ArrayLike, covariance: ArrayLike) -> tuple[Matrix, Vecto
         hard = np.flatnonzero(series.error > tolerance)
         if hard.size:
             rows = start + hard
-            probability[rows], expected_entropy[rows] = _integrated(m[rows], V[rows], series.spread[hard])
+            probability[rows], expected_entropy[rows] = _integrated(
+                m[rows], V[rows], series.spread[hard], most_nodes
+            )
     return probability, expected_entropy
 
 
@@ -117,11 +123,11 @@ def softmax_monte_carlo(activation: ArrayLike) -> tuple[Matrix, Matrix]:
     return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
 
 
-def _integrated(m: Matrix, V: Matrix, spread: Vector) -> tuple[Matrix, Vector]:
+def _integrated(m: Matrix, V: Matrix, spread: Vector, most_nodes: int | None) -> tuple[Matrix, Vector]:
     """Return both expectations by nodes; rows that take the same ones are done together."""
     n, K = m.shape
     axes = principal_axes(V)
-    digits, plan = _plan(axes, spread)
+    digits, plan = _plan(axes, spread, most_nodes)
     probability, expected_entropy = np.empty((n, K)), np.empty(n)
     for code in np.unique(plan):
         rows = np.flatnonzero(plan == code)
@@ -135,13 +141,14 @@ def _integrated(m: Matrix, V: Matrix, spread: Vector) -> tuple[Matrix, Vector]:
     return probability, expected_entropy
 
 
-def _plan(axes: Matrix, spread: Vector) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _plan(axes: Matrix, spread: Vector, most_nodes: int | None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the index into RULES of each axis, (d, n), and a code of what to do with each row, (n,).
 
     The code of a product rule has its rules as digits; that of Sobol points is minus their number.
     """
     d, K, _ = axes.shape
-    sobol = -sobol_size(spread, d)
+    size = sobol_size(spread, d)
+    sobol = -(size if most_nodes is None else np.minimum(size, most_nodes))
     digits = np.searchsorted(REACHES, axes.max(axis=1) - axes.min(axis=1))
     if K > 4:
         return digits, sobol
