@@ -1,5 +1,6 @@
 """The classes of a first specification: every label of five rows or more, and how they could be grouped.
 
+Where the column has ten different labels at most, those of two rows are classes too: so few are meant as classes.
 How little is known of a class of few rows, its posterior says.  Spellings that differ in case only are one class, but
 where the labels of the file show that case is meant, as in Hubble's 'Sbc' and 'SBc'.
 """
@@ -17,12 +18,14 @@ from catalogs.annotations import standard_columns
 from catalogs.errors import NameClashError
 from flows.labels import LabelReader, is_doubtful
 
-__all__ = ["StartingClass", "StartingClasses", "can_name", "starting_classes"]
+__all__ = ["StartingClass", "StartingClasses", "can_name", "fewest_rows", "starting_classes"]
 
 MOST_CLASSES = 40
 """Bound on a first training's work: beyond it a column hardly holds classes."""
 FEWEST = 5
-"""Rows of a class."""
+"""Rows of a class, where the labels have many spellings."""
+FEW_DIFFERENT, FEWEST_OF_FEW = 10, 2
+"""Different labels up to which all are meant as classes, and the rows of such a class: folds need two."""
 MEANT_ROWS, MEANT_SHARE = 5, 0.05
 """Rows of each of two spellings, and share of the rarer in the more frequent, from which case may be meant."""
 LONGEST_NAME = 64
@@ -99,7 +102,12 @@ def starting_classes(counts: Mapping[str, int]) -> StartingClasses:
     if ordered is not None:
         return ordered
     rest = Counter({text: n for text, n in known if text not in doubtful})
-    return _kept(_spelt(rest), rest, doubtful)
+    return _kept(_spelt(rest), rest, doubtful, fewest_rows(counts))
+
+
+def fewest_rows(counts: Mapping[str, int]) -> int:
+    """Return how many rows a class has at least, where labels have these counts, '' being none."""
+    return FEWEST_OF_FEW if sum(1 for text in counts if text) <= FEW_DIFFERENT else FEWEST
 
 
 def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:
@@ -186,14 +194,16 @@ def _case_is_meant(text: str, other: str, coded: Collection[str]) -> bool:
     return len(text) > 1 and bool(codes) and not plain
 
 
-def _kept(spelt: list[list[str]], counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses:
-    """Return the classes of labels whose spellings are together, the most frequent first."""
+def _kept(
+    spelt: list[list[str]], counts: Mapping[str, int], doubtful: Mapping[str, int], fewest: int
+) -> StartingClasses:
+    """Return the classes of labels whose spellings are together, the most frequent first, of `fewest` rows or more."""
     kept: list[StartingClass] = []
     dropped: dict[str, int] = {}
     for spellings in sorted(spelt, key=lambda some: -sum(counts[text] for text in some)):
         rows = sum(counts[text] for text in spellings)
         name = _name(spellings[0], [c.name for c in kept])
-        if rows >= FEWEST and len(kept) < MOST_CLASSES and name is not None:
+        if rows >= fewest and len(kept) < MOST_CLASSES and name is not None:
             each = tuple(counts[text] for text in spellings)
             kept.append(StartingClass(name, tuple(spellings), rows, each))
         else:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from blr.folds import assign_folds
 from catalogs import split
 from catalogs.catalog import Catalog, Column
 from catalogs.elements import Element
@@ -38,7 +39,7 @@ from flows.inspection import (
     without_sentinels,
 )
 from flows.labels import label_texts
-from flows.starting_classes import StartingClasses, can_name, starting_classes
+from flows.starting_classes import StartingClasses, can_name, fewest_rows, starting_classes
 from flows.starting_columns import Chosen, choose_columns, quoted
 from flows.starting_page import FEW_LABELS, HELD_OUT, Page, Split
 from flows.starting_reasons import Evidence, near_copies, reason_against
@@ -168,9 +169,9 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
         told = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
         told += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
         raise TrainingError(
-            f"--label: got '{label}' with the labels {shown}, expected at least two of them with five rows or more"
-            f"{told}; choose the column of the class, or name the classes in a specification of your own, as in "
-            f'classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
+            f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
+            f"rows or more{told}; choose the column of the class, or name the classes in a specification of your own, "
+            f'as classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
         )
     return classes
 
@@ -223,8 +224,9 @@ def _split(
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
-    if sum(c.rows for c in classes.kept) < FEW_LABELS and options:
-        return options[0][0], classes  # none is held out
+    if sum(c.rows for c in classes.kept) < FEW_LABELS:  # none is held out, and folds judge
+        together = [_in_one_fold(labels, keys, classes) for _, keys in options]
+        return options[together.index(min(together))][0], classes
     missed, untaught = [], []
     for option, keys in options:
         held_out = split.held_out_keys(keys, HELD_OUT)
@@ -241,6 +243,17 @@ def _split(
             return option, classes
     fewest = min(range(len(options)), key=lambda i: len(missed[i]))
     return options[fewest][0], classes.without(untaught[fewest])
+
+
+def _in_one_fold(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses) -> int:
+    """Return how many classes have all rows in one fold: a fit without it would know nothing of them."""
+    here = labels != ""
+    if len(np.unique(keys[here])) < 2:
+        return len(classes.kept)
+    names = {c.name: number for number, c in enumerate(classes.kept)}
+    number = np.array([names[name] for name in labels[here]])
+    fold = assign_folds(number, keys[here])
+    return sum(len(np.unique(fold[number == k])) < 2 for k in names.values())
 
 
 def _options(

@@ -21,6 +21,7 @@ from flows.starting_classes import starting_classes
 from flows.starting_specification import Start, starting_specification
 from flows.training import train
 from flows.training_rows import gather
+from tests.flows.starting import check_split
 
 
 def started(path: Path, label: str) -> Start:
@@ -28,8 +29,8 @@ def started(path: Path, label: str) -> Start:
     catalog = catalogs.open(path)
     start = starting_specification(catalog, label, folder=path.parent)
     specification = parse_specification(start.text, source="here", base_folder=str(path.parent))
-    found = gather(with_learned_photometry(specification, [catalog]), [catalog])
-    assert found.rows.held_out.any()
+    rows = gather(with_learned_photometry(specification, [catalog]), [catalog]).rows
+    check_split(specification, rows)
     return start
 
 
@@ -177,18 +178,6 @@ def test_nothing_to_learn_from_is_refused(tmp_path):
         starting_specification(catalogs.open(tmp_path / "t.fits"), "kind", folder=tmp_path)
 
 
-def test_a_class_in_one_pixel_is_not_split_by_position(tmp_path):
-    rng = np.random.default_rng(1)
-    kind = np.repeat(["a", "b", "c"], [200, 200, 60])
-    ra, dec = rng.uniform(0, 360, 460), rng.uniform(-60, 60, 460)
-    ra[400:], dec[400:] = 10.0 + rng.uniform(0, 0.01, 60), 10.0
-    x = rng.normal(size=460) + (kind == "b")
-    Table({"ra": ra, "dec": dec, "x": x, "kind": kind}).write(tmp_path / "t.fits")
-    start = started(tmp_path / "t.fits", "kind")
-    assert tomllib.loads(start.text)["split"]["by"] != "healpix"
-    assert set(start.classes) == {"a", "b", "c"}
-
-
 def test_a_joint_leak_that_no_name_betrays(tmp_path):
     """A column computed from two others with the class in the formula: neither it nor they say much alone."""
     rng = np.random.default_rng(8)
@@ -308,19 +297,59 @@ def test_signs_of_doubt_make_no_class():
     assert found.doubtful == {"dE2:": 30, "Sc?": 20, "WR::": 9}
 
 
-def test_five_labels_make_a_class():
-    found = starting_classes({"star": 60, "galaxy": 25, "quasar": 10, "nebula": 5, "comet": 4})
-    assert {c.name for c in found.kept} == {"star", "galaxy", "quasar", "nebula"}
+def test_five_labels_of_many_make_a_class():
+    many = {f"star {i}": 60 - i for i in range(8)}
+    found = starting_classes(many | {"quasar": 10, "nebula": 5, "comet": 4})
+    assert {c.name for c in found.kept} == {*many, "quasar", "nebula"}
     assert found.dropped == {"comet": 4}
 
 
-def test_a_class_of_five_rows_stays_whatever_the_split(tmp_path):
+@pytest.mark.parametrize(("more", "classes"), [(0, {"quasar", "comet"}), (1, {"quasar"})])
+def test_two_labels_make_a_class_where_ten_are_different_at_most(more, classes):
+    """Rows without a label are no label; a doubtful one is."""
+    many = {f"star {i}": 60 - i for i in range(6 + more)}
+    found = starting_classes(many | {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90})
+    assert {c.name for c in found.kept} == {*many, *classes}
+    assert set(found.dropped) == {"quasar", "comet", "slip"} - classes
+
+
+@pytest.mark.parametrize("rows", [100, 2500])
+@pytest.mark.parametrize("rare", [5, 2])
+def test_a_class_of_few_rows_stays_whatever_the_split(rows, rare, tmp_path):
     rng = np.random.default_rng(0)
-    kind = np.repeat(["a", "b", "rare"], [60, 35, 5])
-    Table({"name": [f"G{i}" for i in range(100)], "x": rng.normal(size=100), "kind": kind}).write(
-        tmp_path / "t.fits"
-    )
+    kind = np.repeat(["a", "b", "rare"], [rows - 35 - rare, 35, rare])
+    columns = {"name": [f"G{i}" for i in range(rows)], "x": rng.normal(size=rows), "kind": kind}
+    Table(columns).write(tmp_path / "t.fits")
     assert set(started(tmp_path / "t.fits", "kind").classes) == {"a", "b", "rare"}
+
+
+def test_a_class_of_two_rows_trains(tmp_path, monkeypatch):
+    """None is held out: each of the two rows is judged by a fit that has seen the other."""
+    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["a", "b", "rare"], [20, 18, 2])
+    x = rng.normal(size=40) + 2 * (kind == "b") + 8 * (kind == "rare")
+    Table({"name": [f"G{i}" for i in range(40)], "x": x, "kind": kind}).write(tmp_path / "t.fits")
+    (tmp_path / "spec.toml").write_text(started(tmp_path / "t.fits", "kind").text)
+    trained = train(tmp_path / "spec.toml", tmp_path / "models")
+    assert set(trained["classes"]) == {"a", "b", "rare"}
+    assert trained["metrics"]["log_loss"] < trained["metrics"]["log_loss_baseline"]
+
+
+@pytest.mark.parametrize("rows", [460, 2460])
+def test_a_class_in_one_pixel_is_not_split_by_position(rows, tmp_path):
+    """Of any split by place one side, or one fold, would have all of it; without it, places are what splits."""
+    rng = np.random.default_rng(1)
+    kind = np.repeat(["a", "b", "c"], [rows // 2, rows - rows // 2 - 60, 60])
+    ra, dec = rng.uniform(0, 360, rows), rng.uniform(-60, 60, rows)
+    columns = {"ra": ra, "dec": dec, "x": rng.normal(size=rows) + (kind == "b"), "kind": kind}
+    Table(columns).write(tmp_path / "all_over.fits")
+    assert tomllib.loads(started(tmp_path / "all_over.fits", "kind").text)["split"]["by"] == "healpix"
+    ra[-60:], dec[-60:] = 10.0 + rng.uniform(0, 0.01, 60), 10.0
+    Table(columns).write(tmp_path / "one_place.fits")
+    start = started(tmp_path / "one_place.fits", "kind")
+    assert tomllib.loads(start.text)["split"]["by"] != "healpix"
+    assert set(start.classes) == {"a", "b", "c"}
 
 
 def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path):

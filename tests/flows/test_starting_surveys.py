@@ -22,6 +22,7 @@ from flows.softening import with_learned_photometry
 from flows.starting_bands import kinds
 from flows.starting_specification import Start, starting_specification
 from flows.training_rows import gather
+from tests.flows.starting import check_split
 
 N = 600
 
@@ -51,7 +52,7 @@ def started(path: Path, columns: dict[str, Any], label: str = "type") -> tuple[S
     catalog = catalogs.open(path)
     start = starting_specification(catalog, label, folder=path.parent)
     specification = parse_specification(start.text, source="here", base_folder=str(path.parent))
-    assert gather(with_learned_photometry(specification, [catalog]), [catalog]).rows.held_out.any()
+    check_split(specification, gather(with_learned_photometry(specification, [catalog]), [catalog]).rows)
     return start, tomllib.loads(start.text)
 
 

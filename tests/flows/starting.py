@@ -1,0 +1,26 @@
+"""What holds of every specification that `blr init` writes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blr.folds import assign_folds
+from flows.config import Specification
+from flows.training_rows import TrainingRows
+
+__all__ = ["check_split"]
+
+FEW_LABELS = 2000
+"""Labelled rows below which `blr init` holds none out."""
+
+
+def check_split(specification: Specification, rows: TrainingRows) -> None:
+    """Check that some rows are held out; or of few labels none, and that no class has all rows in one fold."""
+    if len(rows.target) >= FEW_LABELS:
+        assert rows.held_out.any()
+        return
+    assert specification.split.held_out == 0
+    assert not rows.held_out.any()
+    assert rows.group is not None
+    fold = assign_folds(rows.target, rows.group)
+    assert all(len(np.unique(fold[rows.target == k])) > 1 for k in np.unique(rows.target))
