@@ -12,7 +12,9 @@ import pytest
 
 import catalogs
 from flows.cli import run
+from flows.config import Specification
 from flows.config_file import parse_specification, read_specification
+from flows.default_candidates import default_candidates
 from flows.errors import TrainingError, UsageError
 from flows.inspection import inspect_file
 from flows.starting_specification import starting_specification
@@ -156,33 +158,25 @@ def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
 
 
-def test_few_labels_are_stacked(tmp_path, monkeypatch):
-    """Fewer than 5,000 rows are left to the fits of 6,249 with a fifth held out, 5,000 of 6,250."""
-    texts = {}
-    for n in (400, 6249, 6250):
-        pq.write_table(survey(n), tmp_path / f"few{n}.parquet")
-        text = starting_specification(
-            catalogs.open(tmp_path / f"few{n}.parquet"), "kind", folder=tmp_path
-        ).text
-        texts[n] = parse_specification(text, source="init", base_folder=str(tmp_path))
-    assert [s.select.by for s in texts.values()] == ["stack", "stack", "evidence"]
+def parsed(n: int, folder: Path) -> Specification:
+    """Return what `blr init` writes of a survey of so many rows."""
+    pq.write_table(survey(n), folder / f"survey{n}.parquet")
+    text = starting_specification(catalogs.open(folder / f"survey{n}.parquet"), "kind", folder=folder).text
+    return parse_specification(text, source="init", base_folder=str(folder))
+
+
+@pytest.mark.parametrize(("rows", "held_out"), [(400, 0), (1999, 0), (2000, 0.2), (6250, 0.2)])
+def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(rows, held_out, tmp_path):
+    specification = parsed(rows, tmp_path)
+    assert specification.select.by == "stack"
+    assert specification.split.held_out == held_out
+    assert specification.candidate == default_candidates(rows, len(specification.features), 2)
+
+
+def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
     monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
-    told = train(texts[400], tmp_path / "models")
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
-
-
-@pytest.mark.parametrize(
-    ("rows", "centres", "frequencies"), [(400, None, None), (500, 20, 12), (1020, 40, 25), (2020, 80, 50)]
-)
-def test_bases_are_what_the_rows_can_carry(tmp_path, rows, centres, frequencies):
-    """Twenty rows a function, of which there are one, the features' and the centres', or two a frequency."""
-    pq.write_table(survey(rows), tmp_path / "survey.parquet")
-    text = starting_specification(catalogs.open(tmp_path / "survey.parquet"), "kind", folder=tmp_path).text
-    told = parse_specification(text, source="init", base_folder=str(tmp_path))
-    bases = {c.basis.kind: c.basis for c in told.candidate}
-    assert getattr(bases.get("rbf"), "centres", None) == centres
-    assert getattr(bases.get("fourier"), "frequencies", None) == frequencies
-    assert text.count("# [[candidate]]") == (2 if centres is None else 0)
+    trained = train(parsed(200, tmp_path), tmp_path / "models")
+    assert trained["metrics"]["log_loss"] < trained["metrics"]["log_loss_baseline"]
 
 
 @pytest.mark.parametrize("name", REAL)
