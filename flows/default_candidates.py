@@ -16,6 +16,8 @@ WIDTHS = (0.35, 0.7, 1.4)
 """Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that."""
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
+MANY_ROWS = 200_000
+"""Labelled rows above which one width is tried: each has a design matrix of all rows."""
 FEW_FEATURES = 4
 """Features up to which a polynomial of degree 3 is small."""
 
@@ -34,7 +36,8 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
             bases.append(PolynomialBasis(kind="polynomial", degree=degree))
     centres = min(_centres(n_rows, n_classes), MOST_WEIGHTS // free - n_features - 1)
     if centres >= min(FEWEST_CENTRES, n_rows):
-        widths = tuple(round(c * math.sqrt(n_features), 2) for c in WIDTHS)
+        factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
+        widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
         bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
     return tuple(Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh"))
 
