@@ -40,6 +40,7 @@ __all__ = [
 
 
 _NODES = 256  # of the expectations of a row
+_MOST_OWN = 0.99  # share of the curvature in a direction that one row may have
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,12 @@ def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, 
     else:
         _, g, curvature = q.problem.likelihood.derivatives(a, t)
     R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
-    left = np.eye(C) - np.asarray(V @ R, dtype=np.float64)
-    # A row with all of the curvature in some direction has nothing to be predicted from there.
+    own = np.asarray(V @ R, dtype=np.float64)
+    # A row with all of the curvature in some direction has nothing to be predicted from there; of a search that stopped
+    # early it may seem to have more than all.
+    most = np.linalg.eigvals(own).real.max(axis=1)
+    own *= np.where(most > _MOST_OWN, _MOST_OWN / np.maximum(most, _MOST_OWN), 1.0)[:, None, None]
+    left = np.eye(C) - own
     influential = np.linalg.det(left) < 0.5
     V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
     mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)

@@ -1,6 +1,6 @@
 """The candidates that `blr init` writes: they follow from the numbers of rows, features and classes alone.
 
-docs/catalogues.md states the rules.
+docs/candidates.md states the rules.
 """
 
 from __future__ import annotations

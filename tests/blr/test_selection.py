@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import blr
+from blr.gaussian import Gaussian
 from blr.laplace import fit
 from blr.predictive import binary_exact
 from blr.prior import GaussianPrior
@@ -78,6 +81,21 @@ def test_a_refined_fit_is_judged_by_itself(K):
     refined, laplace = (leave_one_out(x).log_density for x in (blr.refine(q), q))
     assert refined == pytest.approx(truth, abs=1.0)
     assert abs(refined - truth) < abs(laplace - truth)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_search_that_stopped_early_leaves_rows_out_all_the_same(K):
+    """Its precision may be less than a row's own curvature, of which no variance is left."""
+    rng = np.random.default_rng(5)
+    Phi = np.column_stack([np.ones(12), 5 * rng.normal(size=(12, 3))])
+    prior = GaussianPrior.isotropic(4, precision=1e-3, intercept=0)
+    q = fit(Phi, np.arange(12) % K, prior, likelihood="logistic" if K == 2 else "softmax", classes=range(K))
+    refined = blr.refine(q)
+    early = replace(refined, gaussian=Gaussian(refined.gaussian.mean, 0.3 * refined.gaussian.precision))
+    p, _, _ = leave_one_out_probability(early)
+    assert np.isfinite(p).all()
+    assert np.all((p >= 0) & (p <= 1))
+    assert leave_one_out(early).n_influential > 0
 
 
 def test_a_row_that_stands_alone_is_influential():
