@@ -276,7 +276,7 @@ def galaxy_zoo() -> LabelledSet:
     columns = pa.table(
         {name: kept[f"{answer}_fraction"].to_numpy(float) for name, answer in GALAXY_ZOO_FEATURES.items()}
     )
-    labels = np.array(["none", "noticeable", "obvious"])[votes[asked].argmax(axis=1)]
+    labels = np.array(["no_bulge", "noticeable", "obvious"])[votes[asked].argmax(axis=1)]
     featured = kept["t01_smooth_or_features_a02_features_or_disk_fraction"].to_numpy(float)
     return _made(
         "galaxy-zoo-2",

@@ -56,8 +56,10 @@ INSTRUMENT = re.compile(
     r"|skymapper|[js]plus|ls|legacy"
 )
 """Words that say who measured a band; with what is left of the names equal, their bands make colours too."""
-MISSING = 0.5
-"""Share of missing values from which a band is in no colour of its neighbours."""
+MISSING = 0.2
+"""Share of missing values, beyond that of the fullest band, from which a band is in no colour of its neighbours."""
+RARE = 0.5
+"""Share of missing values that a remark tells."""
 KINDS = re.compile(
     r"aper\d?|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er|re)?|tot(al)?|sersic|gaap|best|dered|corr(ected)?|[tc]"
 )
@@ -233,7 +235,8 @@ def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[Colour]:
     groups = kinds(names)
     if not groups:
         return []
-    first = [n for n in groups[0] if missing[n] <= MISSING] or groups[0][:1]
+    most = min(missing[n] for n in groups[0]) + MISSING
+    first = [n for n in groups[0] if missing[n] <= most]  # its rows have all of these colours, as a rule
     chain = [Colour(a, b) for a, b in pairwise(first)]
     rest = [n for n in groups[0] if n not in first]
     rest += [n for group in groups[1:] for n in group]
@@ -246,7 +249,7 @@ def _beside(first: Sequence[str], name: str, missing: float) -> Colour:
     same = next((n for n in first if band is not None and band_and_kind(n)[0] == band), None)
     if same is not None:
         return Colour(same, name, "two kinds of magnitude in one band: how extended")
-    rare = f"; {name} is missing in {missing:.0%} of the rows" if missing > MISSING else ""
+    rare = f"; {name} is missing in {missing:.0%} of the rows" if missing > RARE else ""
     return Colour(name, _nearest(first, band), f"colour{rare}")
 
 
