@@ -211,6 +211,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         return [replace(member, weight=share * member.weight) for share, member in found]
 
     kept = staged.kept
+    shares = {index: share for index, share in choice["members"]}
     checks = {
         index: tree["checks"] for (index, _), tree in zip(choice["members"], trees.values(), strict=True)
     }
@@ -224,7 +225,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             Kept(of(kept), staged.fits[kept], [check for found in checks.values() for check in found]),
             version=staged.described["version"],
             candidates=[
-                {**row, "weight": w, "checks": checks.get(i, [])}
+                {**row, "weight": w, "share": shares.get(i, 0.0), "checks": checks.get(i, [])}
                 for i, (row, w) in enumerate(zip(rows, choice["weights"], strict=True))
             ],
             selected=choice["selected"],

@@ -84,7 +84,7 @@ def test_a_candidate_more_leaves_the_others_as_they_were(folder):
     with_rbf = train(folder / "spec.toml", folder / "models")
     text_of(folder, '[[candidate]]\nbasis = { kind = "linear" }\n', "")
     without = train(folder / "spec.toml", folder / "models")
-    own = {"weight": 0, "checks": []}  # which depend on the others
+    own = {"weight": 0, "share": 0, "checks": []}  # which depend on the others
     for i in (0, 1):
         assert without["candidates"][i] | own == with_rbf["candidates"][i + 1] | own
     assert without["version"] != with_rbf["version"]
@@ -266,6 +266,7 @@ def test_a_stack_of_candidates(folder):
     assert sum(m.weight for m in members) == pytest.approx(1)
     assert len(members) == sum(len(row["parts"]) for row in told["candidates"])  # none predicts nothing
     shares = [sum(m.weight for m in members if len(m.columns) == n) for n in (2, 1)]
+    assert [row["share"] for row in told["candidates"]] == pytest.approx(shares)
     evidence = [row["weight"] for row in told["candidates"]]
     assert shares != pytest.approx(evidence, abs=0.01)
     assert told["selected"] == int(np.argmax(shares))
