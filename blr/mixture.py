@@ -17,7 +17,16 @@ from blr.decisions import mutual_information
 from blr.predictive import binary_integrals
 from blr.softmax_predictive import softmax_exact
 
-__all__ = ["Prediction", "mix", "mix_nodes", "predicted", "replaced", "require_logit", "stacked"]
+__all__ = [
+    "Prediction",
+    "mix",
+    "mix_nodes",
+    "predicted",
+    "replaced",
+    "require_logit",
+    "require_shift",
+    "stacked",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +108,15 @@ def require_logit(link: str, shift: Vector | None) -> None:
         raise ValueError(
             f"got a shift of class priors for the {link} link, expected the logistic one: ln of the priors' ratio is "
             "added to logits, and these activations are none; fit with likelihood='logistic'"
+        )
+
+
+def require_shift(shift: Vector | None, n_classes: int) -> None:
+    """Raise ValueError unless a shift of the activations is a number a class, (K,)."""
+    if shift is not None and np.shape(shift) != (n_classes,):
+        raise ValueError(
+            f"shift has shape {np.shape(shift)}, expected a number a class, ({n_classes},), as "
+            "shift.log_prior_shift gives"
         )
 
 

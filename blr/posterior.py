@@ -20,7 +20,7 @@ from blr.contrasts import class_cholesky, class_precision
 from blr.ensemble import averaged
 from blr.gaussian import Gaussian
 from blr.likelihood import Bernoulli
-from blr.mixture import Prediction, predicted
+from blr.mixture import Prediction, predicted, require_shift
 from blr.output_moments import OutputMoments
 from blr.predictive import binary_exact, binary_probit
 from blr.prior import GaussianPrior
@@ -202,9 +202,7 @@ class Posterior:
         if method == "probit" or (method == "exact" and self.draws is None):
             return self._moderated(*self.logit_moments(matrix), method)
         if method == "monte_carlo" and n_samples < 2:
-            raise ValueError(
-                f"n_samples is {n_samples}; expected 2 or more draws, which a standard error needs"
-            )
+            raise ValueError(f"n_samples is {n_samples}; a standard error needs 2 or more draws: give more")
         rng = np.random.default_rng(0) if rng is None else rng
         draws = self.draws if method == "exact" and self.draws is not None else self._drawn(n_samples, rng)
         found, error = averaged(self.problem, matrix, draws)
@@ -238,14 +236,10 @@ class Posterior:
         """Return probabilities by the predictive integral, expected entropy and activation moments of each row.
 
         `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.  `single`: with
-        covariances in single precision where `OutputMoments` says that it serves.
+        covariances in single precision where `OutputMoments` says that it serves; `most_nodes`: see `softmax_exact`.
         """
         matrix = self.problem.design(Phi)
-        if shift is not None and np.shape(shift) != (self.problem.n_classes,):
-            raise ValueError(
-                f"shift has shape {np.shape(shift)}, expected a number a class, ({self.problem.n_classes},), as "
-                "shift.log_prior_shift gives"
-            )
+        require_shift(shift, self.problem.n_classes)
         if self.draws is not None:
             return averaged(self.problem, matrix, self.draws, shift, single=single)[0]
         moments = self.problem.class_moments(*self._outputs(matrix, single=single))

@@ -211,7 +211,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         return [replace(member, weight=share * member.weight) for share, member in found]
 
     kept = staged.kept
-    shares = {index: share for index, share in choice["members"]}
+    shares = dict(choice["members"])
     checks = {
         index: tree["checks"] for (index, _), tree in zip(choice["members"], trees.values(), strict=True)
     }
