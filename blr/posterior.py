@@ -202,7 +202,7 @@ class Posterior:
         if method == "probit" or (method == "exact" and self.draws is None):
             return self._moderated(*self.logit_moments(matrix), method)
         if method == "monte_carlo" and n_samples < 2:
-            raise ValueError(f"n_samples is {n_samples}; a standard error needs 2 or more draws: give more")
+            raise ValueError(f"n_samples is {n_samples}; expected 2 or more draws, for the standard error")
         rng = np.random.default_rng(0) if rng is None else rng
         draws = self.draws if method == "exact" and self.draws is not None else self._drawn(n_samples, rng)
         found, error = averaged(self.problem, matrix, draws)
