@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from flows.config import Candidate
-from flows.config_bases import LinearBasis, PolynomialBasis, RbfBasis
+from flows.config_bases import LinearBasis, PolynomialBasis, RbfBasis, SigmoidBasis
 
 __all__ = ["default_candidates"]
 
@@ -16,6 +16,8 @@ WIDTHS = (0.35, 0.7, 1.4)
 """Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that."""
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
+STEPS = 5
+"""Steps along each feature: a period or an amplitude may cut a class off sharply."""
 MANY_ROWS = 200_000
 """Labelled rows above which one width is tried: each has a design matrix of all rows."""
 FEW_FEATURES = 4
@@ -25,7 +27,8 @@ FEW_FEATURES = 4
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
-    Each basis comes twice: on the features as they are, and on their arcsinh.
+    Each basis comes twice, on the features as they are and on their arcsinh; but for the steps, which lie where the
+    rows do.
     """
     free = max(n_classes - 1, 1)
     bases: list[LinearBasis | PolynomialBasis | RbfBasis] = [LinearBasis(kind="linear")]
@@ -39,7 +42,10 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
         widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
         bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
-    return tuple(Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh"))
+    found = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
+    if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
+        found.append(Candidate(basis=SigmoidBasis(kind="sigmoid", centres=STEPS)))
+    return tuple(found)
 
 
 FEWEST_CENTRES = 20

@@ -22,7 +22,11 @@ def centres(candidates: tuple[Candidate, ...]) -> int | None:
 
 
 def test_each_basis_comes_as_it_is_and_on_the_arcsinh():
-    candidates = default_candidates(1000, 4, 2)
+    *candidates, steps = default_candidates(1000, 4, 2)
+    assert (steps.basis.kind, steps.transform) == (
+        "sigmoid",
+        "none",
+    )  # along each feature, where the rows are
     assert [c.basis.kind for c in candidates[::2]] == ["linear", "polynomial", "polynomial", "rbf"]
     assert [c.transform for c in candidates] == ["none", "arcsinh"] * 4
     assert [c.basis for c in candidates[::2]] == [c.basis for c in candidates[1::2]]
@@ -75,4 +79,5 @@ def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there():
         assert candidates[0].basis.kind == "linear"
         functions = [math.comb(features + d, d) for d in degrees(candidates)]
         functions += [n + features + 1 for n in [centres(candidates)] if n is not None]
+        functions += [c.basis.centres * features + 1 for c in candidates if c.basis.kind == "sigmoid"]
         assert max(functions, default=0) * (classes - 1) <= MOST_WEIGHTS
