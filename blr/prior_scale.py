@@ -105,7 +105,7 @@ def fit_scales(
         fixed: dict[str, Any] = {"intercept": intercept, "intercept_variance": intercept_variance}
         return fit_evidence(Phi, t, likelihood, threads=threads, **fixed, **common)
 
-    column = 0 if intercept is None else 1 if intercept == 0 else 0  # one that is not the intercept
+    column = int(intercept == 0)  # one that is not the intercept
     if problem.n_functions <= (intercept is not None):
         at_maximum()  # which says what is wrong
     if problem.n_effective > _MANY_ROWS:
