@@ -29,6 +29,27 @@ _QUARTILES = 1.349
 _NARROWEST = 1e-3
 
 
+# A value that more of the rows have makes the others rare.
+_COMMON = 0.75
+# Rows whose medians are taken to find that value.
+_MOST_ROWS = 100_000
+
+
+def _scale_of_rare(X: Matrix, weight: Vector | None) -> Vector:
+    """Return the scale (F,) of the features of which most rows have one value, 0 for the other features."""
+    common = np.median(X[:: -(-len(X) // _MOST_ROWS)], axis=0)  # what more than half have is the median
+    rare = common != X
+    share = np.average(rare, axis=0, weights=weight)
+    scale = np.zeros(X.shape[1])
+    for f in np.flatnonzero((share > 0) & (share < 1 - _COMMON)).tolist():
+        rows = rare[:, f]
+        distance = np.abs(X[rows, f] - common[f])
+        peak = distance.max()
+        mean_square = np.average((distance / peak) ** 2, weights=None if weight is None else weight[rows])
+        scale[f] = 0.5 * peak * np.sqrt(mean_square)
+    return scale
+
+
 @dataclass(frozen=True, eq=False)
 class Softening:
     """The map y = arcsinh((x − centre) / width), with centre and width of shape (F,)."""
@@ -95,7 +116,10 @@ class Standardisation:
     def learn(cls, X: ArrayLike, weight: Vector | None = None) -> Standardisation:
         """Return the map that gives X, shape (N, F), zero mean and unit variance; scale 1 where X is constant.
 
-        A row of `weight` (N,) 2 counts as two rows.
+        A feature of which more than three quarters of the rows have one value has half the root-mean-square distance
+        of the other rows from that value for its scale: its standard deviation would put the few others tens of units
+        out (as Gelman et al. 2008 scale indicators, doi:10.1214/08-AOAS191).  A row of `weight` (N,) 2 counts as two
+        rows.
         """
         X = as_matrix(X, "X")
         # About a row, so that a far origin costs no digits.
@@ -105,6 +129,7 @@ class Standardisation:
         peak = np.abs(deviation).max(axis=0)
         unit = np.where(peak > 0, peak, 1.0)
         scale = unit * np.sqrt(np.average((deviation / unit) ** 2, axis=0, weights=weight))
+        scale = np.maximum(scale, _scale_of_rare(X, weight))
         # Not "== 0": the mean of equal numbers may miss them by a rounding, which is no scale.
         constant = peak <= 16 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))

@@ -315,6 +315,18 @@ def test_standardised_training_set_has_unit_moments():
     np.testing.assert_allclose(Z.std(axis=0), 1, rtol=1e-12)
 
 
+def test_rare_values_stay_near():
+    """A pixel that is lit in one row of a hundred is two units from the others, not ten."""
+    X = np.zeros((100, 3))
+    X[0, 0], X[:30, 1], X[:, 2] = 3.0, 1.0, np.arange(100)
+    learned = Standardisation.learn(X)
+    np.testing.assert_allclose(learned.scale, [1.5, X[:, 1].std(), X[:, 2].std()])
+    assert np.ptp(learned(X)[:, 0]) == pytest.approx(2)
+    twice = Standardisation.learn(np.vstack([X, X[:1]]))
+    weighted = Standardisation.learn(X, np.r_[2.0, np.ones(99)])
+    np.testing.assert_allclose(weighted.scale, twice.scale)
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1e12, 1e-12, 3.3e300])
 def test_constant_features_have_scale_one(constant):
     learned = Standardisation.learn(np.full((11, 1), constant))
