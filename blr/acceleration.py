@@ -2,12 +2,14 @@
 
 Where a full step overshoots, as on separable data, halved steps swing to and fro.  The combination of the last points
 whose residuals cancel best leaps to where they would come to rest (Walker and Ni 2011, doi:10.1137/10078356X).
-D weights; a point is a mean (D,) with a precision (D, D), a residual how far its image lies from it.
+D weights; a point is a mean (D,) with a precision (D, D), its image what the iteration makes of it, and the residual
+the difference of the two.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,43 +20,56 @@ __all__ = ["Acceleration"]
 
 _DEPTH = 5
 _LARGEST = 1000  # weights above which the history would take gigabytes
+_DIRECTIONS = 32  # random ones along which residuals of a precision are measured: all of them cost D³
 
 
 @dataclass(eq=False)
 class Acceleration:
-    """The last points and residuals, measured in the coordinates in which `scale` is the standard normal."""
+    """The images of the last points, and their residuals in the coordinates in which `scale` is the standard normal."""
 
     scale: Gaussian
-    _points: list[tuple[Vector, Matrix]] = field(default_factory=list)
-    _residuals: list[tuple[Vector, Matrix]] = field(default_factory=list)
-    _white: list[Vector] = field(default_factory=list)
+    _images: list[tuple[Vector, Matrix]] = field(default_factory=list)
+    _residuals: list[Vector] = field(default_factory=list)
+
+    @cached_property
+    def _directions(self) -> tuple[Matrix, Matrix]:
+        """Return orthogonal directions (D, R) in white coordinates, and their images under Uᵀ.
+
+        Their common length keeps the lengths of what is projected on them, on average.
+        """
+        D = len(self.scale.mean)
+        if D <= _DIRECTIONS:
+            white = np.eye(D)
+        else:
+            drawn = np.random.default_rng(0).standard_normal((D, _DIRECTIONS))
+            white = np.linalg.qr(drawn)[0] * np.sqrt(D / _DIRECTIONS)
+        return white, self.scale.inverse_cholesky.T @ white
 
     def add(self, q: Gaussian, direction: Vector, A: Matrix) -> None:
         """Remember a point and its image: mean plus `direction` (D,), precision A (D, D)."""
         if len(direction) > _LARGEST:
             return
-        residual = (direction, A - q.precision)
-        U = self.scale.inverse_cholesky
-        spread = (U @ residual[1] @ U.T).ravel() / np.sqrt(2)  # as in the Kullback-Leibler divergence
-        for kept, new in (
-            (self._points, (q.mean, q.precision)),
-            (self._residuals, residual),
-            (self._white, np.concatenate([self.scale.cholesky.T @ direction, spread])),
-        ):
-            kept.append(new)  # type: ignore[arg-type]
-            del kept[: -_DEPTH - 1]
+        _, along = self._directions
+        # U (A - Q) Uᵀ seen along the directions: half its squared norm is the Kullback-Leibler divergence's.
+        spread = self.scale.inverse_cholesky @ ((A - q.precision) @ along)
+        white = np.concatenate([self.scale.cholesky.T @ direction, spread.ravel() / np.sqrt(2)])
+        self._images.append((q.mean + direction, A))
+        self._residuals.append(white)
+        del self._images[: -_DEPTH - 1], self._residuals[: -_DEPTH - 1]
 
     def proposal(self) -> Gaussian | None:
         """Return where the remembered points lead; None before there are two, or if that is no Gaussian."""
-        if len(self._points) < 2:
+        if len(self._images) < 2:
             return None
-        changes = np.stack([b - a for a, b in zip(self._white, self._white[1:], strict=False)], axis=1)
-        share = np.linalg.lstsq(changes, self._white[-1], rcond=1e-10)[0]
-        mean, precision = (x + r for x, r in zip(self._points[-1], self._residuals[-1], strict=True))
-        for j, s in enumerate(share.tolist()):
-            for points in (self._points, self._residuals):
-                mean = mean - s * (points[j + 1][0] - points[j][0])
-                precision = precision - s * (points[j + 1][1] - points[j][1])
+        residuals = np.stack(self._residuals, axis=1)
+        changes = np.diff(residuals, axis=1)
+        share = np.linalg.lstsq(changes, residuals[:, -1], rcond=1e-10)[0]
+        # The last image, less its shares of the changes from each image to the next.
+        weight = np.diff(share, prepend=0.0, append=1.0)
+        mean, precision = (
+            sum(w * x for w, x in zip(weight.tolist(), images, strict=True))
+            for images in zip(*self._images, strict=True)
+        )
         found = Gaussian(mean, precision)
         try:
             _ = found.cholesky

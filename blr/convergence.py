@@ -80,7 +80,7 @@ def effective_size(x: Matrix) -> Vector:
     """Return how many independent draws the mean of x (C, n, D) is worth, (D,): Geyer's initial monotone sequence."""
     C, n, _ = x.shape
     within, total = _variances(x)
-    autocovariance = _autocovariance(x).mean(axis=0) * (n / (n - 1.0))
+    autocovariance = _mean_autocovariance(x) * (n / (n - 1.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = 1 - (within - autocovariance) / total
     rho[0] = 1.0
@@ -92,10 +92,12 @@ def effective_size(x: Matrix) -> Vector:
     return np.where(total > 0, size, float(C * n))
 
 
-def _autocovariance(x: Matrix) -> Matrix:
-    """Return the autocovariance (C, n, D) at lags 0 to n - 1."""
-    n = x.shape[1]
-    centred = x - x.mean(axis=1, keepdims=True)
-    size = next_fast_len(2 * n)
-    spectrum = rfft(centred, size, axis=1)
-    return np.asarray(irfft(np.abs(spectrum) ** 2, size, axis=1)[:, :n]) / n
+def _mean_autocovariance(x: Matrix) -> Matrix:
+    """Return the autocovariance at lags 0 to n - 1, its mean over the chains, (n, D)."""
+    C, n, _ = x.shape
+    size = next_fast_len(2 * n, real=True)
+    power = np.zeros((size // 2 + 1, x.shape[2]))
+    for chain in x:  # the transform back is linear: one of the mean serves for all chains
+        spectrum = rfft(chain - chain.mean(axis=0), size, axis=0)
+        power += spectrum.real**2 + spectrum.imag**2
+    return np.asarray(irfft(power, size, axis=0)[:n]) / (n * C)

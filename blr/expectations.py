@@ -39,6 +39,7 @@ Index = NDArray[np.intp]
 
 _IMPOSSIBLE = 1e-300  # likelihood of a record that stands for none: its logarithm is finite
 _WIDE = 4.0  # largest contrast sd above which single precision serves
+_MANY_NODES = 64  # Sobol points, whose weights are equal, from which single precision is taken
 _NUMBERS = 2**18  # activations at nodes held at a time
 
 # Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
@@ -151,7 +152,9 @@ def _softmax(likelihood: Categorical, a: Matrix, V: Matrix, t: Matrix, most_node
     mislabelled = isinstance(likelihood, MislabelledCategorical)
     value, gradient, R = np.empty(len(a)), np.empty((len(a), K)), np.empty((len(a), K, K))
     for rows, (z, w) in _by_spread(spread, K - 1, most_nodes):
-        widest = K - 1 not in _IN_DOUBLE and spread[rows].min() > _WIDE
+        # Single precision errs by some 1e-6: less than the nodes do where rows are wide, or nodes few.
+        single = K - 1 not in _IN_DOUBLE and (most_nodes is not None or spread[rows].min() > _WIDE)
+        widest = single and w[0] == w[-1] and len(z) >= _MANY_NODES
         at_nodes = _at_many_nodes if widest else _at_nodes
         for block in _blocks(rows, len(z) * K):
             mean, load, shares = m[block] @ H.T, H @ B[block], t[block]

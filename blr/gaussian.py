@@ -43,13 +43,17 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
     jitter = 0.0
     while jitter < 1e-6:
         try:
-            L = scipy.linalg.cholesky(C + jitter * np.eye(len(C)), lower=True, check_finite=False)
+            L = scipy.linalg.cholesky(_raised(C, jitter), lower=True, check_finite=False)
             return L * scale[:, None], jitter
         except np.linalg.LinAlgError:
             jitter = max(10 * jitter, len(C) * np.finfo(float).eps)
     raise np.linalg.LinAlgError(
         "precision is not positive definite; its quadratic form is negative somewhere"
     )
+
+
+def _raised(C: Matrix, jitter: float) -> Matrix:
+    return C if jitter == 0 else C + jitter * np.eye(len(C))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +80,9 @@ class Gaussian:
     @cached_property
     def inverse_cholesky(self) -> Matrix:
         """L⁻¹, lower, (D, D): kept because a product is several times faster than a triangular solve."""
-        inverse: Matrix = scipy.linalg.solve_triangular(
-            self.cholesky, np.eye(len(self.mean)), lower=True, check_finite=False
-        )
+        inverse: Matrix
+        inverse, status = scipy.linalg.lapack.dtrtri(self.cholesky, lower=1)
+        assert status == 0  # noqa: S101  a Cholesky factor has no zero on its diagonal
         return inverse
 
     @cached_property

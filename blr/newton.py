@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 
 from blr.arrays import Matrix, Vector
-from blr.gaussian import cholesky_of_precision
+from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.sums import Terms
 
 __all__ = ["Mode", "SolverPrior", "maximise"]
@@ -36,7 +37,25 @@ class SolverPrior:
     def energy(self, theta: Vector) -> float:
         """Return (θ - m)ᵀ P (θ - m) / 2."""
         d = theta - self.mean
-        return 0.5 * float(d @ self.precision @ d)
+        return 0.5 * float(d @ (self.precision @ d))
+
+    @cached_property
+    def log_det_precision(self) -> float:
+        """Natural logarithm of det P."""
+        return Gaussian(self.mean, self.precision).log_det_precision
+
+    @cached_property
+    def _diagonal(self) -> Vector | None:
+        """Return the diagonal of P (D,), None where there is more."""
+        p = np.diag(self.precision).copy()
+        return p if np.count_nonzero(self.precision) == np.count_nonzero(p) else None
+
+    def trace(self, inverse_cholesky: Matrix) -> float:
+        """Return tr(P A⁻¹), given L⁻¹ (D, D) of A = L Lᵀ."""
+        U, p = inverse_cholesky, self._diagonal
+        if p is None:
+            return float(np.einsum("ij,ij->", U @ self.precision, U))
+        return float(np.einsum("ij,ij->j", U, U) @ p)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.confusion import recorded_probability
 from blr.folds import assign_folds
+from blr.gaussian import Gaussian
 from blr.repair import served
 from blr.sampling import sample_posterior
 from blr.selection import leave_one_out
@@ -52,10 +53,14 @@ class CandidateData:
 
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
-    """The candidate's row of the table, and the training rows' left-out probabilities with their shares, (2, N, K)."""
+    """The candidate's row of the table, and the training rows' left-out probabilities with their shares, (2, N, K).
+
+    `drafts` are the parts' refined posteriors, at which those to be served may start; none where nothing was refined.
+    """
 
     row: dict[str, Any]
     left_out: Floats | None = None
+    drafts: tuple[Gaussian, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +96,8 @@ def fit_candidate(
         assert found is not None  # noqa: S101  nothing is held out
         loss = float(-(found[1] * np.log(np.maximum(found[0], np.finfo(float).tiny))).sum() / found[1].sum())
     row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss)
-    return FittedCandidate(row | {"left_out_by": by}, found)
+    drafts = tuple(part.served.gaussian for part in parts) if refined else ()
+    return FittedCandidate(row | {"left_out_by": by}, found, drafts)
 
 
 def refit_candidate(
@@ -100,13 +106,15 @@ def refit_candidate(
     data: CandidateData,
     parts: Sequence[Mapping[str, Any]],
     *,
+    drafts: Sequence[Gaussian] = (),
     checked: Collection[int] = (),
     threads: int | None = None,
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
 
     `parts` are those of its row in the table: their fits are done again, since a fit that was loaded has no data.
-    Refined posteriors of the parts `checked` (indices) are compared with the exact ones where the verdict is red.
+    Their refinement starts at the `drafts`, one a part, where there are any.  Refined posteriors of the parts
+    `checked` (indices) are compared with the exact ones where the verdict is red.
     """
     kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
     done = "refining" if kind == "refined" else "sampling the posterior of"
@@ -118,7 +126,12 @@ def refit_candidate(
         q = problem.at_scale(basis(problem.X), part["scale"])
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
-            q = refine(q, start=refine(q, draft=True, on_step=_step_told), on_step=_step_told)
+            start = (
+                replace(q, gaussian=drafts[number])
+                if number < len(drafts)
+                else refine(q, draft=True, on_step=_step_told)
+            )
+            q = refine(q, start=start, on_step=_step_told)
             if number in checked:
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
                 found = served(q.fitted, q, rng=rng)

@@ -47,7 +47,7 @@ from flows.store import Store
 from flows.table_choice import training_table
 from flows.target_rows import is_needed, read_shift, read_target, version_content, write_shift
 from flows.training_rows import Gathered, gather, write_array, write_rows
-from flows.training_staging import INGESTED, StagedTraining, filled_features
+from flows.training_staging import INGESTED, StagedTraining, filled_features, read_drafts, write_drafts
 from flows.version import code_version
 from flows.votes import without_overdispersion
 
@@ -146,6 +146,7 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
             ) from error
         if fitted.left_out is not None:
             write_array(fitted.left_out, done.with_suffix(".npy"))
+        write_drafts(fitted.drafts, Path(folder), index)
         write_json(done, fitted.row)
     row: Json = json.loads(done.read_text(encoding="utf-8"))
     return row
@@ -180,7 +181,7 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
         staged = StagedTraining.read(Path(folder))
         row = json.loads((Path(folder) / f"candidate-{index:03d}.json").read_text(encoding="utf-8"))
         checked = json.loads((Path(folder) / CHECKED).read_text(encoding="utf-8")).get(str(index), [])
-        kept = staged.kept
+        kept, drafts = staged.kept, read_drafts(Path(folder), index)
         with single_threaded_blas():
             fitted = {
                 which: refit_candidate(
@@ -188,6 +189,7 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
                     index,
                     data,
                     row["parts"],
+                    drafts=drafts,
                     checked=checked if which == kept else (),
                     threads=threads,
                 )

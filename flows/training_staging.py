@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.gaussian import Gaussian
 from blr.missing import FeatureMoments
 from flows.candidates import CandidateData
 from flows.config import Specification
 from flows.shift import with_density_weights_of_all
 from flows.target_rows import read_shift
-from flows.training_rows import TrainingRows, read_rows
+from flows.training_rows import TrainingRows, read_rows, write_array
 
-__all__ = ["INGESTED", "StagedTraining", "filled_features"]
+__all__ = ["INGESTED", "StagedTraining", "filled_features", "read_drafts", "write_drafts"]
 
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -33,6 +35,21 @@ def filled_features(rows: TrainingRows) -> tuple[FeatureMoments, Floats]:
         rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
     )
     return moments, moments.impute(rows.X, rows.missing)
+
+
+def write_drafts(drafts: Sequence[Gaussian], folder: Path, index: int) -> None:
+    """Write the drafts of a candidate's parts: a row of the mean (D,) above the precision (D, D) in each file."""
+    for number, q in enumerate(drafts):
+        write_array(np.vstack([q.mean, q.precision]), folder / f"draft-{index:03d}-{number}.npy")
+
+
+def read_drafts(folder: Path, index: int) -> tuple[Gaussian, ...]:
+    """Return what `write_drafts` wrote, part by part; nothing where it wrote nothing."""
+    paths = sorted(
+        folder.glob(f"draft-{index:03d}-*.npy")
+    )  # at most nine: their order is that of the numbers
+    arrays = (np.load(path, allow_pickle=False) for path in paths)
+    return tuple(Gaussian(array[0], array[1:]) for array in arrays)
 
 
 @dataclass(frozen=True)

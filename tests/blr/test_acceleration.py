@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr import variational
+from blr import acceleration, variational
 from blr.acceleration import Acceleration
 from blr.gaussian import Gaussian
 from blr.laplace import fit
@@ -23,6 +23,28 @@ def test_a_linear_iteration_is_solved_once_its_directions_are_known():
         found.add(q, B @ (q.mean - rest), np.eye(3))
         q = found.proposal() or Gaussian(q.mean + 0.3 * (B @ (q.mean - rest)), np.eye(3))
     np.testing.assert_allclose(q.mean, rest, atol=1e-8)
+
+
+def test_many_weights_are_measured_along_some_directions_as_along_all(monkeypatch):
+    rng = np.random.default_rng(2)
+    D = 60
+    x = rng.normal(size=(3 * D, D))
+    q = Gaussian(np.zeros(D), x.T @ x)
+
+    def proposed() -> Gaussian:
+        found, steps = Acceleration(q), np.random.default_rng(3)
+        for length in (1.0, 0.6, 0.5):
+            residual = np.diag(length * steps.uniform(0.9, 1.1, D)) * q.precision
+            found.add(q, length * steps.uniform(0.9, 1.1, D), q.precision + residual)
+        proposal = found.proposal()
+        assert proposal is not None
+        return proposal
+
+    some = proposed()
+    monkeypatch.setattr(acceleration, "_DIRECTIONS", D)
+    every = proposed()
+    np.testing.assert_allclose(some.mean, every.mean, rtol=0.1)
+    np.testing.assert_allclose(np.diag(some.precision), np.diag(every.precision), rtol=0.1)
 
 
 def test_what_is_no_gaussian_is_not_proposed():

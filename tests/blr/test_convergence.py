@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blr.convergence import convergence, effective_size, nested_r_hat
+from blr.convergence import _mean_autocovariance, convergence, effective_size, nested_r_hat
 
 
 def autoregressive(phi, chains=8, n=4000, D=2, seed=0):
@@ -22,6 +22,14 @@ def autoregressive(phi, chains=8, n=4000, D=2, seed=0):
 def test_effective_size_of_known_series(phi):
     found = effective_size(autoregressive(phi))
     assert found == pytest.approx(32_000 * (1 - phi) / (1 + phi), rel=0.12)
+
+
+@pytest.mark.parametrize("n", [40, 51])
+def test_autocovariances_are_the_sums_of_products(n):
+    x = autoregressive(0.7, chains=5, n=n, D=3)
+    centred = x - x.mean(axis=1, keepdims=True)
+    products = [(centred[:, : n - lag] * centred[:, lag:]).sum(axis=1).mean(axis=0) / n for lag in range(n)]
+    np.testing.assert_allclose(_mean_autocovariance(x), products, atol=1e-12)
 
 
 def test_converged_chains_agree():

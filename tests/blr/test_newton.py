@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from blr.gaussian import Gaussian
 from blr.likelihood import LINKS, Bernoulli
 from blr.newton import SolverPrior, maximise, newton_step
 from blr.sums import Rows, likelihood_terms
 
 FLAT = SolverPrior(np.zeros(3), np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_the_priors_trace_and_determinant_are_the_dense_ones(dense, diagonal):
+    rng = np.random.default_rng(4)
+    P, A = np.linalg.inv(dense.covariance(rng, 4)), np.linalg.inv(dense.covariance(rng, 4))
+    P = np.diag(np.diag(P)) if diagonal else P
+    prior, q = SolverPrior(np.zeros(4), P), Gaussian(np.zeros(4), A)
+    assert prior.trace(q.inverse_cholesky) == pytest.approx(np.trace(P @ np.linalg.inv(A)), rel=1e-12)
+    assert prior.log_det_precision == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-12)
 
 
 def quadratic(dense):

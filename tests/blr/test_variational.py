@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blr import expectations, variational
 from blr.evidence import fit_evidence
 from blr.expectations import expected_terms
 from blr.gaussian import Gaussian
@@ -216,3 +217,35 @@ def test_without_a_prior_there_is_nothing_to_refine(dense):
             ValueError, match=r"maximum-likelihood fit has no posterior to refine.*fit with a prior"
         ):
             function(q)
+
+
+def five_classes(n=80):
+    """Return a fit of five classes of which some rows are far from any border."""
+    rng = np.random.default_rng(5)
+    t = np.arange(n) % 5
+    centre = 2 * rng.normal(size=(5, 3))
+    Phi = np.column_stack([np.ones(n), centre[t] + rng.normal(size=(n, 3))])
+    return fit(Phi, t, GaussianPrior.isotropic(4, 0.1), "softmax", classes=range(5))
+
+
+def test_a_draft_that_begins_with_few_nodes_ends_where_one_with_all_does(monkeypatch):
+    q = five_classes()
+    quick = refine(q, draft=True)
+    monkeypatch.setattr(variational, "_COARSE_NODES", 10**9)
+    plain = refine(q, draft=True)
+    assert quick.elbo == pytest.approx(plain.elbo, abs=0.02)
+    Phi = q.problem.require_data().Phi
+    np.testing.assert_allclose(quick.predict_proba(Phi), plain.predict_proba(Phi), atol=0.01)
+
+
+def test_a_draft_in_single_precision_is_that_of_double(monkeypatch):
+    q = five_classes()
+    single = refine(q, draft=True)
+    monkeypatch.setattr(expectations, "_MANY_NODES", 10**9)
+    double = refine(q, draft=True)
+    assert single.elbo == pytest.approx(double.elbo, abs=2e-3)
+    np.testing.assert_allclose(
+        single.predict_proba(q.problem.require_data().Phi),
+        double.predict_proba(q.problem.require_data().Phi),
+        atol=2e-3,
+    )

@@ -259,6 +259,26 @@ def test_the_posterior_that_is_asked_for(folder, posterior):
     )
 
 
+def test_refinement_from_the_drafts_ends_where_one_without_them_does(folder):
+    text_of(folder, "[features]", "[split]\nheld_out = 0\n[features]")
+    drafts = []
+
+    def refine(place: str, index: int, threads: int | None) -> str:
+        drafts.extend(Path(place).glob(f"draft-{index:03d}-*.npy"))
+        for path in drafts:
+            path.unlink()
+        return DIRECT.refine(place, index, threads)
+
+    train(folder / "spec.toml", folder / "with")
+    train(folder / "spec.toml", folder / "without", steps=replace(DIRECT, refine=refine))
+    assert drafts
+    members = [Store(folder / name).load("morphology").classifier.members for name in ("with", "without")]
+    for one, other in zip(*members, strict=True):
+        assert one.weight == other.weight
+        sd = np.sqrt(np.diag(one.posterior.gaussian.covariance))
+        assert np.abs(one.posterior.gaussian.mean - other.posterior.gaussian.mean).max() < 0.02 * sd.min()
+
+
 def test_a_stack_of_candidates(folder):
     text_of(folder, "[features]", '[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
