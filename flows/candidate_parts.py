@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from blr.basis import Basis, fit_basis
+from blr.basis.rbf import RBF
 from blr.evidence import fit_evidence
 from blr.folds import fold_probability
 from blr.laplace import fit
 from blr.posterior import Posterior
 from blr.prior import GaussianPrior
 from blr.prior_scale import fit_scales
+from blr.relevance import with_relevant_widths
 from blr.selection import leave_one_out, leave_one_out_probability
 from blr.variational import refine
 
@@ -31,6 +33,8 @@ Floats = NDArray[np.float64]
 MOST_PARTS = 3
 LEAST_PART = 0.1
 """Share of the best part below which a width or scale is left out: each costs as much time in every prediction."""
+COMMON_WIDTH = 0.7
+"""Times the root of the number of features: where the search for a width a feature starts."""
 FOLD_WORK = 1e8
 """Rows times squared weights above which folds cost too much, if one step from the whole fit serves as well."""
 MOST_INFLUENTIAL = 0.01
@@ -53,16 +57,25 @@ class CandidateProblem:
     generator: Callable[[], np.random.Generator]
     threads: int | None
 
-    def basis(self, width: int) -> Basis:
-        """Return the basis of one of the widths."""
-        return fit_basis(
-            self.kind,
-            self.X,
-            weight=self.weight,
-            rng=self.generator(),
-            soften=self.soften,
-            **self.widths[width],
+    def basis(
+        self, width: int, *, found: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
+    ) -> Basis:
+        """Return the basis of one of the widths.
+
+        Where that is "each", the widths are those `found` (F,) before, else those of a search by evidence.
+        """
+        options = dict(self.widths[width])
+        each = options.get("width") == "each"
+        if each:
+            options["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
+        basis = fit_basis(
+            self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **options
         )
+        if not (each and isinstance(basis, RBF)):
+            return basis
+        if found is not None:
+            return replace(basis, width=np.asarray(found, dtype=np.float64))
+        return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
 
     def at_scale(self, Phi: Floats, scale: float | None) -> Posterior:
         """Return the Laplace fit at a standard deviation of the prior, None for where the evidence is highest."""
@@ -87,6 +100,13 @@ class Part:
     log_weight: float
     weight: float = 1.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a later fit of the same part needs; `widths` where each feature has its own."""
+        words = {"width": self.width, "scale": self.scale, "weight": self.weight}
+        if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
+            return words | {"widths": np.asarray(self.basis.width).tolist()}
+        return words
+
 
 def fitted_parts(
     problem: CandidateProblem, *, integrated: bool, refined: bool, on_step: Callable[[], None]
@@ -97,7 +117,7 @@ def fitted_parts(
     """
     found: list[Part] = []
     for width in range(len(problem.widths)):
-        basis = problem.basis(width)
+        basis = problem.basis(width, on_step=on_step)
         Phi = basis(problem.X)
         if not integrated:
             q = problem.at_scale(Phi, None)

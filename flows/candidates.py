@@ -122,7 +122,7 @@ def refit_candidate(
     problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
     members = []
     for number, part in enumerate(parts):
-        basis, check = problem.basis(part["width"]), None
+        basis, check = problem.basis(part["width"], found=part.get("widths")), None
         q = problem.at_scale(basis(problem.X), part["scale"])
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
@@ -264,7 +264,7 @@ def _row(
         "basis": basis_words(candidate.basis) + (", arcsinh" if candidate.transform == "arcsinh" else ""),
         "n_functions": int(best.problem.n_functions),
         **_plain(numbers),
-        "parts": [{"width": p.width, "scale": p.scale, "weight": p.weight} for p in parts],
+        "parts": [part.to_dict() for part in parts],
         "verdict": best.trust.verdict,
         "reasons": list(best.trust.reasons),
         "numbers": _plain(best.trust.numbers),

@@ -15,12 +15,21 @@ __all__ = [
     "FourierBasis",
     "LinearBasis",
     "PolynomialBasis",
+    "PrincipalBasis",
     "RbfBasis",
     "SigmoidBasis",
     "basis_choices",
     "basis_options",
     "basis_words",
 ]
+
+
+Power = Annotated[float, Field(ge=0, le=2)]
+
+
+def _require_one(value: object, name: str) -> None:
+    if value == ():
+        raise ValueError(f"got an empty list, expected one {name} or more; leave the key out for the default")
 
 
 class LinearBasis(SpecificationTable):
@@ -36,27 +45,43 @@ class PolynomialBasis(SpecificationTable):
     degree: int = Field(default=2, ge=1, le=6, description="Highest total degree")
 
 
+class PrincipalBasis(SpecificationTable):
+    """The principal components of the features, those of large variance favoured."""
+
+    kind: Literal["principal"]
+    power: Power | tuple[Power, ...] = Field(
+        default=0.5,
+        description="Power of a component's variance that scales it, or several, among which the evidence chooses; "
+        "0: all directions alike",
+    )
+
+    @field_validator("power")
+    @classmethod
+    def _some(cls, power: float | tuple[float, ...]) -> float | tuple[float, ...]:
+        _require_one(power, "power")
+        return power
+
+
 class RbfBasis(SpecificationTable):
     """Gaussian bumps about centres found in the training rows."""
 
     kind: Literal["rbf"]
     centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
-    width: float | tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+    width: float | tuple[Annotated[float, Field(gt=0)], ...] | Literal["each"] | None = Field(
         default=None,
-        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses; "
-        "default: from the rows",
+        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses, or "
+        "'each': one for each feature, of the highest evidence; default: from the rows",
     )
     linear: bool = Field(default=False, description="The features themselves too")
 
     @field_validator("width")
     @classmethod
-    def _positive(cls, width: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+    def _positive(
+        cls, width: float | tuple[float, ...] | Literal["each"] | None
+    ) -> float | tuple[float, ...] | Literal["each"] | None:
         if isinstance(width, float) and not width > 0:
             raise ValueError(f"got {width:g}, expected a positive number of standard deviations")
-        if width == ():
-            raise ValueError(
-                "got an empty list, expected one width or more; leave the key out for the default"
-            )
+        _require_one(width, "width")
         return width
 
 
@@ -90,11 +115,11 @@ class FourierBasis(SpecificationTable):
 
 
 Basis = Annotated[
-    LinearBasis | PolynomialBasis | RbfBasis | SigmoidBasis | BsplineBasis | FourierBasis,
+    LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis | SigmoidBasis | BsplineBasis | FourierBasis,
     Field(discriminator="kind"),
 ]
 
-BASIS_KINDS = ("linear", "polynomial", "rbf", "sigmoid", "bspline", "fourier")
+BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "sigmoid", "bspline", "fourier")
 
 
 def basis_options(basis: Basis) -> dict[str, Any]:
@@ -103,12 +128,12 @@ def basis_options(basis: Basis) -> dict[str, Any]:
 
 
 def basis_choices(basis: Basis) -> tuple[dict[str, Any], ...]:
-    """Return the keywords for `blr.basis.fit_basis` of each width that is to be tried."""
+    """Return the keywords for `blr.basis.fit_basis` of each width, or power, that is to be tried."""
     options = basis_options(basis)
-    widths = options.get("width")
-    if not isinstance(widths, tuple):
-        return (options,)
-    return tuple(options | {"width": width} for width in widths)
+    for name in ("width", "power"):
+        if isinstance(options.get(name), tuple):
+            return tuple(options | {name: value} for value in options[name])
+    return (options,)
 
 
 def basis_words(basis: Basis) -> str:

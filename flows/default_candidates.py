@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from flows.config import Candidate
-from flows.config_bases import LinearBasis, PolynomialBasis, RbfBasis, SigmoidBasis
+from flows.config_bases import LinearBasis, PolynomialBasis, PrincipalBasis, RbfBasis, SigmoidBasis
 
 __all__ = ["default_candidates"]
 
@@ -16,22 +16,30 @@ WIDTHS = (0.35, 0.7, 1.4)
 """Of radial functions, times the root of the number of features: the median distance of rows is 1.4 times that."""
 MOST_WEIGHTS = 1000
 """Weights of all classes together that a candidate may have: a fit takes time by their cube."""
-STEPS = 5
+STEPS = 12
 """Steps along each feature: a period or an amplitude may cut a class off sharply."""
+POWERS = (0.25, 0.5)
+"""Of the variances of principal components."""
+MANY_FEATURES = 10
+"""Features from which principal components are tried: many vary together."""
 MANY_ROWS = 200_000
 """Labelled rows above which one width is tried: each has a design matrix of all rows."""
 FEW_FEATURES = 4
 """Features up to which a polynomial of degree 3 is small."""
+SEARCHED_ROWS, SEARCHED_FEATURES = 1000, 12
+"""Most rows and features for a width of each feature: the search takes six fits a feature."""
 
 
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
     """Return the default candidates for that many labelled rows, features and classes.
 
     Each basis comes twice, on the features as they are and on their arcsinh; but for the steps, which lie where the
-    rows do.
+    rows do, and the radial functions with a width a feature, which are on the arcsinh.
     """
     free = max(n_classes - 1, 1)
-    bases: list[LinearBasis | PolynomialBasis | RbfBasis] = [LinearBasis(kind="linear")]
+    bases: list[LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis] = [LinearBasis(kind="linear")]
+    if n_features >= MANY_FEATURES and (n_features + 1) * free <= MOST_WEIGHTS:
+        bases.append(PrincipalBasis(kind="principal", power=POWERS))
     for degree in (2, 3):
         functions = math.comb(n_features + degree, degree)
         few = degree == 2 or n_features <= FEW_FEATURES
@@ -43,6 +51,9 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
         bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
     found = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
+    if isinstance(bases[-1], RbfBasis) and n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES:
+        each = bases[-1].model_copy(update={"width": "each"})
+        found.append(Candidate(basis=each, transform="arcsinh"))
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
         found.append(Candidate(basis=SigmoidBasis(kind="sigmoid", centres=STEPS)))
     return tuple(found)

@@ -25,14 +25,15 @@ from blr.basis.bspline import BSpline
 from blr.basis.fourier import Fourier
 from blr.basis.linear import Linear
 from blr.basis.polynomial import Polynomial
+from blr.basis.principal import Principal
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening, Standardisation
 
-_Kind = type[Linear | Polynomial | RBF | Sigmoid | BSpline | Fourier]
+_Kind = type[Linear | Polynomial | Principal | RBF | Sigmoid | BSpline | Fourier]
 
 BASES: dict[str, _Kind] = {
-    basis.kind: basis for basis in (Linear, Polynomial, RBF, Sigmoid, BSpline, Fourier)
+    basis.kind: basis for basis in (Linear, Polynomial, Principal, RBF, Sigmoid, BSpline, Fourier)
 }
 """Every kind of basis by its name."""
 

@@ -12,6 +12,7 @@ from blr.basis.base import _BLOCK
 
 INSTANCES = {
     "linear": ("linear", {}),
+    "principal": ("principal", {"power": 0.25}),
     "quadratic": ("polynomial", {}),
     "cubic": ("polynomial", {"degree": 3}),
     "rbf": ("rbf", {"centres": 12}),

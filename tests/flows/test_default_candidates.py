@@ -22,11 +22,12 @@ def centres(candidates: tuple[Candidate, ...]) -> int | None:
 
 
 def test_each_basis_comes_as_it_is_and_on_the_arcsinh():
-    *candidates, steps = default_candidates(1000, 4, 2)
+    *candidates, each, steps = default_candidates(1000, 4, 2)
     assert (steps.basis.kind, steps.transform) == (
         "sigmoid",
         "none",
     )  # along each feature, where the rows are
+    assert (each.basis.kind, each.basis.width, each.transform) == ("rbf", "each", "arcsinh")
     assert [c.basis.kind for c in candidates[::2]] == ["linear", "polynomial", "polynomial", "rbf"]
     assert [c.transform for c in candidates] == ["none", "arcsinh"] * 4
     assert [c.basis for c in candidates[::2]] == [c.basis for c in candidates[1::2]]
@@ -68,7 +69,7 @@ def test_centres_grow_with_the_rows(rows, features, classes, expected):
 
 @pytest.mark.parametrize("features", [1, 4, 9])
 def test_widths_go_with_the_distances_of_rows(features):
-    (basis, _) = [c.basis for c in default_candidates(1000, features, 2) if c.basis.kind == "rbf"]
+    basis, *_ = (c.basis for c in default_candidates(1000, features, 2) if c.basis.kind == "rbf")
     assert basis.width == pytest.approx([w * math.sqrt(features) for w in (0.35, 0.7, 1.4)], abs=0.005)
     assert basis.linear
 
@@ -81,3 +82,20 @@ def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there():
         functions += [n + features + 1 for n in [centres(candidates)] if n is not None]
         functions += [c.basis.centres * features + 1 for c in candidates if c.basis.kind == "sigmoid"]
         assert max(functions, default=0) * (classes - 1) <= MOST_WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "searched"),
+    [(100, 2, True), (1000, 12, True), (1001, 4, False), (100, 13, False), (100, 1, False)],
+)
+def test_few_rows_and_features_have_a_width_of_each_feature(rows, features, searched):
+    widths = [c.basis.width for c in default_candidates(rows, features, 2) if c.basis.kind == "rbf"]
+    assert ("each" in widths) == searched
+
+
+@pytest.mark.parametrize(
+    ("features", "classes", "tried"), [(9, 2, False), (10, 2, True), (64, 10, True), (200, 10, False)]
+)
+def test_many_features_have_their_principal_components(features, classes, tried):
+    kinds = [c.basis.kind for c in default_candidates(500, features, classes)]
+    assert kinds.count("principal") == 2 * tried
