@@ -210,6 +210,7 @@ class Classifier:
             (Flag.MISSING_INPUT, missing.any(axis=1)),
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
+            (Flag.BEYOND_LABELS, rows_beyond(self.support, np.where(missing, self.moments.mean, X))[0]),
         ):
             flags[where] |= int(flag)
         scores = Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, gradients, gone))

@@ -49,6 +49,7 @@ class Flag(IntFlag):
     UNTRUSTED_MODEL = 1 << 6
     UNCERTAIN_INPUT = 1 << 7
     NOT_DETECTED = 1 << 8
+    BEYOND_LABELS = 1 << 9
 
 
 FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
@@ -62,6 +63,7 @@ FLAG_MEANINGS: Mapping[Flag, str] = MappingProxyType(
         Flag.UNTRUSTED_MODEL: "the model's own trust verdict is red",
         Flag.UNCERTAIN_INPUT: "measurement errors moved a probability by more than 0.1",
         Flag.NOT_DETECTED: "some band was looked at and the object not seen there",
+        Flag.BEYOND_LABELS: "some feature is beyond the range of the labelled rows",
     }
 )
 """What each bit says, in the words that go into the outputs."""

@@ -37,6 +37,7 @@ def test_flags_are_those_of_the_contract():
         "UNTRUSTED_MODEL",
         "UNCERTAIN_INPUT",
         "NOT_DETECTED",
+        "BEYOND_LABELS",
     ]
     assert [(f.name, f.value) for f in Flag] == [(name, 2**bit) for bit, name in enumerate(names)]
     assert list(FLAG_MEANINGS) == list(Flag)

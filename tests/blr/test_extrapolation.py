@@ -7,6 +7,7 @@ import pytest
 
 import blr
 from blr.classifier import Classifier, Member
+from blr.decisions import Flag
 from blr.extrapolation import CONSTANT, feature_range, rows_beyond
 
 
@@ -46,6 +47,17 @@ def test_rows_beyond_it_are_mixed(K):
     np.testing.assert_allclose(
         found.plugin, (1 - CONSTANT) * own.plugin + CONSTANT * constant.plugin, atol=1e-6
     )
+
+
+def test_rows_beyond_the_range_are_flagged_whatever_is_missing():
+    plain, X = trained(2, averaged=False)
+    mixed, _ = trained(2, averaged=True)
+    rows = np.array([[9.0, 0.0], [0.1, 0.2], [9.0, 9.0], [9.0, 0.2]])
+    missing = np.array([[False, False], [False, False], [False, True], [True, False]])
+    expected = np.array([True, False, True, False])
+    np.testing.assert_array_equal(mixed.score(rows, missing).flags & int(Flag.BEYOND_LABELS) > 0, expected)
+    assert not np.any(plain.score(rows, missing).flags & int(Flag.BEYOND_LABELS))
+    assert not np.any(mixed.score(X, np.zeros(X.shape, dtype=bool)).flags & int(Flag.BEYOND_LABELS))
 
 
 def test_missing_features_are_integrated_over_the_mixture():
