@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from blr.arrays import Vector
 from blr.calibration import log_losses
 
-__all__ = ["Skill", "skill"]
+__all__ = ["Skill", "paired_gain", "skill"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +84,38 @@ def skill(
             f"got probability of shape {P.shape} and class_shares of shape {shares.shape}, expected (N, K) and (K,) "
             "or (N, K); give a probability and a share of each class"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"got level {level}, expected one between 0 and 1; 0.95 is usual")
+    _require_level(level)
     loss, w = log_losses(P, outcome, weight=weight)
     base, _ = log_losses(np.broadcast_to(shares, P.shape), outcome, weight=weight)
+    return _paired(loss, base, w, group, level)
+
+
+def paired_gain(
+    loss: ArrayLike, baseline: ArrayLike, *, group: ArrayLike | None = None, level: float = 0.95
+) -> Skill:
+    """Return by how much the losses (N,) are smaller than those of another model on the same rows.
+
+    Its interval is Student's t of the mean, as of `skill`; so is `group`.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, there are no rows, or the level is not between 0 and 1.
+    """
+    own, other = np.asarray(loss, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    if own.ndim != 1 or own.shape != other.shape or not own.size:
+        raise ValueError(
+            f"got losses of shapes {own.shape} and {other.shape}, expected (N,) of one row or more for both; give the "
+            "two models' losses of the same rows"
+        )
+    _require_level(level)
+    return _paired(own, other, np.full(len(own), 1 / len(own)), group, level)
+
+
+def _paired(loss: Vector, base: Vector, w: Vector, group: ArrayLike | None, level: float) -> Skill:
     gain = base - loss
     mean = float(w @ gain)
-    mass, scatter = _by_group(_labels(group, len(P)), w, gain - mean)
+    mass, scatter = _by_group(_labels(group, len(gain)), w, gain - mean)
     half = _half_width(mass, scatter, level)
     return Skill(
         gain=mean,
@@ -101,6 +126,11 @@ def skill(
         n=int(np.count_nonzero(w)),
         n_groups=len(mass),
     )
+
+
+def _require_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"got level {level}, expected one between 0 and 1; 0.95 is usual")
 
 
 def _labels(group: ArrayLike | None, n: int) -> NDArray[np.generic]:

@@ -274,7 +274,7 @@ def models_promote(
     store: Store = Path("models"),
     why: Annotated[str | None, typer.Option("--why", help="For the log.")] = None,
     if_better: Annotated[
-        bool, typer.Option("--if-better", help="Only if its held-out log loss is, and its verdict not red.")
+        bool, typer.Option("--if-better", help="Only if it is better on objects new to both, and not red.")
     ] = False,
     margin: Annotated[
         float, typer.Option("--margin", metavar="NATS", min=0, help="By how much, an object.")

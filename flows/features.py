@@ -253,7 +253,8 @@ def _others(words: Array) -> str:
 def training_reader(specification: Specification, *, split_by: Iterable[str] = ()) -> FeatureReader:
     """Return the reader of the labelled catalogue: features, label, weight, and the columns of the split."""
     catalog = specification.catalog
-    also = dict.fromkeys(split_by, "split.by")
+    also = {catalog.id: "catalog.id"} if catalog.id else {}
+    also |= dict.fromkeys(split_by, "split.by")
     also |= dict.fromkeys(parse(catalog.weight).names if catalog.weight else (), "catalog.weight")
     also |= _label_columns(specification)
     return FeatureReader(

@@ -53,7 +53,7 @@ def promote(
         model: NAME@VERSION, or NAME for the newest of its versions.
         store: Folder of the model store.
         how: Ask a person, on the page of this run; or by rule, if it is better; or now.
-        margin: Nats an object by which the held-out log loss has to be better, by rule.
+        margin: Nats an object by which the log loss on objects that neither has seen has to be better, by rule.
         why: For the champion's log.
         timeout: Seconds that the person has for an answer.
     """

@@ -1,7 +1,8 @@
 """Put a challenger in the champion's place: by rule, or because a person says so.
 
-The rule: its log loss on rows that no fit saw is smaller by a margin, it knows the same classes, and its own verdict is
-not red.  Held-out rows are chosen by a salted hash of the object, so that no version of a model has seen them.
+The rule: its log loss on objects that neither model has seen is smaller by a margin, it knows the same classes, and its
+own verdict is not red.  Held-out rows are chosen by a salted hash of the object, so that no version of a model has seen
+them.  Without such objects (models of earlier versions, no identifiers) the two models' own numbers decide.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from blr.skill import Skill
 from catalogs.split import HEALPIX_ORDER
 from flows.errors import ModelError
+from flows.judged_rows import compare_losses, read_judged_rows
 from flows.lock import exclusive
 from flows.model import Model
 from flows.roots import check_output
-from flows.skill import read_skill, skill_words
+from flows.skill import gain_interval, read_skill, skill_tree, skill_words
 from flows.store import Store
 from flows.tables import ReportTable
 
@@ -46,6 +49,7 @@ class Comparison:
     skill: str  # in words
     champion_skill: str | None
     against: tuple[str, ...]
+    common: Skill | None = None  # of the challenger over the champion, on objects that neither has seen
 
     @property
     def better(self) -> bool:
@@ -54,7 +58,8 @@ class Comparison:
 
     def to_dict(self) -> Json:
         """Return it as JSON can hold it."""
-        return {**asdict(self), "against": [*self.against], "better": self.better}
+        common = None if self.common is None else skill_tree(self.common)
+        return {**asdict(self), "against": [*self.against], "better": self.better, "common": common}
 
 
 def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
@@ -66,7 +71,17 @@ def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Com
     if champion is None:
         return _comparison(challenger, None, same_rows=True, against=_alone(challenger))
     same = _rows(challenger) == _rows(champion)
-    return _comparison(challenger, champion, same_rows=same, against=_against(challenger, champion, margin))
+    common = _on_common_rows(place, challenger, champion)
+    against = _against(challenger, champion, common, margin)
+    return _comparison(challenger, champion, same_rows=same, against=against, common=common)
+
+
+def _on_common_rows(place: Store, challenger: Model, champion: Model) -> Skill | None:
+    """Return the challenger's gain on objects that neither model has seen; None where that cannot be said."""
+    if challenger.classes != champion.classes or challenger.label == champion.label:
+        return None
+    rows = [read_judged_rows(place.find(model.label).folder) for model in (challenger, champion)]
+    return None if rows[0] is None or rows[1] is None else compare_losses(rows[0], rows[1])
 
 
 def promote(
@@ -124,11 +139,18 @@ def _reason(found: Comparison, rule: Rule) -> str:
         return "the first of its name"
     if rule == "now":
         return "by hand"
+    if found.common is not None:
+        return f"log loss on {found.common.n:,} objects new to both smaller by {_gain_words(found.common)}"
     return f"{_words(found)} {found.log_loss:.4f} against {found.champion_log_loss:.4f}"
 
 
 def _comparison(
-    challenger: Model, champion: Model | None, *, same_rows: bool, against: tuple[str, ...]
+    challenger: Model,
+    champion: Model | None,
+    *,
+    same_rows: bool,
+    against: tuple[str, ...],
+    common: Skill | None = None,
 ) -> Comparison:
     return Comparison(
         challenger=challenger.label,
@@ -144,6 +166,7 @@ def _comparison(
         skill=_skill(challenger),
         champion_skill=None if champion is None else _skill(champion),
         against=against,
+        common=common,
     )
 
 
@@ -157,16 +180,17 @@ def _alone(challenger: Model) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _against(challenger: Model, champion: Model, margin: float) -> tuple[str, ...]:
+def _against(challenger: Model, champion: Model, common: Skill | None, margin: float) -> tuple[str, ...]:
     """Return what speaks against a model in the champion's place."""
     reasons = [*_alone(challenger)]
     if challenger.classes != champion.classes:
         reasons.append(f"its classes are {', '.join(challenger.classes)}, not {', '.join(champion.classes)}")
-    gain = _log_loss(champion) - _log_loss(challenger)
+    if common is not None:
+        gain, what = common.gain, f"log loss on {common.n:,} objects that neither model has seen"
+    else:
+        gain, what = _log_loss(champion) - _log_loss(challenger), f"{_judged_by(challenger)} log loss"
     if not gain >= margin:
-        reasons.append(
-            f"its {_judged_by(challenger)} log loss is better by {gain:.4f} nats an object, less than {margin:g}"
-        )
+        reasons.append(f"its {what} is better by {gain:.4f} nats an object, less than {margin:g}")
     return tuple(reasons)
 
 
@@ -177,6 +201,10 @@ def _log_loss(model: Model) -> float:
 def _judged_by(model: Model) -> str:
     """Return how objects were kept from the fits that judge a model: "held-out", or "left-out" by folds."""
     return str(model.metrics.get("judged_by", "held-out"))
+
+
+def _gain_words(common: Skill) -> str:
+    return f"{common.gain:.4f} nats ({common.level:.0%} interval {gain_interval(common)})"
 
 
 def _words(found: Comparison, what: str = "log loss") -> str:
@@ -210,13 +238,26 @@ def _rows(model: Model) -> tuple[object, ...]:
 
 def comparison_table(found: Comparison) -> ReportTable:
     """Return the comparison for the person who decides."""
-    old = found.champion_log_loss
+    old, common = found.champion_log_loss, found.common
+    new_to_both = (
+        ()
+        if common is None
+        else (
+            (
+                f"log loss on {common.n:,} objects new to both",
+                f"{common.baseline - common.gain:.4f}",
+                f"{common.baseline:.4f}",
+            ),
+            ("gain there", _gain_words(common), ""),
+        )
+    )
     return ReportTable(
         title=f"{found.challenger} in the place of {found.champion or 'nobody'}",
         columns=("", "challenger", "champion"),
         rows=(
             (_words(found), f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
             (_words(found, "objects"), f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
+            *new_to_both,
             ("skill", found.skill, found.champion_skill or "–"),
             ("verdict on the approximation", found.verdict, ""),
         ),
@@ -224,5 +265,5 @@ def comparison_table(found: Comparison) -> ReportTable:
         note=(
             "By rule it would be promoted." if found.better else f"By rule not: {'; '.join(found.against)}."
         )
-        + ("" if found.same_rows else " The two were tested on different objects."),
+        + ("" if found.same_rows or common is not None else " The two were tested on different objects."),
     )

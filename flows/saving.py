@@ -19,6 +19,7 @@ from flows.card import model_card
 from flows.checks import LEVELS, served_trust
 from flows.config import Specification
 from flows.evaluation import Evaluation, evaluate
+from flows.judged_rows import JudgedRows, judged_rows, write_judged_rows
 from flows.label_noise import recorded_losses
 from flows.model import Model
 from flows.model_file import write_tree
@@ -30,7 +31,16 @@ from flows.store import Store, StoredModel
 from flows.target_rows import StagedShift
 from flows.training_report import save_boundary, train_report
 
-__all__ = ["BOUNDARY_FILE", "JUDGED_FILE", "REPORT_FILE", "Judged", "Kept", "make_model", "save_model"]
+__all__ = [
+    "BOUNDARY_FILE",
+    "JUDGED_FILE",
+    "REPORT_FILE",
+    "Judged",
+    "Kept",
+    "Made",
+    "make_model",
+    "save_model",
+]
 
 BOUNDARY_FILE = "boundary.npz"
 REPORT_FILE = "report.html"
@@ -56,6 +66,15 @@ class Kept:
     checks: Sequence[Mapping[str, Any] | None]
 
 
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A model, the classifier that was judged where that is another one, and the rows that judged it."""
+
+    model: Model
+    judged: Classifier | None
+    rows: JudgedRows | None
+
+
 def make_model(
     specification: Specification,
     judged: Judged,
@@ -67,8 +86,8 @@ def make_model(
     described: Mapping[str, Any],
     code_version: str,
     shifted: StagedShift,
-) -> tuple[Model, Classifier | None]:
-    """Return the model, and the classifier that was judged where that is another one.
+) -> Made:
+    """Return the model, the classifier that was judged where that is another one, and the rows that judged it.
 
     `described` is what `ingest` said of rows and columns.  The model is evaluated as the labelled rows are; as the
     target, where it is `shifted`, too.
@@ -82,7 +101,7 @@ def make_model(
         int(rows.held_out.sum()) or len(rows.target),
         "rows",
     )
-    evaluation, noise = _evaluation(tested, judged, training["class_share"])
+    evaluation, noise, losses = _evaluation(tested, judged, training["class_share"])
     tell().advance(evaluation.n)
     share = np.asarray(training["class_share"])
     tested, told = corrected(specification, tested, share, shifted.target)
@@ -113,7 +132,7 @@ def make_model(
         columns=described["columns"],
         code_version=code_version,
     )
-    return model, tested if refitted else None
+    return Made(model, tested if refitted else None, losses)
 
 
 def _class_share(data: CandidateData) -> NDArray[np.float64]:
@@ -138,11 +157,11 @@ def _trust(kept: Kept, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _evaluation(
     classifier: Classifier, judged: Judged, class_share: Sequence[float]
-) -> tuple[Evaluation, dict[str, Any]]:
+) -> tuple[Evaluation, dict[str, Any], JudgedRows | None]:
     """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
 
     Where labels may be wrong it is judged by the probabilities of what was recorded; what else is told of that comes
-    second.
+    second.  Last the rows with their losses, where their objects have identifiers.
     """
     rows = judged.data.rows
     if judged.left_out is None:
@@ -155,21 +174,27 @@ def _evaluation(
     else:
         seen = np.ones(len(rows.target), dtype=bool)
         probability = plugin = judged.left_out
+    shares = np.asarray(class_share)
     evaluation = evaluate(
         probability,
         plugin,
         rows.target[seen],
-        class_shares=np.asarray(class_share),
+        class_shares=shares,
         classes=judged.data.classes,
         votes=None if rows.votes is None else rows.votes[seen],
         group=None if rows.group is None else rows.group[seen],
         judged_by="held-out" if judged.left_out is None else "left-out",
     )
-    return evaluation, recorded_losses(rows, seen, probability, np.asarray(class_share))
+    return (
+        evaluation,
+        recorded_losses(rows, seen, probability, shares),
+        judged_rows(rows, seen, probability, shares),
+    )
 
 
-def save_model(store: Store, model: Model, judged: Classifier | None, data: CandidateData) -> StoredModel:
+def save_model(store: Store, made: Made, data: CandidateData) -> StoredModel:
     """Write the report, the card and, last, the model file; `data` are the rows that the model is fitted to."""
+    model = made.model
     names, training = list(model.specification.features), data.rows.training
     used = [names.index(name) for name in model.features]
     tell().start("drawing the report", 2, "parts")
@@ -186,7 +211,9 @@ def save_model(store: Store, model: Model, judged: Classifier | None, data: Cand
     if picture is not None:
         save_boundary(picture, folder / BOUNDARY_FILE)
     write_report(report, folder / REPORT_FILE)
-    if judged is not None:
-        write_tree(judged.to_dict(), folder / JUDGED_FILE)
+    if made.judged is not None:
+        write_tree(made.judged.to_dict(), folder / JUDGED_FILE)
+    if made.rows is not None:
+        write_judged_rows(made.rows, folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report))

@@ -69,7 +69,7 @@ class Tally:
             expected=tuple(tree["expected"]),
             variance=tuple(tree["variance"]),
             draws=tuple(map(tuple, tree["draws"])),
-            flags=tree["flags"],
+            flags={str(flag.name): 0 for flag in FLAG_MEANINGS} | tree["flags"],  # earlier versions had fewer
             missing=tuple(tree["missing"]),
         )
 

@@ -221,7 +221,7 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
         _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
     )
     with single_threaded_blas():
-        model, judged = make_model(
+        made = make_model(
             staged.specification,
             Judged(of("judged"), staged.data, left_out),
             Kept(of(kept), staged.fits[kept], [check for found in checks.values() for check in found]),
@@ -235,7 +235,8 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
         )
-        save_model(place, model, judged, staged.fits[kept])
+        save_model(place, made, staged.fits[kept])
+    model = made.model
     if place.champion(model.name) is None:
         place.promote(model.label, why="the first of its name")
     return place.described(model, "trained")

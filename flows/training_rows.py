@@ -21,6 +21,7 @@ from catalogs.catalog import Catalog
 from catalogs.expressions import parse
 from catalogs.photometry import State, floats
 from catalogs.positions import PositionUnit
+from catalogs.split import name_keys
 from catalogs.values import batch_values
 from flows.annotators import annotator_groups
 from flows.class_names import first_batches, label_reader
@@ -58,6 +59,7 @@ class TrainingRows:
     votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
     errors: Floats | None = None  # (N, F), one sigma, where some are stated
     group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
+    name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, where there is one
     annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
     confusion: Floats | None = (
         None  # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
@@ -113,6 +115,7 @@ class _Part:
     votes: Floats | None = None
     errors: Floats | None = None
     annotators: NDArray[np.object_] | None = None
+    name: NDArray[np.uint64] | None = None
 
 
 def gather(
@@ -216,7 +219,9 @@ def _part(
     place = split_places(specification, values, unit)
     column = specification.label.annotator
     who = None if column is None else label_texts(values[column])
-    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors, who)
+    identifier = specification.catalog.id
+    name = name_keys([values[identifier]]) if identifier in values else None
+    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors, who, name)
 
 
 def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
@@ -232,6 +237,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> Trai
     weights = [p.weight for p in parts if p.weight is not None]
     votes = [p.votes for p in parts if p.votes is not None]
     errors = [p.errors for p in parts if p.errors is not None]
+    names = [p.name for p in parts if p.name is not None]
     return TrainingRows(
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
@@ -241,6 +247,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> Trai
         weight=np.concatenate(weights) if weights else None,
         votes=np.concatenate(votes) if votes else None,
         errors=np.concatenate(errors) if errors else None,
+        name=np.concatenate(names) if len(names) == len(parts) else None,
     )
 
 

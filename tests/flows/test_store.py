@@ -55,6 +55,7 @@ def test_a_saved_model_has_card_and_report(store):
     assert {p.name for p in folder.iterdir()} == {
         "model.asdf",
         "judged.asdf",
+        "judged_rows.parquet",
         "card.md",
         "report.html",
         "boundary.npz",
