@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.basis import Basis, basis_from_dict
 from blr.decisions import Flag, flag_confidence, flag_flipped
 from blr.domain import Domain
 from blr.extrapolation import CONSTANT, continued, feature_range, rows_beyond
-from blr.missing import FeatureMoments, missing_patterns, node_blocks, present_errors
+from blr.member import Member
+from blr.missing import FeatureMoments, Nodes, missing_patterns, node_blocks, present_errors
 from blr.mixture import Prediction, mix, mix_nodes, replaced, stacked
-from blr.posterior import Posterior
+from blr.node_mixture import NodeMixture
 from blr.scores import Scores, joined
 
 __all__ = ["Classifier", "Member"]
@@ -38,38 +38,6 @@ _FEW_NODES, _FEWEST_NODES = 512, 128  # of a member; at each of the nodes over w
 _ERROR_EFFECT = 0.1  # in probability, from which errors are flagged
 _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all objects share
 _DOMAIN_QUANTILE = 0.999
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One model: a basis on some of the features, its posterior, and its share in the average.
-
-    `columns` index the classifier's features.
-    """
-
-    basis: Basis
-    posterior: Posterior
-    columns: tuple[int, ...]
-    weight: float = 1.0
-
-    def design(self, X: Matrix) -> Matrix:
-        """Return Phi (N, M) of the classifier's features X (N, F)."""
-        return self.basis(X[:, list(self.columns)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` takes."""
-        return {
-            "basis": self.basis.to_dict(),
-            "posterior": self.posterior.to_dict(),
-            "columns": list(self.columns),
-            "weight": float(self.weight),
-        }
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> Member:
-        """Return the member of `to_dict`."""
-        posterior = Posterior.from_dict(d["posterior"])
-        return cls(basis_from_dict(d["basis"]), posterior, tuple(d["columns"]), d["weight"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +165,9 @@ class Classifier:
         credible: float | None,
     ) -> Scores:
         gone = missing.all(axis=1) | excluded
-        point, plugin, gradients = self._point(self.moments.impute(X, missing), ~gone)
+        point, plugin, gradients = self._point(
+            self.moments.impute(X, missing), ~gone, np.asarray(missing.any(axis=1))
+        )
         prediction = self._integrated(point, X, missing, missing.any(axis=1) & ~gone)
         moved = np.zeros(len(X), dtype=bool)
         if errors is not None:
@@ -224,21 +194,26 @@ class Classifier:
             flags |= np.int32(Flag.UNTRUSTED_MODEL)
         return flags
 
-    def _point(self, X: Matrix, counted: Mask | None = None) -> tuple[Prediction, Matrix, list[Matrix]]:
+    def _point(
+        self, X: Matrix, counted: Mask | None = None, rough: Mask | None = None
+    ) -> tuple[Prediction, Matrix, list[Matrix]]:
         """Return the prediction at given features, the plug-in's, and each member's gradient of the class counts."""
-        predictions, gradients = [], []
+        predictions, gradients = list[tuple[float, Prediction]](), list[Matrix]()
+        joint = self._joint
         plugin = np.zeros((len(X), len(self.classes)))
         beyond, inside = rows_beyond(self.support, X)
         for member in self.members:
             Phi = member.design(X)
-            predictions.append((member.weight, self._prediction(member, Phi)))
+            if joint is None:
+                predictions.append((member.weight, self._prediction(member, Phi)))
             plugin += member.weight * member.posterior.plugin(Phi)
             if counted is not None:
                 some = Phi if counted.all() else Phi[counted]
                 gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
-        prediction = _mixed(predictions)
+        prediction = _mixed(predictions) if joint is None else joint.at_points(X, rough)
         if len(beyond):
-            prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
+            if joint is None:
+                prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
             constant = sum(m.weight * m.posterior.plugin(m.design(inside)) for m in self.members)
             plugin[beyond] = (1 - CONSTANT) * plugin[beyond] + CONSTANT * constant
         return prediction, plugin, gradients
@@ -266,23 +241,23 @@ class Classifier:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
         found: list[tuple[Rows, Prediction]] = []
+        if self._joint is not None:
+            parts = ((rows, nodes, d) for rows, nodes, _, d in self._nodes(X, missing, chosen, errors))
+            found = list(self._joint.by_dimension(parts, _BLOCK))
+            return _with(base, found)
         for group in node_blocks(self._nodes(X, missing, chosen, errors), _BLOCK):
             # Patterns are many and have few rows each: their nodes are predicted together.
-            stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _ in group])
+            stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _, _ in group])
             whole = self._predict(stacked_nodes, _FEWEST_NODES)
             start = 0
-            for rows, nodes, weight in group:
+            for rows, nodes, weight, _ in group:
                 stop = start + nodes.shape[0] * nodes.shape[1]
                 found.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
                 start = stop
-        if not found:
-            return base
-        return replaced(base, np.concatenate([rows for rows, _ in found]), stacked([p for _, p in found]))
+        return _with(base, found)
 
-    def _nodes(
-        self, X: Matrix, missing: Mask, chosen: Rows, errors: Matrix | None
-    ) -> Iterator[tuple[Rows, NDArray[np.float64], Vector]]:
-        """Yield some rows of one pattern, their nodes (S, rows, F), no more than a block, and weights (S,)."""
+    def _nodes(self, X: Matrix, missing: Mask, chosen: Rows, errors: Matrix | None) -> Iterator[Nodes]:
+        """Yield some rows of one pattern and their nodes, no more than a block."""
         for pattern, index in missing_patterns(missing[chosen]):
             size = _NODES if errors is None and pattern.sum() == 1 else _MORE_NODES
             step = max(1, _BLOCK // size)
@@ -290,7 +265,15 @@ class Classifier:
                 rows = chosen[index[start : start + step]]
                 sigma = None if errors is None else errors[rows]
                 nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma)
-                yield rows, nodes, weight
+                moving = 0 if sigma is None else int((sigma > 0).any(axis=0).sum())
+                yield rows, nodes, weight, int(pattern.sum()) + moving
+
+    @cached_property
+    def _joint(self) -> NodeMixture | None:
+        """The joint sum over members and nodes; None for two classes and few members, which are done one by one."""
+        if len(self.members) <= _MANY_MEMBERS or len(self.classes) == 2:
+            return None
+        return NodeMixture(self.members, self.log_prior_shift, self.support)
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:
@@ -346,3 +329,10 @@ class Classifier:
 
 def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
     return parts[0][1] if len(parts) == 1 else mix(parts)
+
+
+def _with(base: Prediction, found: list[tuple[Rows, Prediction]]) -> Prediction:
+    """Return a prediction in which the rows found have predictions of their own."""
+    if not found:
+        return base
+    return replaced(base, np.concatenate([rows for rows, _ in found]), stacked([p for _, p in found]))

@@ -14,7 +14,7 @@ from blr.arrays import Matrix, Vector
 from blr.mixture import Prediction, require_logit
 from blr.problem import Problem
 
-__all__ = ["averaged", "draw_probabilities"]
+__all__ = ["averaged", "draw_means", "draw_probabilities"]
 
 _NUMBERS = 2**16  # activations a block: what stays in a core's cache
 
@@ -59,6 +59,43 @@ def averaged(
         # Two classes, however parameterised, are told by their difference, as `predicted` does.
         mean, covariance = mean[:, 1] - mean[:, 0], 4.0 * covariance[:, 1, 1]
     return Prediction(probability, expected, mean, covariance), error
+
+
+def draw_means(
+    problem: Problem, Phi: Matrix, draws: Matrix, shift: Vector | None = None
+) -> tuple[Matrix, Vector]:
+    """Return the mean probabilities (N, K) and entropies (N,), nats, of softmax draws (S, C M).
+
+    What the draws add to their mean is in single precision, 1e-7 of its size.
+    """
+    centre = draws.mean(axis=0)
+    T = problem.transform - problem.transform.mean(axis=0)
+    K, C = T.shape
+    S = len(draws)
+    W = (T @ centre.reshape(C, -1)).T
+    away = (draws - centre).reshape(S, C, -1)
+    by_class = np.einsum("kc,scm->mks", T, away).reshape(-1, K * S).astype(np.float32)
+    added = None if shift is None else shift - shift.mean()
+    probability, expected = np.empty((len(Phi), K)), np.empty(len(Phi))
+    average = np.full(S, 1 / S, dtype=np.float32)
+    size = max(1, 4 * _NUMBERS // (S * K))
+    for start in range(0, len(Phi), size):
+        rows = slice(start, start + size)
+        a = Phi[rows] @ W
+        a = a if added is None else a + added
+        E = (Phi[rows].astype(np.float32) @ by_class).reshape(-1, K, S)
+        E += (a - a.max(axis=1, keepdims=True)).astype(np.float32)[:, :, None]
+        top = E.max(axis=1)
+        E -= top[:, None]
+        moved = E.copy()
+        np.exp(E, out=E)
+        total = E.sum(axis=1)
+        E *= (1 / total)[:, None]
+        probability[rows] = E @ average
+        expected[rows] = np.log(total) @ average
+        moved *= E
+        expected[rows] -= moved.sum(axis=1) @ average
+    return probability, expected
 
 
 def _activations(

@@ -130,7 +130,7 @@ def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
         total = terms if total is None else tuple(a + b for a, b in zip(total, terms, strict=True))
     if total is None:
         raise ValueError("a mixture needs at least one part, got none")
-    return _of_moments(*total)
+    return of_moments(*total)
 
 
 def mix_nodes(weight: Vector, part: Prediction) -> Prediction:
@@ -141,7 +141,7 @@ def mix_nodes(weight: Vector, part: Prediction) -> Prediction:
     second = part.covariance + _square(part.mean)
     arrays = (part.probability, part.expected_entropy, part.mean, second)
     S = len(weight)
-    return _of_moments(*(np.tensordot(weight, x.reshape(S, -1, *x.shape[1:]), axes=1) for x in arrays))
+    return of_moments(*(np.tensordot(weight, x.reshape(S, -1, *x.shape[1:]), axes=1) for x in arrays))
 
 
 def stacked(parts: Sequence[Prediction]) -> Prediction:
@@ -149,7 +149,7 @@ def stacked(parts: Sequence[Prediction]) -> Prediction:
     return Prediction(*(np.concatenate(x) for x in zip(*(vars(p).values() for p in parts), strict=True)))
 
 
-def _of_moments(probability: Matrix, expected_entropy: Vector, mean: Matrix, second: Matrix) -> Prediction:
+def of_moments(probability: Matrix, expected_entropy: Vector, mean: Matrix, second: Matrix) -> Prediction:
     """Return the prediction with the second moment E[a a'] of its activation."""
     covariance = second - _square(mean)
     if covariance.ndim == 1:

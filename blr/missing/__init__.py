@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "FeatureMoments",
+    "Nodes",
     "error_nodes",
     "missing_patterns",
     "node_blocks",
@@ -17,4 +18,4 @@ __all__ = [
 
 from blr.missing.moments import FeatureMoments
 from blr.missing.nodes import error_nodes, normal_nodes
-from blr.missing.patterns import missing_patterns, node_blocks, present_errors, present_values
+from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_errors, present_values

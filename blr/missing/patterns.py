@@ -5,7 +5,7 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Mask", "missing_patterns", "node_blocks", "present_errors", "present_values"]
+__all__ = ["Mask", "Nodes", "missing_patterns", "node_blocks", "present_errors", "present_values"]
 
 from collections.abc import Iterable, Iterator
 
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from blr.arrays import Matrix, Vector, require_finite
 
 Mask = NDArray[np.bool_]
-Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector]
-"""Some rows of one pattern (n,), their nodes (S, n, F), and the nodes' weights (S,)."""
+Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
+"""Some rows of one pattern (n,), their nodes (S, n, F), the nodes' weights (S,) and the dimension that they fill."""
 
 
 def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None = None) -> tuple[Matrix, Mask]:
