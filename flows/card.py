@@ -9,6 +9,7 @@ from flows.report_data import TrainReport
 from flows.shift_words import shift_words
 from flows.tables import (
     candidate_table,
+    check_tables,
     feature_table,
     label_table,
     literal,
@@ -38,7 +39,11 @@ def _wrong_labels(model: Model) -> list[str]:
 
 def model_card(model: Model, report: TrainReport) -> str:
     """Return the card of a model."""
-    tables = (label_table, feature_table, candidate_table, performance_table, review_table)
+    tables = (
+        *(table(report) for table in (label_table, feature_table, candidate_table)),
+        *check_tables(report),
+        *(table(report) for table in (performance_table, review_table)),
+    )
     reasons = model.trust["reasons"] or ["nothing speaks against the Gaussian approximation"]
     return "\n".join(
         [
@@ -56,7 +61,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             *_drawn_as(model),
             "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
             "",
-            *(to_markdown(table(report)) for table in tables),
+            *map(to_markdown, tables),
             "## Specification",
             "",
             "```toml",

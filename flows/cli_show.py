@@ -15,6 +15,7 @@ from flows.shift_words import shift_words
 from flows.tables import (
     ReportTable,
     candidate_table,
+    check_tables,
     class_count_table,
     flag_table,
     label_table,
@@ -67,7 +68,11 @@ def show_trained(told: Json) -> None:
     if not report.has_skill:
         say(report.skill_words)
     print_tables(
-        label_table(report), candidate_table(report), performance_table(report), review_table(report)
+        label_table(report),
+        candidate_table(report),
+        *check_tables(report),
+        performance_table(report),
+        review_table(report),
     )
     training = told["training"]
     for sentence in (

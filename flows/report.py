@@ -34,6 +34,7 @@ def render_report(report: TrainReport) -> str:
         facts=_facts(report),
         evaluation=(tables.performance_table(report), tables.review_table(report)),
         candidates=tables.candidate_table(report),
+        checks=tables.check_tables(report),
         data=(tables.label_table(report), tables.feature_table(report)),
         found=[(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications],
         pictures=pictures(report),

@@ -67,6 +67,11 @@ class CandidateRow:
     log_loss: float  # mean over the rows that judge, nats
     verdict: str  # "green", "amber", "red", or "" where not judged
     weight: float  # posterior probability of the candidate
+    share: float | None = None  # of the model; None in models of earlier versions
+    parts: tuple[Mapping[str, Any], ...] = ()  # scale and weight of each of its fits
+    checks: tuple[
+        Mapping[str, Any] | None, ...
+    ] = ()  # of each part that is kept: `flows.checks.checked_words`
     second_order: float | None = None  # nats, to be added to the evidence
     loo: float | None = None  # log density of the training rows, each left out, nats
     left_out_by: str = ""  # "folds", "one step" or "held-out rows"; "" in models of earlier versions
@@ -221,6 +226,11 @@ class TrainReport:
     def judged_objects(self) -> str:
         """The objects that judge: "held-out objects", or "left-out objects (five folds)"."""
         return self.judged_words.replace(self.judged_by, f"{self.judged_by} objects", 1)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the model is a mixture of candidates, each with a share."""
+        return self.selected_by in ("average", "stack")
 
     @property
     def chosen(self) -> CandidateRow:

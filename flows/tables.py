@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flows.check_table import check_tables
 from flows.choice_words import choice_words, feature_set
 from flows.report_data import Classification, Review, TrainReport
 from flows.report_table import ReportTable, printable
@@ -18,6 +19,7 @@ from flows.terminal_table import to_rich
 __all__ = [
     "ReportTable",
     "candidate_table",
+    "check_tables",
     "class_count_table",
     "feature_table",
     "flag_table",
@@ -39,6 +41,7 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         label_table(report),
         feature_table(report),
         candidate_table(report),
+        *check_tables(report),
         performance_table(report),
         review_table(report),
         *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
@@ -111,7 +114,7 @@ def candidate_table(report: TrainReport) -> ReportTable:
         ("eff. parameters", lambda i: _fixed(report.candidates[i].effective_parameters, 1)),
         (f"{report.judged_by} log loss", lambda i: _fixed(report.candidates[i].log_loss, 4)),
         ("verdict", lambda i: _verdict(report, i)),
-        ("weight", lambda i: _weight(report.candidates[i].weight)),
+        ("weight", lambda i: _weight(_share(report, i))),
     ]
     return ReportTable(
         title="Candidates",
@@ -120,12 +123,23 @@ def candidate_table(report: TrainReport) -> ReportTable:
         numeric=frozenset(
             i for i, (name, _) in enumerate(cells) if name not in {"features", "basis", "verdict"}
         ),
-        note="Evidence and BIC in nats, higher is better; Δ against the best. Evidence compares features, "
-        "basis and prior at once; all candidates share the same rows. The verdict is on the approximation, not on "
-        'the skill: "no skill" is said where the class shares alone predict as well.',
+        note=f"Evidence and BIC in nats, higher is better; Δ against the best. {_weight_words(report)}"
+        "Evidence compares features, basis and prior at once; all candidates share the same rows. The verdict is "
+        'on the approximation, not on the skill: "no skill" is said where the class shares alone predict as well.',
         remark=choice_words(report),
         marked=order.index(report.selected) if order else None,
     )
+
+
+def _share(report: TrainReport, i: int) -> float:
+    """Return a candidate's share in a mixture, else its probability by the evidence."""
+    candidate = report.candidates[i]
+    return candidate.weight if candidate.share is None or not report.is_mixture else candidate.share
+
+
+def _weight_words(report: TrainReport) -> str:
+    shown = report.is_mixture and any(c.share is not None for c in report.candidates)
+    return f"The weight is the {'share in the model' if shown else 'probability by the evidence'}. "
 
 
 def performance_table(report: TrainReport) -> ReportTable:

@@ -125,7 +125,9 @@ REPORT_KEYS = frozenset(field.name for field in fields(TrainReport))
 
 
 def _candidate(row: Mapping[str, Any]) -> CandidateRow:
-    return CandidateRow(features=tuple(row["features"]), **{key: row[key] for key in ROW_KEYS if key in row})
+    known = {key: row[key] for key in ROW_KEYS if key in row}
+    lists = {key: tuple(row[key]) for key in ("features", "parts", "checks") if key in row}
+    return CandidateRow(**known | lists)
 
 
 def _provenance(described: Mapping[str, Any]) -> dict[str, str]:

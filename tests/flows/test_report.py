@@ -329,3 +329,50 @@ def test_figures_are_drawn_anew_where_only_what_judges_differs() -> None:
     one, other = (pictures(replace(report, judged_by=by))[0] for by in ("held-out", "left-out"))
     assert (one.light, one.caption) != (other.light, other.caption)
     assert "left-out objects" in other.caption
+
+
+def checked_report() -> TrainReport:
+    """Return the report of a stack of two candidates, of which some parts were checked."""
+    report = replace(make_report(), selected_by="stack")
+    check = {"way": "matched", "mean_difference": 0.0052, "largest_difference": 0.0612}
+    check |= {"log_evidence": -4210.456, "log_evidence_error": 0.114}
+    parts = ({"scale": 1.5, "weight": 0.75}, {"scale": 3.8, "weight": 0.25})
+    failed = {"way": "failed", "log_evidence": None, "log_evidence_error": None}
+    checks: tuple[tuple[dict[str, object] | None, ...], ...] = ((None, None), (check, failed), ())
+    rows = zip(report.candidates, (0.0, 0.6, 0.4), checks, strict=True)
+    return replace(
+        report,
+        candidates=tuple(replace(c, share=s, parts=parts[: len(x)], checks=x) for c, s, x in rows),
+    )
+
+
+def test_what_was_replaced_is_shown_with_its_evidence_and_error() -> None:
+    report = checked_report()
+    (table,) = tables.check_tables(report)
+    assert table.rows == (
+        (
+            *("polynomial, degree 2 of all 2", "1.50", "45.0%"),
+            "Gaussian of the exact mean and covariance, in place of the refined one",
+            *("0.0052", "0.0612", "−4,210.46 ± 0.11"),
+        ),
+        (
+            *("polynomial, degree 2 of all 2", "3.80", "15.0%", "refined Gaussian, not confirmed"),
+            *("", "", ""),
+        ),
+    )
+    for text in (render_report(report), tables.markdown_report(report)):
+        assert "−4,210.46 ± 0.11" in text
+        assert "in place of the refined one" in text
+    assert tables.check_tables(make_report()) == ()
+
+
+def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
+    def weights(report: TrainReport) -> dict[str, str]:
+        table = tables.candidate_table(report)
+        return {row[1]: row[table.columns.index("weight")] for row in table.rows}
+
+    stacked = checked_report()
+    assert weights(stacked)["rbf, 40"] == "0.400"
+    assert "share in the model" in tables.candidate_table(stacked).note
+    assert weights(replace(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
+    assert weights(make_report())["rbf, 40"] == "0.200"
