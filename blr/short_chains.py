@@ -26,6 +26,8 @@ __all__ = ["Exact", "by_chains", "by_importance"]
 
 _DRAWS = 16384  # importance draws
 _BLOCK = 512  # of them evaluated at once
+_FIRST = 2048  # of them that tell whether the others are worth their time
+_HOPELESS = 0.3  # of the effective share that is needed, below which the first ones say that they are not
 _K_HAT = 0.7
 _EFFECTIVE = 2500.0  # independent draws that the weighted ones must be worth
 _MANY = 5e4  # N D from which fewer chains are run: the warm-up costs as much for each
@@ -75,9 +77,17 @@ def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.rando
     """Return what importance draws from `start` tell of rows (P, M); None where they are not to be believed."""
     z = rng.standard_normal((_DRAWS, len(start.mean)))
     draws = start.mean + z @ start.inverse_cholesky
-    log_joint = np.concatenate([log_posterior(problem, x) for x in np.array_split(draws, _DRAWS // _BLOCK)])
     constant = 0.5 * (start.log_det_precision - z.shape[1] * np.log(2 * np.pi))
-    log_ratio = log_joint + 0.5 * np.einsum("sd,sd->s", z, z) - constant
+
+    def log_ratios(some: slice) -> Vector:
+        blocks = np.array_split(draws[some], max(1, len(draws[some]) // _BLOCK))
+        log_joint = np.concatenate([log_posterior(problem, x) for x in blocks])
+        return np.asarray(log_joint + 0.5 * np.einsum("sd,sd->s", z[some], z[some]) - constant)
+
+    log_ratio = log_ratios(slice(_FIRST))
+    if smooth(log_ratio).effective < _HOPELESS * _EFFECTIVE / _DRAWS:
+        return None
+    log_ratio = np.concatenate([log_ratio, log_ratios(slice(_FIRST, None))])
     found = smooth(log_ratio)
     size = found.effective * _DRAWS
     if not (found.k_hat < _K_HAT and size > _EFFECTIVE):

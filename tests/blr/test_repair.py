@@ -144,6 +144,29 @@ def test_importance_draws_that_cannot_be_believed_are_not():
     assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
 
 
+@pytest.mark.parametrize("hopeless", [False, True])
+def test_a_look_at_the_first_importance_draws_changes_no_answer(hopeless, monkeypatch):
+    q, new = separable(F=20, sd=25.0) if hopeless else separable(K=3, F=3, sd=3.0)
+    start = q.gaussian if hopeless else refine(q).gaussian
+    looked = by_importance(q.problem, start, new, np.random.default_rng(0))
+    monkeypatch.setattr(blr.short_chains, "_HOPELESS", 0.0)
+    whole = by_importance(q.problem, start, new, np.random.default_rng(0))
+    assert (looked is None) == (whole is None) == hopeless
+    if looked is not None and whole is not None:
+        np.testing.assert_allclose(looked.probability, whole.probability, rtol=0, atol=1e-12)
+
+
+def test_hopeless_importance_draws_are_given_up_after_a_few(monkeypatch):
+    q, new = separable(F=20, sd=25.0)
+    seen = []
+    log_posterior = blr.short_chains.log_posterior
+    monkeypatch.setattr(
+        blr.short_chains, "log_posterior", lambda p, x: (seen.append(len(x)), log_posterior(p, x))[1]
+    )
+    assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
+    assert sum(seen) == 2048
+
+
 def test_work_bounds_the_chains(monkeypatch):
     q, new = separable()
     start = refine(q).gaussian
