@@ -22,7 +22,7 @@ from blr.ensemble import averaged
 from blr.gaussian import Gaussian
 from blr.posterior import Posterior
 from blr.problem import Problem
-from blr.short_chains import Exact, by_chains, by_importance
+from blr.short_chains import Exact, by_chains, by_importance, least_work
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 from blr.trust import Finding, Trust
@@ -92,7 +92,8 @@ def served(
         Design rows (P, M) at which probabilities are to hold, such as a few hundred of the target; default: points
         on the lines through pairs of training rows, and random sums of them.
     work
-        Bound on the chains' operations, of about 25 ns; default: 6e7 for 100 rows, 1.7e8 for 1,000.
+        Bound on the chains' operations, of 7 to 25 ns; default: 6e7 for 100 rows, 1.7e8 for 1,000, and that of
+        1,600 gradients at least: 1.5e9 for 6,000 rows, five classes and 90 functions.
 
     Raises
     ------
@@ -111,7 +112,10 @@ def served(
     problem, start = laplace.problem, refined.gaussian
     n_rows, training = _training(problem)
     points = _around(training, rng) if rows is None else problem.design(rows)
-    bound = _WORK[0] * max(1.0, n_rows / 100.0) ** _WORK[1] if work is None else work
+    bound = work
+    if bound is None:
+        by_rows = _WORK[0] * max(1.0, n_rows / 100.0) ** _WORK[1]
+        bound = max(by_rows, least_work(problem, len(start.mean), n_rows))
     with single_threaded_blas():
         exact = by_importance(problem, start, points, rng)
         repaired = None if exact is None else _gaussian(refined, points, exact)

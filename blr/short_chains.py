@@ -22,7 +22,7 @@ from blr.importance import smooth
 from blr.problem import Problem
 from blr.whitened import log_posterior, whitened_density
 
-__all__ = ["Exact", "by_chains", "by_importance"]
+__all__ = ["Exact", "by_chains", "by_importance", "least_work"]
 
 _DRAWS = 16384  # importance draws
 _BLOCK = 512  # of them evaluated at once
@@ -37,6 +37,7 @@ _MOVES = 32  # between two looks at what has been reached
 _MOST_MOVES = 256
 _R_HAT = 1.03  # of a row's probability, below which chains may end
 _STILL = 1e-3  # sd of a probability below which its row says nothing of the chains
+_GRADIENTS = 1600
 _OVERHEAD = 2500.0  # operations that a gradient costs whatever its size
 
 
@@ -59,13 +60,30 @@ class Exact:
     log_evidence: tuple[float, float] | None = None
 
 
+def _operations(problem: Problem, n_rows: int) -> float:
+    """Return the operations that one chain's gradient costs."""
+    outputs = 1 if problem.binary else problem.n_classes
+    return n_rows * outputs * (1.0 + problem.n_functions / 100.0)
+
+
+def _chains(n_rows: int, n_weights: int) -> int:
+    return _CHAINS[n_rows * n_weights > _MANY]
+
+
+def least_work(problem: Problem, n_weights: int, n_rows: int) -> float:
+    """Return the operations of 1,600 gradients of all chains: a warm-up takes some 500, a first look as many again.
+
+    Less than these could not check D = `n_weights` weights on n_rows rows, however many these are.
+    """
+    return _GRADIENTS * (_OVERHEAD + _chains(n_rows, n_weights) * _operations(problem, n_rows))
+
+
 class _Counted:
     """The log posterior and its gradient in whitened coordinates, and the operations spent on them."""
 
     def __init__(self, problem: Problem, white: Gaussian, n_rows: int) -> None:
-        outputs = 1 if problem.binary else problem.n_classes
         self._density = whitened_density(problem, white)
-        self._each = n_rows * outputs * (1.0 + problem.n_functions / 100.0)
+        self._each = _operations(problem, n_rows)
         self.spent = 0.0
 
     def __call__(self, z: Matrix) -> tuple[Vector, Matrix]:
@@ -119,7 +137,7 @@ def by_chains(
     """
     density = _Counted(problem, start, n_rows)
     D = len(start.mean)
-    chains = _CHAINS[n_rows * D > _MANY]
+    chains = _chains(n_rows, D)
     sampler, state = brief_warm_up(density, rng.standard_normal((chains, D)), rng)
     blocks: list[tuple[Matrix, Matrix]] = []
     warm, looks = density.spent, 1

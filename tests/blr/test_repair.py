@@ -13,8 +13,9 @@ from blr.posterior import Posterior
 from blr.prior import GaussianPrior
 from blr.repair import served
 from blr.sampling import sample_posterior
-from blr.short_chains import by_chains, by_importance
+from blr.short_chains import by_chains, by_importance, least_work
 from blr.variational import refine
+from blr.whitened import log_posterior
 
 
 def separable(seed=0, N=60, F=6, K=2, sd=25.0):
@@ -178,3 +179,32 @@ def test_work_bounds_the_chains(monkeypatch):
     monkeypatch.setattr(blr.short_chains, "_MOST_MOVES", 32)
     one = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=1e9)
     assert len(one.draws) == 32 * 32
+
+
+@pytest.mark.usefixtures("no_importance")
+def test_the_chains_may_always_warm_up_and_look_twice(monkeypatch):
+    """Of 6,000 rows and 360 weights a bound by rows alone, 3.8e8 operations, ended in the warm-up."""
+    q, _ = separable()
+    bounds = []
+    monkeypatch.setattr(blr.repair, "by_chains", lambda *_, work, **__: bounds.append(work))
+    monkeypatch.setattr(blr.repair, "least_work", lambda *_: 1e12)
+    refined = refine(q)
+    served(q, refined)
+    served(q, refined, work=5.0)
+    assert bounds == [1e12, 5.0]
+    many = least_work(q.problem, 360, 6000)
+    assert many == pytest.approx(1600 * (2500 + 16 * 6000 * 1.07))
+    assert least_work(q.problem, 360, 100) < 6e7
+
+
+def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
+    q, new = separable(F=20, sd=25.0)
+    sizes = []
+
+    def counted(problem, theta):
+        sizes.append(len(theta))
+        return log_posterior(problem, theta)
+
+    monkeypatch.setattr(blr.short_chains, "log_posterior", counted)
+    assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
+    assert sum(sizes) == 1024
