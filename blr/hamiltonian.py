@@ -50,25 +50,26 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Hamiltonian:
-    """Coordinates z = centre + x W, a step size, and the most steps of a trajectory."""
+    """Coordinates z = centre + x W, a step size, and the most steps of a trajectory; W of None is the identity."""
 
     evaluate: Evaluate
     centre: Vector
-    W: Matrix
+    W: Matrix | None
     step: float
     most_steps: int = _MOST_STEPS
 
     def at(self, z: Matrix) -> State:
         """Return the state at positions z (C, D) as given."""
-        return self._state(np.asarray(np.linalg.solve(self.W.T, (z - self.centre).T).T))
+        away = z - self.centre
+        return self._state(away if self.W is None else np.asarray(np.linalg.solve(self.W.T, away.T).T))
 
     def positions(self, x: Matrix) -> Matrix:
         """Return z of x."""
-        return self.centre + x @ self.W
+        return self.centre + (x if self.W is None else x @ self.W)
 
     def _state(self, x: Matrix) -> State:
         value, gradient = self.evaluate(self.positions(x))
-        return State(x, value, gradient @ self.W.T)
+        return State(x, value, gradient if self.W is None else gradient @ self.W.T)
 
     def move(self, state: State, rng: np.random.Generator) -> tuple[State, Vector]:
         """Return the next state, and the probability with which each chain's trajectory was taken, (C,)."""
@@ -133,7 +134,7 @@ def brief_warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -
     Short trajectories find the step size, which takes a tenth of the work of whole ones.
     """
     D = start.shape[1]
-    sampler = Hamiltonian(evaluate, np.zeros(D), np.eye(D), 0.5 * D**-0.25)
+    sampler = Hamiltonian(evaluate, np.zeros(D), None, 0.5 * D**-0.25)
     state = sampler.at(start)
     for n, most in _BRIEF:
         sampler, state, _ = replace(sampler, most_steps=most).settled(state, n, rng)
@@ -146,16 +147,18 @@ def warm_up(evaluate: Evaluate, start: Matrix, rng: np.random.Generator) -> tupl
     Coordinates are changed to those of the draws' own covariance while that is not the identity within its error.
     """
     D = start.shape[1]
-    sampler = Hamiltonian(evaluate, np.zeros(D), np.eye(D), 0.5 * D**-0.25)
+    W = np.eye(D)
+    sampler = Hamiltonian(evaluate, np.zeros(D), W, 0.5 * D**-0.25)
     state = sampler.at(start)
     for n in _STAGES:
         sampler, state, z = sampler.settled(state, n, rng)
         recent = z[:, n // 2 :].reshape(-1, D)
-        factor, white = _covariance_factor((recent - sampler.centre) @ np.linalg.inv(sampler.W))
+        factor, white = _covariance_factor((recent - sampler.centre) @ np.linalg.inv(W))
         if white:
             break
         positions = sampler.positions(state.x)
-        sampler = replace(sampler, centre=recent.mean(axis=0), W=factor @ sampler.W, step=0.5 * D**-0.25)
+        W = factor @ W
+        sampler = replace(sampler, centre=recent.mean(axis=0), W=W, step=0.5 * D**-0.25)
         state = sampler.at(positions)
         sampler, state, _ = sampler.settled(state, _SETTLE, rng)
     return sampler, state

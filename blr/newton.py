@@ -50,6 +50,11 @@ class SolverPrior:
         p = np.diag(self.precision).copy()
         return p if np.count_nonzero(self.precision) == np.count_nonzero(p) else None
 
+    def pull(self, away: Matrix) -> Matrix:
+        """Return P d for each row d of `away` (S, D)."""
+        p = self._diagonal
+        return away @ self.precision if p is None else away * p
+
     def trace(self, inverse_cholesky: Matrix) -> float:
         """Return tr(P A⁻¹), given L⁻¹ (D, D) of A = L Lᵀ."""
         U, p = inverse_cholesky, self._diagonal

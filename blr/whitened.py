@@ -28,7 +28,7 @@ def whitened_density(problem: Problem, white: Gaussian) -> Callable[[Matrix], tu
         theta = white.mean + z @ U
         value, gradient = data.accumulate(draw_terms(problem.likelihood, theta))
         away = theta - prior.mean
-        pull = away @ prior.precision
+        pull = prior.pull(away)
         return value - 0.5 * np.einsum("sd,sd->s", away, pull), (gradient - pull) @ U.T
 
     return evaluate
@@ -39,9 +39,8 @@ def log_posterior(problem: Problem, theta: Matrix) -> Vector:
     prior = problem.solver_prior
     (value,) = problem.require_data().accumulate(draw_values(problem.likelihood, theta))
     away = theta - prior.mean
-    log_det = Gaussian(prior.mean, prior.precision).log_det_precision
-    constant = 0.5 * (log_det - len(prior.mean) * np.log(2 * np.pi))
-    return np.asarray(value - 0.5 * np.einsum("sd,sd->s", away, away @ prior.precision) + constant)
+    constant = 0.5 * (prior.log_det_precision - len(prior.mean) * np.log(2 * np.pi))
+    return np.asarray(value - 0.5 * np.einsum("sd,sd->s", away, prior.pull(away)) + constant)
 
 
 def draw_values(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:

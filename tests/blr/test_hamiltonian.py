@@ -30,6 +30,16 @@ def test_energy_is_nearly_conserved_and_time_is_reversible(dense):
     assert turned == pytest.approx(-p, abs=1e-10)
 
 
+def test_no_coordinates_are_those_of_the_identity(dense):
+    evaluate, _ = normal(dense)
+    z = np.random.default_rng(2).standard_normal((3, 4))
+    runs = []
+    for W in (None, np.eye(4)):
+        sampler = Hamiltonian(evaluate, np.ones(4), W, 0.3)
+        runs.append(sampler.run(sampler.at(z), 5, np.random.default_rng(3))[1])
+    np.testing.assert_allclose(runs[0], runs[1], atol=1e-12)
+
+
 def test_invariance_with_a_step_far_too_large():
     """Whatever the step, exact draws stay exact: here a coarse one, that errs much before Metropolis mends it."""
 

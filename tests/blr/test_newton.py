@@ -21,6 +21,8 @@ def test_the_priors_trace_and_determinant_are_the_dense_ones(dense, diagonal):
     P = np.diag(np.diag(P)) if diagonal else P
     prior, q = SolverPrior(np.zeros(4), P), Gaussian(np.zeros(4), A)
     assert prior.trace(q.inverse_cholesky) == pytest.approx(np.trace(P @ np.linalg.inv(A)), rel=1e-12)
+    away = rng.normal(size=(3, 4))
+    np.testing.assert_allclose(prior.pull(away), away @ P, rtol=1e-12)
     assert prior.log_det_precision == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-12)
 
 
