@@ -207,4 +207,4 @@ def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
 
     monkeypatch.setattr(blr.short_chains, "log_posterior", counted)
     assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
-    assert sum(sizes) == 1024
+    assert sum(sizes) == 2048
