@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from blr.arrays import Matrix, Vector
 from blr.gaussian import cholesky_of_precision
 
-__all__ = ["evenly", "matched"]
+__all__ = ["centred_at", "evenly", "matched"]
 
 _ENOUGH = 4  # draws a weight from which they have a covariance of their own
 
@@ -21,6 +21,11 @@ def evenly(draws: Matrix, n_draws: int) -> Matrix:
     chains, n, D = draws.shape
     chosen = np.unique(np.linspace(0, n - 1, min(n, n_draws // chains)).round().astype(int))
     return draws[:, chosen].reshape(-1, D)
+
+
+def centred_at(kept: Matrix, mean: Vector) -> Matrix:
+    """Return the kept draws (S, D), moved to the mean of all, which these know better."""
+    return np.asarray(kept + (mean - kept.mean(axis=0)))
 
 
 def matched(kept: Matrix, mean: Vector, covariance: Matrix) -> Matrix:

@@ -129,11 +129,13 @@ def by_chains(
     *,
     error: float,
     work: float,
+    enough: float = 0.0,
 ) -> Exact | None:
     """Return what chains from `start` tell of rows (P, M).
 
     They end when the standard error of a probability is below `error` in the mean over the rows, or `work` operations
-    (some 25 ns each) are spent, the data having n_rows rows.  None if these do not suffice for a first look.
+    (7 to 25 ns each) are spent, the data having n_rows rows; or twice these, while the worst row has fewer independent
+    draws than `enough`.  None if they do not suffice for a first look.
     """
     density = _Counted(problem, start, n_rows)
     D = len(start.mean)
@@ -142,7 +144,8 @@ def by_chains(
     blocks: list[tuple[Matrix, Matrix]] = []
     warm, looks = density.spent, 1
     while len(blocks) * _MOVES < _MOST_MOVES:
-        if density.spent + (density.spent - warm) / max(len(blocks), 1) > work:
+        needed = density.spent + (density.spent - warm) / max(len(blocks), 1)
+        if needed > work and (needed > 2 * work or not blocks or _of_chains(blocks).effective > enough):
             break
         state, z, _, _ = sampler.run(state, _MOVES, rng)
         draws = start.mean + z @ start.inverse_cholesky

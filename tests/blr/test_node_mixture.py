@@ -9,7 +9,7 @@ import pytest
 
 import blr
 from blr.classifier import Classifier, Member
-from blr.draws import matched
+from blr.draws import centred_at
 from blr.ensemble import averaged, draw_means
 from blr.missing import missing_patterns, normal_nodes
 from blr.mixture import Prediction, mix, mix_nodes
@@ -35,7 +35,7 @@ def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, n
         q = blr.fit(basis(X), y, blr.GaussianPrior.isotropic(M, scale**-2.0), "softmax", classes=range(K))
         q = blr.refine(q)
         if sampled and kind == "rbf":
-            draws = matched(q.gaussian.sample(700, rng), q.gaussian.mean, q.gaussian.covariance)
+            draws = centred_at(q.gaussian.sample(1500, rng), q.gaussian.mean)
             q = replace(q, draws=draws, kind="sampled")
         members.append(Member(basis, q, tuple(range(F)), share))
     whole = np.zeros(X.shape, dtype=bool)

@@ -8,6 +8,8 @@ import pytest
 import blr.repair
 import blr.sampling
 import blr.short_chains
+from blr.draws import centred_at, matched
+from blr.ensemble import averaged
 from blr.laplace import fit
 from blr.posterior import Posterior
 from blr.prior import GaussianPrior
@@ -176,6 +178,8 @@ def test_work_bounds_the_chains(monkeypatch):
         for w in (3e6, 6e6)
     ]
     assert sizes[0] < sizes[1]
+    unmixed = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=3e6, enough=1e9)
+    assert len(unmixed.draws) == sizes[1]
     monkeypatch.setattr(blr.short_chains, "_MOST_MOVES", 32)
     one = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=1e9)
     assert len(one.draws) == 32 * 32
@@ -208,3 +212,24 @@ def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
     monkeypatch.setattr(blr.short_chains, "log_posterior", counted)
     assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
     assert sum(sizes) == 2048
+
+
+def test_the_draws_served_are_moved_as_the_probabilities_are_kept_best(monkeypatch):
+    q, new = separable(K=3, F=8, sd=25.0)
+    start, rng = refine(q).gaussian, np.random.default_rng(0)
+    exact = by_chains(q.problem, start, new, 60, rng, error=1e-4, work=1e9)
+    some = exact.draws[np.linspace(0, len(exact.draws) - 1, 256).round().astype(int)]
+
+    def error(draws):
+        p = averaged(q.problem, new, draws)[0].probability
+        return np.abs(p - exact.probability).max(axis=1).mean()
+
+    ways = [centred_at(some, exact.mean), matched(some, exact.mean, exact.covariance)]
+    assert ways[0].mean(axis=0) == pytest.approx(exact.mean)
+    assert min(map(error, ways)) < error(some)
+    for name, other in (("centred_at", ways[1]), ("matched", ways[0])):
+        with monkeypatch.context() as patch:
+            patch.setattr(blr.repair, name, lambda draws, *_: draws + 5.0)
+            draws, least = blr.repair._thinned(q.problem, new, exact, 256)
+        assert np.array_equal(draws, other)
+        assert least == pytest.approx(error(other))
