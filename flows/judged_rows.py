@@ -14,16 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from blr.calibration import log_losses
 from blr.skill import Skill, paired_gain
 from catalogs.atomic import atomic_path
-from flows.training_rows import TrainingRows
 
 __all__ = [
     "JUDGED_ROWS_FILE",
     "JudgedRows",
     "compare_losses",
-    "judged_rows",
     "read_judged_rows",
     "write_judged_rows",
 ]
@@ -45,26 +42,6 @@ class JudgedRows:
         """Return the rows in the order of their hashes, and no more than so many."""
         order = np.argsort(self.name, kind="stable")[:most]
         return JudgedRows(self.name[order], self.group[order], self.log_loss[order])
-
-
-def judged_rows(
-    rows: TrainingRows,
-    seen: NDArray[np.bool_],
-    probability: NDArray[np.float64],
-    class_shares: NDArray[np.float64],
-) -> JudgedRows | None:
-    """Return the rows in the mask `seen`, by their `probability` (n, K); None where objects have no identifiers.
-
-    A row without probabilities (NaN) has the loss of the classes' shares (K,).
-    """
-    if rows.name is None or rows.group is None:
-        return None
-    p = np.where(np.isfinite(probability[:, :1]), probability, class_shares)
-    votes = None if rows.votes is None else rows.votes[seen]
-    losses, _ = log_losses(
-        p, rows.target[seen] if votes is None else votes / votes.sum(axis=1, keepdims=True)
-    )
-    return JudgedRows(rows.name[seen], rows.group[seen], losses)
 
 
 def write_judged_rows(rows: JudgedRows, folder: Path) -> None:

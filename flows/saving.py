@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.calibration import log_losses
 from blr.classifier import Classifier, Member
 from blr.confusion import recorded_probability
 from flows.candidates import CandidateData, build_classifier, used_columns
@@ -19,7 +20,7 @@ from flows.card import model_card
 from flows.checks import LEVELS, served_trust
 from flows.config import Specification
 from flows.evaluation import Evaluation, evaluate
-from flows.judged_rows import JudgedRows, judged_rows, write_judged_rows
+from flows.judged_rows import JudgedRows, write_judged_rows
 from flows.label_noise import recorded_losses
 from flows.model import Model
 from flows.model_file import write_tree
@@ -30,6 +31,7 @@ from flows.shift import corrected, target_loss
 from flows.store import Store, StoredModel
 from flows.target_rows import StagedShift
 from flows.training_report import save_boundary, train_report
+from flows.training_rows import TrainingRows
 
 __all__ = [
     "BOUNDARY_FILE",
@@ -188,8 +190,28 @@ def _evaluation(
     return (
         evaluation,
         recorded_losses(rows, seen, probability, shares),
-        judged_rows(rows, seen, probability, shares),
+        _judged_rows(rows, seen, probability, shares),
     )
+
+
+def _judged_rows(
+    rows: TrainingRows,
+    seen: NDArray[np.bool_],
+    probability: NDArray[np.float64],
+    class_shares: NDArray[np.float64],
+) -> JudgedRows | None:
+    """Return the rows in the mask `seen`, by their `probability` (n, K); None where objects have no identifiers.
+
+    A row without probabilities (NaN) has the loss of the classes' shares (K,).
+    """
+    if rows.name is None or rows.group is None:
+        return None
+    p = np.where(np.isfinite(probability[:, :1]), probability, class_shares)
+    votes = None if rows.votes is None else rows.votes[seen]
+    losses, _ = log_losses(
+        p, rows.target[seen] if votes is None else votes / votes.sum(axis=1, keepdims=True)
+    )
+    return JudgedRows(rows.name[seen], rows.group[seen], losses)
 
 
 def save_model(store: Store, made: Made, data: CandidateData) -> StoredModel:
