@@ -25,7 +25,7 @@ from astropy.io import fits
 from turns import cost_of, in_turns, tell
 
 import catalogs
-from catalogs.annotations import standard_columns
+from catalogs.catalog.new_columns import standard_columns
 
 ROWS, ROUNDS = 10_000_000, 3
 COLUMNS = 20

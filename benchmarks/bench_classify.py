@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from turns import cost_of, in_turns, tell
 from two_types import MODEL, model_of, types_of
 
-from flows.classification import classify
+from flows.classification.steps import classify
 
 ROWS, ROUNDS = 10_000_000, 3
 COLUMNS = 20

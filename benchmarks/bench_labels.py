@@ -43,9 +43,9 @@ from threadpoolctl import threadpool_limits
 
 import catalogs
 from blr.calibration import brier_score, calibration_error, log_loss
-from flows import training
 from flows.classify_table import classify_table
-from flows.starting_specification import starting_specification
+from flows.draft.specification import starting_specification
+from flows.training import steps as training
 from flows.version import code_version
 
 HERE = Path(__file__).resolve().parent

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from two_types import MODEL, model_of, types_of
 
-from flows.runtime import prefect_environment, start_server_with_services
+from flows.orchestration.settings import prefect_environment, start_server_with_services
 
 BLR = Path(sys.executable).with_name("blr")
 FILES = 6

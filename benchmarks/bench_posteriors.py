@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import blr
-from blr.variational import mean_shift
+from blr.posterior.variational import mean_shift
 
 REFERENCES = Path(__file__).parent.parent / "tests" / "reference" / "posteriors.json"
 Problem = dict[str, Any]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 
 import blr
-from blr.variational import mean_shift
+from blr.posterior.variational import mean_shift
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flows.training import train
+from flows.training.steps import train
 
 __all__ = ["MODEL", "model_of", "types_of"]
 

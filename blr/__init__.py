@@ -7,23 +7,23 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "GaussianPrior": "prior",
-    "Posterior": "posterior",
-    "average": "selection",
-    "bridge_evidence": "bridge",
-    "compare": "selection",
+    "GaussianPrior": "likelihood.prior",
+    "Posterior": "posterior.posterior",
+    "average": "selection.compare",
+    "bridge_evidence": "posterior.bridge",
+    "compare": "selection.compare",
     "decide": "decisions",
     "decision_boundary": "boundary",
-    "estimate_label_noise": "label_noise",
-    "fit": "laplace",
-    "fit_basis": "basis",
-    "fit_evidence": "evidence",
-    "fit_sgd": "laplace",
-    "laplace_approximation": "laplace",
-    "leave_one_out": "selection",
-    "refine": "variational",
-    "sample_posterior": "sampling",
-    "served": "repair",
+    "estimate_label_noise": "selection.label_noise",
+    "fit": "posterior.laplace",
+    "fit_basis": "basis.kinds",
+    "fit_evidence": "selection.evidence",
+    "fit_sgd": "posterior.laplace",
+    "laplace_approximation": "posterior.laplace",
+    "leave_one_out": "selection.compare",
+    "refine": "posterior.variational",
+    "sample_posterior": "posterior.sampling",
+    "served": "posterior.repair",
 }
 
 __all__ = list(_HOME)

@@ -17,6 +17,7 @@ __all__ = [
     "as_design",
     "as_matrix",
     "as_vector",
+    "mid_ranks",
     "require_finite",
     "require_moderate",
     "require_unmasked",
@@ -119,3 +120,10 @@ def require_finite(array: NDArray[np.float64], name: str) -> None:
 def _describe(x: Any) -> str:
     dtype = getattr(x, "dtype", None)
     return f"an array of {dtype}" if dtype is not None else type(x).__name__
+
+
+def mid_ranks(x: ArrayLike) -> Vector:
+    """Return the rank of each value (N,), from 1 to N; equal values have the mean of their ranks."""
+    _, place, count = np.unique(np.asarray(x, dtype=np.float64), return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    return np.asarray((last - (count - 1) / 2)[place])

@@ -20,9 +20,9 @@ from contourpy import LineType, contour_generator
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
-from blr.basis import Basis
-from blr.links import LINKS
-from blr.softmax_predictive import softmax_plugin
+from blr.basis.base import Basis
+from blr.likelihood.links import LINKS
+from blr.predictive.softmax import softmax_plugin
 
 __all__ = ["Predictor", "decision_boundary"]
 

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.domain import Domain
-from blr.extrapolation import CONSTANT, continued, feature_range, rows_beyond
 from blr.member import Member
-from blr.missing import FeatureMoments, Nodes, missing_patterns, node_blocks, present_errors
-from blr.mixture import Prediction, mix, mix_nodes, replaced, stacked
+from blr.missing.domain import Domain
+from blr.missing.moments import FeatureMoments
+from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_errors
 from blr.node_mixture import NodeMixture
+from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
+from blr.predictive.mixture import Prediction, mix, mix_nodes, replaced, stacked
 from blr.scores import Scores, joined
 
 __all__ = ["Classifier", "Member"]

@@ -17,14 +17,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from blr.arrays import Matrix, Vector
-from blr.basis import fit_basis
-from blr.evidence import fit_evidence
-from blr.laplace import fit
-from blr.mixture import Prediction
-from blr.posterior import Posterior
-from blr.prior import GaussianPrior
-from blr.sampling import sample_posterior
-from blr.variational import refine
+from blr.basis.kinds import fit_basis
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.posterior.posterior import Posterior
+from blr.posterior.sampling import sample_posterior
+from blr.posterior.variational import refine
+from blr.predictive.mixture import Prediction
+from blr.selection.evidence import fit_evidence
 
 __all__ = ["LaplaceClassifier"]
 

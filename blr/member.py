@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from blr.arrays import Matrix
-from blr.basis import Basis, basis_from_dict
-from blr.posterior import Posterior
+from blr.basis.base import Basis
+from blr.basis.kinds import basis_from_dict
+from blr.posterior.posterior import Posterior
 
 __all__ = ["Member"]
 

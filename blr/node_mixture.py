@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.ensemble import draw_means
-from blr.extrapolation import CONSTANT
 from blr.member import Member
-from blr.missing import normal_nodes
-from blr.mixture import Prediction, of_moments, replaced
-from blr.output_moments import OutputMoments
-from blr.sobol import normal_nodes as sobol_nodes
+from blr.missing.nodes import normal_nodes
+from blr.posterior.ensemble import draw_means
+from blr.predictive.extrapolation import CONSTANT
+from blr.predictive.mixture import Prediction, of_moments, replaced
+from blr.predictive.output_moments import OutputMoments
+from blr.predictive.sobol import normal_nodes as sobol_nodes
 
 __all__ = ["NodeMixture"]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
 from blr.decisions import Flag
-from blr.intervals import credible_interval
-from blr.mixture import Prediction
+from blr.predictive.intervals import credible_interval
+from blr.predictive.mixture import Prediction
 
 __all__ = ["Scores", "joined"]
 

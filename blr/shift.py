@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from blr.arrays import Matrix, Vector, as_matrix, as_vector
-from blr.evidence import fit_evidence
+from blr.arrays import Matrix, Vector, as_matrix, as_vector, mid_ranks
 from blr.gaussian import Gaussian
-from blr.posterior import Posterior
-from blr.ranks import mid_ranks
+from blr.posterior.posterior import Posterior
+from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector
-from blr.likelihood import Likelihood, pairs, unpack
+from blr.likelihood.likelihoods import Likelihood, pairs, unpack
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
 __all__ = [

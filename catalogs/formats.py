@@ -8,19 +8,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from catalogs import ascii as ascii_tables
-from catalogs import fits, hats, parquet, text, votable
-from catalogs.agreement import require_same_units
-from catalogs.ascii_layout import is_readme
-from catalogs.catalog import Catalog, Partition
+from catalogs.catalog.catalog import Catalog, Partition
+from catalogs.catalog.earlier_columns import annotated_names
+from catalogs.catalog.same_units import require_same_units
 from catalogs.errors import FormatError
-from catalogs.folders import expand, files_below, is_pattern
-from catalogs.folders import missing as not_there
-from catalogs.own_columns import annotated_names
-from catalogs.parquet_folders import is_parquet
-from catalogs.remote_listing import Listing, remote_listing
-from catalogs.tables import open_table
-from catalogs.urls import is_remote
+from catalogs.files.folders import expand, files_below, is_pattern
+from catalogs.files.folders import missing as not_there
+from catalogs.fits import table as fits
+from catalogs.hats import catalog as hats
+from catalogs.memory.tables import open_table
+from catalogs.parquet import dataset as parquet
+from catalogs.parquet.folders import is_parquet
+from catalogs.remote.listing import Listing, remote_listing
+from catalogs.remote.urls import is_remote
+from catalogs.text import ascii as ascii_tables
+from catalogs.text import table as text
+from catalogs.text.ascii_layout import is_readme
+from catalogs.votable import table as votable
 
 __all__ = [
     "FORMATS",

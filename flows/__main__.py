@@ -1,6 +1,6 @@
 """`python -m flows` is `blr`."""
 
-from flows.cli import main
+from flows.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The flow `classify`: `flows.classification` with Prefect's tasks around its steps, and artifacts for its page.
+"""The flow `classify`: `flows.classification.steps` with Prefect's tasks around its steps, and artifacts for its page.
 
 `classify.fn(...)` outside of a flow run does the same work without Prefect.
 """
@@ -13,12 +13,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from pydantic import BeforeValidator, PositiveInt
 
-from flows import classification
-from flows.annotation import annotate_each
-from flows.config import Specification
-from flows.execution import finish_outputs
-from flows.inputs import check_parameters
-from flows.run_page import bury, keep_run, progress_kept, run_id
+from flows.classification import steps as classification
+from flows.classification.annotation import annotate_each
+from flows.classification.execution import finish_outputs
+from flows.inputs.resolve import check_parameters
+from flows.orchestration.run_page import bury, keep_run, progress_kept, run_id
+from flows.specification.specification import Specification
 
 __all__ = ["classify"]
 

@@ -12,15 +12,15 @@ from typing import TypeVar
 
 import catalogs
 from blr.threads import single_threaded_blas
-from catalogs.tables import in_memory
-from flows.annotation import scorer_for
-from flows.classification import annotation_settings, settled
-from flows.config import Specification
-from flows.config_file import read_specification
-from flows.features import target_reader
-from flows.roots import check_output
-from flows.scoring import provenance
-from flows.store import Store
+from catalogs.memory.tables import in_memory
+from flows.classification.annotation import scorer_for
+from flows.classification.scoring import provenance
+from flows.classification.steps import annotation_settings, settled
+from flows.features.reader import target_reader
+from flows.models.store import Store
+from flows.runs.allowed_roots import check_output
+from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
 
 __all__ = ["classify_table"]
 
@@ -38,7 +38,7 @@ def classify_table(
 ) -> AnyTable:
     """Return a copy of an astropy, pandas or Arrow table with the columns of a model of the store behind its own.
 
-    The same values as `flows.classification.classify` writes for a file of these rows.  `specification` and
+    The same values as `flows.classification.steps.classify` writes for a file of these rows.  `specification` and
     `class_prior` are as there, but for [output] mode and format: all columns stay, and the table's kind.
     """
     place = Store(check_output(store, key="store"))

@@ -44,7 +44,7 @@ def _bind(package: str) -> None:
 for _package in ("blr", "catalogs", "flows"):
     _bind(_package)
 
-from flows.results import read_json_only
+from flows.orchestration.results import read_json_only
 
 read_json_only()
 

@@ -15,12 +15,12 @@ from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from flows.artifacts import keep_markdown
 from flows.errors import UsageError
-from flows.events import model_promoted
-from flows.promotion import MARGIN, Comparison, Rule, compare, comparison_table
-from flows.promotion import promote as put_in_place
-from flows.tables import to_markdown
+from flows.models.promotion import MARGIN, Comparison, Rule, compare, comparison_table
+from flows.models.promotion import promote as put_in_place
+from flows.orchestration.events import model_promoted
+from flows.orchestration.run_page import keep_markdown
+from flows.reports.tables import to_markdown
 
 __all__ = ["Approval", "promote"]
 

@@ -1,4 +1,4 @@
-"""The flow `reprocess`: `flows.reprocessing` with Prefect's tasks around its steps, and artifacts for its page.
+"""The flow `reprocess`: the steps of `flows.classification.reprocessing` as Prefect's tasks, and artifacts.
 
 `reprocess.fn(...)` outside of a flow run does the same work without Prefect.
 """
@@ -12,12 +12,12 @@ from prefect import flow
 from prefect.context import FlowRunContext
 from pydantic import NonNegativeFloat, PositiveInt
 
-from flows import reprocessing
+from flows.classification import reprocessing
+from flows.classification.execution import DIRECT
 from flows.classify import STEPS
-from flows.config import Specification
-from flows.execution import DIRECT
-from flows.run_page import keep_run, progress_kept
-from flows.settled import PATIENCE, QUIET
+from flows.inputs.still_written import PATIENCE, QUIET
+from flows.orchestration.run_page import keep_run, progress_kept
+from flows.specification.specification import Specification
 
 __all__ = ["reprocess"]
 

@@ -1,4 +1,4 @@
-"""The flow `review`: `flows.reviewing` on a page of its own.
+"""The flow `review`: `flows.reviews.selection` on a page of its own.
 
 `review.fn(...)` outside of a flow run does the same work without Prefect.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from prefect import flow
 from pydantic import NonNegativeInt
 
-from flows import reviewing
+from flows.reviews import selection as reviewing
 
 __all__ = ["review"]
 

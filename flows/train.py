@@ -1,4 +1,4 @@
-"""The flow `train`: `flows.training` with Prefect's tasks around its steps, and artifacts for its page.
+"""The flow `train`: `flows.training.steps` with Prefect's tasks around its steps, and artifacts for its page.
 
 `train.fn(...)` outside of a flow run does the same work without Prefect.
 """
@@ -13,12 +13,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from pydantic import PositiveInt
 
-from flows import training
-from flows.artifacts import keep_markdown, keep_table
-from flows.choice_words import choice_words
-from flows.config import Specification
-from flows.tables import candidate_table, markdown_report
-from flows.training_report import train_report
+from flows.orchestration.run_page import keep_markdown, keep_table
+from flows.reports.choice import choice_words
+from flows.reports.tables import candidate_table, markdown_report
+from flows.specification.specification import Specification
+from flows.training import steps as training
+from flows.training.report import train_report
 
 __all__ = ["train"]
 

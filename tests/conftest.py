@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from flows.runtime import prefect_environment
+from flows.orchestration.settings import prefect_environment
 
 # The same examples every time, and none that fails for being slow: other programs may have the cores.
 settings.register_profile(

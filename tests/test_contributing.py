@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blr.links import LINKS
+from blr.likelihood.links import LINKS
 
 PAGE = Path(__file__).resolve().parent.parent / "CONTRIBUTING.md"
 

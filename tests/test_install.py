@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.runtime import free_port
+from flows.orchestration.settings import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBE = ROOT / "tests" / "working_prefect.py"
@@ -68,7 +68,7 @@ def test_the_wheel_holds_three_typed_packages_and_nothing_else(wheel):
 
 
 def test_the_wheel_has_a_console_script_and_the_licence(wheel):
-    assert "blr = flows.cli:main" in metadata(wheel, "entry_points.txt")
+    assert "blr = flows.cli.app:main" in metadata(wheel, "entry_points.txt")
     assert "BSD 3-Clause" in metadata(wheel, "licenses/LICENSE")
     assert Parser().parsestr(metadata(wheel, "METADATA"))["License-Expression"] == "BSD-3-Clause"
 

@@ -14,10 +14,10 @@ import pytest
 import blr
 import catalogs
 from blr.classifier import Classifier, Member
-from catalogs.annotations import NewColumn, standard_columns
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.new_columns import NewColumn, standard_columns
 from catalogs.errors import ColumnNotFoundError
-from catalogs.frames import FrameCompute
-from catalogs.values import batch_values
+from catalogs.memory.map_partitions import FrameCompute
 
 ROOT = Path(__file__).parents[2] / "shared" / "data" / "openngc" / "openngc_hats" / "openngc_galaxies"
 READ = ["B-Mag", "J-Mag", "K-Mag", "MajAx", "MinAx"]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.runtime import prefect_environment, start_embedded_server
+from flows.orchestration.settings import prefect_environment, start_embedded_server
 
 PATIENCE = 90.0
 

@@ -1,92 +1,21 @@
 """Basis functions φ_m(x): from features X, shape (N, F), to a design matrix Φ, shape (N, M).
 
-    basis = fit_basis("rbf", X, rng=rng, centres=40)
-    Phi = basis(X)
+- `base`: What every basis is: functions φ_m(x) of the standardised features, and their derivatives.
+- `kinds`: The kinds of basis by their names: `fit_basis` learns one, `basis_from_dict` restores one.
+- `rbf`: Gaussian radial basis functions about centres spread over the training set.
+- `standardisation`: Features of zero mean and unit variance, as learned from the training set.
 
-To add a kind, write a subclass of `Basis` in a file of its own and bind it in `BASES`.
+For this folder alone:
+
+- `_bspline`: B-splines of single features, with knots at the quantiles of the training set.
+- `_distances`: Distances between rows: where to put centres, and how far apart rows typically are.
+- `_fourier`: Random Fourier features: a Gaussian process with a squared-exponential kernel, in finitely
+  many functions.
+- `_linear`: The features themselves: the polynomial of degree 1.
+- `_polynomial`: Polynomials of the features with all their interactions.
+- `_principal`: Principal components of the standardised features, those of large variance favoured by the
+  prior.
+- `_sigmoid`: Sigmoids of single features: soft steps at the quantiles of the training set.
 """
 
-from __future__ import annotations
-
-__all__ = ["BASES", "Basis", "Standardisation", "basis_from_dict", "fit_basis"]
-
-import inspect
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from difflib import get_close_matches
-from typing import Any
-
-from numpy.random import Generator
-from numpy.typing import ArrayLike
-
-from blr.arrays import as_matrix, as_vector
-from blr.basis.base import Basis
-from blr.basis.bspline import BSpline
-from blr.basis.fourier import Fourier
-from blr.basis.linear import Linear
-from blr.basis.polynomial import Polynomial
-from blr.basis.principal import Principal
-from blr.basis.rbf import RBF
-from blr.basis.sigmoid import Sigmoid
-from blr.basis.standardisation import Softening, Standardisation
-
-_Kind = type[Linear | Polynomial | Principal | RBF | Sigmoid | BSpline | Fourier]
-
-BASES: dict[str, _Kind] = {
-    basis.kind: basis for basis in (Linear, Polynomial, Principal, RBF, Sigmoid, BSpline, Fourier)
-}
-"""Every kind of basis by its name."""
-
-
-def fit_basis(
-    kind: str,
-    X: ArrayLike,
-    *,
-    weight: ArrayLike | None = None,
-    rng: Generator | None = None,
-    soften: bool = False,
-    **options: Any,
-) -> Basis:
-    """Return a basis of a kind in `BASES`, learned from the training features X, shape (N, F).
-
-    `weight` (N,) counts in the standardisation, not in where centres and knots lie.  With `soften` the features go
-    through an arcsinh first, about their median in units of their robust spread.  `options` are the
-    keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier", need `rng`; the
-    others ignore it.
-    """
-    basis = _kind(kind)
-    known = set(inspect.signature(basis.fit).parameters) - {"X", "weight"}
-    for name in options:
-        if name not in known:
-            raise ValueError(f"unknown option {_guess(name, known - {'rng'})} of a {kind} basis")
-    if "rng" in known:
-        if rng is None:
-            raise ValueError(
-                f"a {kind} basis draws at random but got rng=None; pass rng=numpy.random.default_rng(seed)"
-            )
-        options["rng"] = rng
-    weights = None if weight is None else as_vector(weight, "weight")
-    rows = as_matrix(X, "X")
-    if not soften:
-        return basis.fit(rows, weight=weights, **options)
-    softening = Softening.learn(rows)
-    fitted = basis.fit(softening(rows), weight=weights, **options)
-    return replace(fitted, standardisation=fitted.standardisation.after(softening))
-
-
-def basis_from_dict(stored: Mapping[str, Any]) -> Basis:
-    """Return the basis whose `to_dict` made `stored`."""
-    return _kind(stored.get("kind")).from_dict(stored)
-
-
-def _kind(kind: Any) -> _Kind:
-    if not isinstance(kind, str) or kind not in BASES:
-        raise ValueError(f"unknown kind of basis {_guess(kind, BASES)}")
-    return BASES[kind]
-
-
-def _guess(name: Any, known: Iterable[str]) -> str:
-    choices = sorted(known)
-    near = get_close_matches(str(name), choices, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{name!r} ({hint}known: {', '.join(choices) or 'none'})"
+__all__ = ["base", "kinds", "rbf", "standardisation"]

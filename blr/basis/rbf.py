@@ -17,8 +17,8 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
+from blr.basis._distances import median_distance, spread_centres
 from blr.basis.base import Basis, positive, whole
-from blr.basis.distances import median_distance, spread_centres
 from blr.basis.standardisation import Standardisation
 
 # A bump of 1e-150 is as good as 0; below, exp and the squares of Φ meet subnormal numbers, up to 70 times slower.

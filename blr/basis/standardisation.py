@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector
 
-# A value this many sd out is not data, and its high powers must stay finite; `blr.domain` reports it.
+# A value this many sd out is not data, and its high powers must stay finite; `blr.missing.domain` reports it.
 _LIMIT = 1e15
 
 

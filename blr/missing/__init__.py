@@ -1,21 +1,14 @@
-"""Features missing at random, and measurement errors: what to integrate them out with.
+"""Features that are missing or measured with errors, integrated out; and rows unlike the training set.
 
-Whatever depends on which features are missing is done once a pattern, for all of its rows.
+- `domain`: How unlike the training set a row is, whichever of its features are missing.
+- `moments`: The normal distribution that fills missing features in, and integrals over it.
+- `nodes`: Nodes and weights for integrals over a normal distribution of the features: missing ones,
+  measurement errors.
+- `patterns`: Which features are missing, row by row: there are many rows and few patterns.
+
+For this folder alone:
+
+- `_em`: Mean and covariance of incomplete rows, by the EM algorithm.
 """
 
-from __future__ import annotations
-
-__all__ = [
-    "FeatureMoments",
-    "Nodes",
-    "error_nodes",
-    "missing_patterns",
-    "node_blocks",
-    "normal_nodes",
-    "present_errors",
-    "present_values",
-]
-
-from blr.missing.moments import FeatureMoments
-from blr.missing.nodes import error_nodes, normal_nodes
-from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_errors, present_values
+__all__ = ["domain", "moments", "nodes", "patterns"]

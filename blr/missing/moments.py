@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector, as_vector, require_finite
-from blr.missing.em import likeliest_moments
-from blr.missing.kept import kept
+from blr.missing._em import likeliest_moments
 from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
-from blr.missing.patterns import Mask, missing_patterns, present_values
+from blr.missing.patterns import Mask, kept, missing_patterns, present_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +123,7 @@ class FeatureMoments:
     def error_nodes(X: ArrayLike, errors: ArrayLike, n: int) -> tuple[Matrix, Vector]:
         """Return nodes (S, N, F) and weights (S,) over the measurement errors of complete rows (N, F).
 
-        It is `blr.missing.error_nodes`, here beside `nodes`.
+        It is `blr.missing.nodes.error_nodes`, here beside `nodes`.
         """
         return error_nodes(X, errors, n)
 

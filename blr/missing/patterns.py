@@ -5,14 +5,19 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-__all__ = ["Mask", "Nodes", "missing_patterns", "node_blocks", "present_errors", "present_values"]
+__all__ = ["Mask", "Nodes", "kept", "missing_patterns", "node_blocks", "present_errors", "present_values"]
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix, Vector, require_finite
+
+T = TypeVar("T")
+
+_MOST = 512  # patterns: more are rare, and their matrices would fill the memory where features are many
 
 Mask = NDArray[np.bool_]
 Nodes = tuple[NDArray[np.intp], NDArray[np.float64], Vector, int]
@@ -78,3 +83,18 @@ def node_blocks(parts: Iterable[Nodes], most: int) -> Iterator[list[Nodes]]:
         n += size
     if group:
         yield group
+
+
+def kept(found: dict[bytes, T], pattern: NDArray[Any], make: Callable[[], T]) -> T:
+    """Return what `make` gives for a pattern, or gave before.
+
+    `found` holds it by the pattern's bytes, and starts anew when it is full.
+    """
+    key = pattern.tobytes()
+    known = found.get(key)
+    if known is None:
+        known = make()
+        if len(found) >= _MOST:
+            found.clear()
+        found[key] = known
+    return known

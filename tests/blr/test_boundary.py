@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from blr.basis import fit_basis
+from blr.basis.kinds import fit_basis
 from blr.boundary import decision_boundary
-from blr.laplace import fit
-from blr.predictive import binary_exact
-from blr.prior import GaussianPrior
-from blr.softmax_predictive import softmax_exact
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.predictive.binary import binary_exact
+from blr.predictive.softmax import softmax_exact
 
 EXTENT = (-4.0, 4.0, -3.0, 3.0)
 

@@ -10,8 +10,9 @@ import pytest
 import blr
 from blr.classifier import Classifier, Member
 from blr.decisions import Flag, entropy
-from blr.missing import FeatureMoments, missing_patterns
-from blr.mixture import mix
+from blr.missing.moments import FeatureMoments
+from blr.missing.patterns import missing_patterns
+from blr.predictive.mixture import mix
 
 N, F = 1500, 3
 BINARY, MANY = ("early", "late"), ("E", "S", "I")

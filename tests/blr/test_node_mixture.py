@@ -9,11 +9,12 @@ import pytest
 
 import blr
 from blr.classifier import Classifier, Member
-from blr.draws import centred_at
-from blr.ensemble import averaged, draw_means
-from blr.missing import missing_patterns, normal_nodes
-from blr.mixture import Prediction, mix, mix_nodes
+from blr.missing.nodes import normal_nodes
+from blr.missing.patterns import missing_patterns
 from blr.node_mixture import NodeMixture, cholesky_factors, interpolation, kept_nodes
+from blr.posterior._draws import centred_at
+from blr.posterior.ensemble import averaged, draw_means
+from blr.predictive.mixture import Prediction, mix, mix_nodes
 from blr.scores import Scores
 
 N, F, K = 260, 4, 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from blr.ranks import mid_ranks
+from blr.arrays import mid_ranks
 
 
 @pytest.mark.parametrize("x", [[], [3.0], [2, 2, 2], [0.0, -0.0, 1.0], [5, 1, 5, -np.inf, 2, np.inf]])

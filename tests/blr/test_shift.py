@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import blr
-from blr.predictive import binary_exact
+from blr.predictive.binary import binary_exact
 from blr.shift import _auc, class_priors, density_ratio, log_prior_shift, sandwich
 
 

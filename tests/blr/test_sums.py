@@ -7,9 +7,9 @@ import pytest
 from scipy.differentiate import jacobian
 
 import blr.sums
+from blr.fitting.streams import Stream
 from blr.gaussian import Gaussian
-from blr.likelihood import Bernoulli, Categorical
-from blr.streams import Stream
+from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.sums import Rows, chunk_rows, likelihood_terms, output_covariances, skewness_term
 
 
@@ -31,7 +31,9 @@ def case(request, dense):
     else:
         Phi, t = dense.binary(0, N=501, M=5)
         likelihood = (
-            Bernoulli() if request.param == "logistic" else Bernoulli(blr.likelihood.LINKS["cauchit"])
+            Bernoulli()
+            if request.param == "logistic"
+            else Bernoulli(blr.likelihood.likelihoods.LINKS["cauchit"])
         )
     theta = 0.5 * rng.standard_normal(5 * likelihood.n_outputs)
     return likelihood, Phi, t, rng.gamma(2.0, size=len(Phi)), theta
@@ -41,7 +43,7 @@ def dense_terms(likelihood, Phi, t, weight, theta):
     """Return value, gradient and Hessian with one Kronecker product a row."""
     C = likelihood.n_outputs
     value, gradient, packed = likelihood.derivatives(Phi @ theta.reshape(C, -1).T, t)
-    R = blr.likelihood.unpack(packed, C)
+    R = blr.likelihood.likelihoods.unpack(packed, C)
     H = sum(w * np.kron(r, np.outer(p, p)) for w, r, p in zip(weight, R, Phi, strict=True))
     return weight @ value, np.einsum("n,nc,nm->cm", weight, gradient, Phi).ravel(), H
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from astropy.io import fits
 
-from flows.lock import LOCK
-from flows.manifest import MANIFEST
-from flows.staging import FOLDER as STAGING
-from flows.staging import RETIRED
+from flows.runs.lock import LOCK
+from flows.runs.manifest import MANIFEST
+from flows.runs.staging import FOLDER as STAGING
+from flows.runs.staging import RETIRED
 from tests.campaign.material import Scenario
 
 HARMS = ("lost", "duplicated", "mixed", "other bytes", "half-written", "left over", "done again", "untrue")

@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.lock import LOCK
+from flows.runs.lock import LOCK
 from tests.campaign.harm import Harm, finished, harm_of_rerun, harm_of_stop, phase
 from tests.campaign.material import Scenario
 from tests.campaign.tally import Line

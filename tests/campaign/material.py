@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from astropy.table import Table
 
-from flows.classification import classify
-from flows.reprocessing import reprocess
-from flows.store import Store
-from flows.training import train
+from flows.classification.reprocessing import reprocess
+from flows.classification.steps import classify
+from flows.models.store import Store
+from flows.training.steps import train
 from tests.e2e.survey import SPECIFICATION, write_galaxies
 
 RUN: Mapping[str, Callable[..., dict[str, Any]]] = {"classify": classify, "reprocess": reprocess}

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from flows.lock import LOCK, Owner
+from flows.runs.lock import LOCK, Owner
 from tests.campaign.deployed import deploy
 from tests.campaign.harm import Harm, harm_of_rerun, harm_of_stop, phase
 from tests.campaign.material import Scenario

@@ -108,7 +108,7 @@ class _Steps:
 
 def _child(told: dict[str, Any]) -> None:
     """Be `blr`: never returns."""
-    from flows.cli import run
+    from flows.cli.app import run
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
@@ -130,11 +130,6 @@ def _child(told: dict[str, Any]) -> None:
 
 def main() -> None:
     """Fork a child for each line; an empty request waits for it."""
-    import flows.classification
-    import flows.cli_classification
-    import flows.cli_reprocessing
-    import flows.reprocessing  # noqa: F401
-
     pid = 0
     for line in sys.stdin.buffer:
         told = json.loads(line)

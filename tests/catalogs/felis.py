@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from catalogs.annotations import NewColumn, standard_columns
+from catalogs.catalog.new_columns import NewColumn, standard_columns
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.felis.yaml"
 EXAMPLES = {"two": ("early", "late"), "three": ("E", "S", "Irr")}
 DATATYPES = {pa.string(): "string", pa.float32(): "float", pa.int32(): "int", pa.int64(): "long"}
 HEAD = """# The columns that an annotated catalogue gains, as a Felis schema (https://felis.lsst.io).
-# Made by `python -m tests.catalogs.felis` from catalogs/annotations.py, to which a test holds it.
+# Made by `python -m tests.catalogs.felis` from catalogs/catalog/new_columns.py, to which a test holds it.
 # Class names are examples: each class of a model has its own columns.  docs/flags.md says what they mean.
 """
 

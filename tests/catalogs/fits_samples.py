@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from astropy.io import fits as astropy_fits
 
-from catalogs import fits
+from catalogs.fits import table as fits
 
 N = 7
 

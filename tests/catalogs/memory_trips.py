@@ -15,8 +15,8 @@ from astropy.table import Column, MaskedColumn, Table
 from astropy.table.serialize import represent_mixins_as_columns
 
 import catalogs
-from catalogs.annotations import NewColumn
-from catalogs.catalog import Catalog
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.new_columns import NewColumn
 from tests.catalogs.memory_samples import ASTROPY, PANDAS
 
 __all__ = ["NEW", "Verdicts", "compute", "first_name", "memory_page", "memory_trips", "same_column"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import catalogs
-from catalogs.catalog import Catalog
+from catalogs.catalog.catalog import Catalog
 
 __all__ = [
     "FITSVERIFY",

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogs.annotations import NewColumn, Provenance, standard_columns
+from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
 
 N = 1000
 COLUMNS = standard_columns(["early", "late"])

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import catalogs
-from catalogs.annotations import NewColumn
-from catalogs.catalog import Catalog
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
 
 MARK = (NewColumn("blr_mark", pa.int32()),)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import catalogs
-from catalogs.catalog import Catalog
+from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from tests.catalogs.round_trip_samples import WRITERS, astropy_table
 from tests.catalogs.test_damage import DAMAGES, MEMORY_KB, SECONDS, bounded, copy_of, victim

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from catalogs.annotations import NewColumn
-from catalogs.astropy_arrow import arrow_array
-from catalogs.class_gain import Classes, sorted_texts
+from catalogs.arrays.unique_texts import LONGEST_TEXT, shortened, unique_texts
+from catalogs.catalog.new_columns import NewColumn
 from catalogs.errors import CatalogError
-from catalogs.fits_create import LONG_TEXT, encoded_text
-from catalogs.fits_rewrite import NewField
-from catalogs.presence import uneven_presence
-from catalogs.profile import profile
-from catalogs.split import held_out
-from catalogs.suspicions import not_numbers
-from catalogs.unique_texts import LONGEST_TEXT, shortened, unique_texts
-from flows.inspection import inspect_file
-from flows.labels import LabelledRows
+from catalogs.fits.create import LONG_TEXT, encoded_text
+from catalogs.fits.rewrite import NewField
+from catalogs.metadata.astropy_arrow import arrow_array
+from catalogs.profile._information_gain import Classes, sorted_texts
+from catalogs.profile.columns import profile
+from catalogs.profile.presence import uneven_presence
+from catalogs.profile.split import held_out
+from catalogs.profile.suspicions import not_numbers
+from flows.draft.inspection import inspect_file
+from flows.labels.reader import LabelledRows
 
 N, LONG = 3000, 50_000
 """As texts of one width, 600 MB."""

@@ -10,7 +10,7 @@ from astropy.io import votable
 from astropy.table import Table
 
 import catalogs
-from catalogs.annotations import NewColumn
+from catalogs.catalog.new_columns import NewColumn
 from tests.catalogs.memory_trips import Verdicts, memory_page, memory_trips
 from tests.catalogs.other_readers import (
     FITSVERIFY,

@@ -16,7 +16,7 @@ from astropy.io.votable import parse_single_table
 from astropy.table import Table
 
 import catalogs
-from catalogs.annotations import standard_columns
+from catalogs.catalog.new_columns import standard_columns
 
 STILTS = shutil.which("stilts")
 pytestmark = pytest.mark.skipif(STILTS is None, reason="there is no stilts; apt-get install stilts")

@@ -9,10 +9,10 @@ import numpy as np
 from astropy.io.votable import parse
 from astropy.io.votable.tree import Field, TableElement, VOTableFile
 
-from catalogs import votable
-from catalogs.astropy_arrow import arrow_array
-from catalogs.stamp import stamp
-from catalogs.votable_columns import ELEMENTS
+from catalogs.files.stamp import stamp
+from catalogs.metadata.astropy_arrow import arrow_array
+from catalogs.votable import table as votable
+from catalogs.votable._columns import ELEMENTS
 
 N = 12
 

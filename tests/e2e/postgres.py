@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.runtime import free_port
+from flows.orchestration.settings import free_port
 from tests.e2e.running import end, running, wait_for
 
 

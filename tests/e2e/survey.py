@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.training import train
+from flows.training.steps import train
 
 SPECIFICATION = """
 name = "morphology"

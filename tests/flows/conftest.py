@@ -70,7 +70,9 @@ def write_fits(path: Path, columns: dict[str, np.ndarray]) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with `survey.parquet` and `spec.toml`; reports, which take seconds, are not drawn."""
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     write_parquet(tmp_path / "survey.parquet", survey())
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     return tmp_path
@@ -79,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the survey and a store in which it has been trained; not to be written to."""
-    from flows.training import train
+    from flows.training.steps import train
 
     folder = tmp_path_factory.mktemp("trained")
     write_parquet(folder / "survey.parquet", survey())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from blr.folds import assign_folds
-from flows.config import Specification
-from flows.training_rows import TrainingRows
+from blr.selection.folds import assign_folds
+from flows.specification.specification import Specification
+from flows.training._rows import TrainingRows
 
 __all__ = ["check_split"]
 

@@ -13,11 +13,11 @@ from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 
 import catalogs
-from catalogs.annotations import standard_columns
-from catalogs.values import batch_values
-from flows.classification import classify
-from flows.sources import copy_name
-from flows.training import train
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.new_columns import standard_columns
+from flows.classification.steps import classify
+from flows.inputs.files import copy_name
+from flows.training.steps import train
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
 
@@ -52,7 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table, folder / "survey.parquet")
     (folder / "spec.toml").write_text(TEXT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+        patch.setattr("flows.training.saving.write_report", lambda report, path: path.write_text(report.name))
         train(folder / "spec.toml", folder / "models")
     return folder
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import classification
-from flows.artifacts import artifact_key
+from flows.classification import steps as classification
+from flows.orchestration.run_page import artifact_key
 
 
 @pytest.fixture

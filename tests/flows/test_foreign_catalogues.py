@@ -18,12 +18,12 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.errors import CatalogError
-from flows.classification import classify
+from flows.classification.steps import classify
+from flows.draft._classes import starting_classes
+from flows.draft.inspection import inspect_catalog
+from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError, UsageError
-from flows.inspection import inspect_catalog
-from flows.starting_classes import starting_classes
-from flows.starting_specification import Start, starting_specification
-from flows.training import train
+from flows.training.steps import train
 
 N = 600
 
@@ -90,7 +90,7 @@ def test_decimals_of_databases_are_numbers(tmp_path):
     start = started(tmp_path / "plain.parquet", decimals)
     assert start == plain
     batch = next(catalogs.open(tmp_path / "plain.parquet").batches(["id"]))
-    assert catalogs.values.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
+    assert catalogs.arrays.values.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
 
 
 def test_columns_that_tell_only_together_are_features(tmp_path):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from flows.manifest import MANIFEST
+from flows.runs.manifest import MANIFEST
 from tests.campaign.faults import full_disk, read_only, told_to_stop, two_at_once
 from tests.campaign.harm import harm_of_rerun, harm_of_stop, phase
 from tests.campaign.kills import Bench, at_steps, at_times

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 import catalogs
-from flows.classification import classify
-from flows.cli import run
-from flows.config_file import read_specification
-from flows.manifest import Manifest
-from flows.promotion import compare
-from flows.reprocessing import reprocess
-from flows.store import Store
-from flows.training import train
+from flows.classification.reprocessing import reprocess
+from flows.classification.steps import classify
+from flows.cli.app import run
+from flows.models.promotion import compare
+from flows.models.store import Store
+from flows.runs.manifest import Manifest
+from flows.specification.toml_file import read_specification
+from flows.training.steps import train
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 VERSIONS = sorted(path for path in FIXTURES.iterdir() if (path / "models").is_dir())
@@ -125,7 +125,9 @@ def test_an_old_release_is_compared_with_a_new_one(old):
 
 def test_an_old_champion_is_compared_with_a_new_model(old, monkeypatch):
     """A model trained today on the same rows is tested on the rows that the old one was tested on."""
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     text = (old / "sampled.toml").read_text()
     (old / "sampled.toml").write_text(text.replace('features = ["b_j"]', "").replace("sampled", "refined", 2))
     train(old / "sampled.toml", old / "models")

@@ -13,12 +13,12 @@ from astropy.coordinates import SkyCoord
 from astropy.table import Table
 
 import catalogs
-from flows.classification import classify
-from flows.config_file import parse_specification
+from flows.classification.steps import classify
 from flows.errors import SpecificationError
-from flows.reviewing import review
-from flows.training import train
-from flows.training_rows import gather
+from flows.reviews.selection import review
+from flows.specification.toml_file import parse_specification
+from flows.training._rows import gather
+from flows.training.steps import train
 
 TEXT = """
 name = "places"
@@ -113,7 +113,9 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path, unit):
 
 
 def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
     (tmp_path / "spec.toml").write_text(TEXT + LABEL)
@@ -142,7 +144,9 @@ def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
 
 def test_review_lists_go_by_the_specification(tmp_path, monkeypatch):
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     columns = survey()
     ours = TEXT.replace('ra = "ra"', 'ra = "one"').replace(
         'dec = "dec"', 'dec = "two"\nposition_unit = "rad"'

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.classification import classify
-from flows.cli import run
-from flows.manifest import Manifest
+from flows.classification.steps import classify
+from flows.cli.app import run
+from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import PIXELS, write_table
 
 DAMAGED = "b.parquet"

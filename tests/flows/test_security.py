@@ -23,19 +23,19 @@ from prefect.filesystems import LocalFileSystem
 from prefect.results import ResultStore
 from prefect.serializers import JSONSerializer
 
-from flows import cli_serve
-from flows.card import model_card
 from flows.classify import classify
+from flows.cli import _serve as cli_serve
 from flows.errors import FlowError, ModelError, UsageError
-from flows.monitoring import run_tables
+from flows.models.card import model_card
+from flows.models.store import Store
+from flows.orchestration.results import PREFECTS, read_json_only
+from flows.orchestration.tables import run_tables
 from flows.promote import promote
+from flows.reports.tables import to_markdown
 from flows.reprocess import reprocess
-from flows.results import PREFECTS, read_json_only
 from flows.review import review
-from flows.store import Store
-from flows.tables import to_markdown
 from flows.train import train
-from tests.flows.test_report import make_report
+from tests.flows.reports.test_report import make_report
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n\n<img src=x onerror="y">'
@@ -145,7 +145,7 @@ def test_what_prefect_loads_for_a_run_reads_json_only():
     ask = "import flows.deployed; from prefect.serializers import PickleSerializer as P; print(P.loads.__module__)"
     command = [sys.executable, "-c", ask]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "flows.results"
+    assert done.stdout.strip() == "flows.orchestration.results"
 
 
 # --- parameters stay inside the roots

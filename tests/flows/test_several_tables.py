@@ -12,10 +12,10 @@ from astropy.io.votable.tree import Resource, VOTableFile
 from astropy.table import Table
 
 from catalogs.errors import CatalogError
-from flows.classification import classify
-from flows.cli import run
-from flows.reviewing import review
-from flows.training import train
+from flows.classification.steps import classify
+from flows.cli.app import run
+from flows.reviews.selection import review
+from flows.training.steps import train
 
 SPEC = """
 name = "made"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from astropy.table import Table
 
-from flows.classification import classify
-from flows.training import train
+from flows.classification.steps import classify
+from flows.training.steps import train
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIXDF = DATA / "sixdfgs" / "6dfgs_mini.xml.bz2"
@@ -50,7 +50,9 @@ def test_sdss_trains_and_6dfgs_is_classified(tmp_path, monkeypatch):
             pytest.skip(f"{path} is not here")
         # Specifications speak of files beside them.
         (tmp_path / name).write_bytes(path.read_bytes())
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
     assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]

@@ -20,15 +20,15 @@ import numpy as np
 import pytest
 
 from catalogs.errors import CatalogError
-from catalogs.remote_errors import UnreachableError
-from flows.classification import classify
-from flows.cli import run
-from flows.config_file import load_specification
+from catalogs.remote.errors import UnreachableError
+from flows.classification.reprocessing import reprocess
+from flows.classification.steps import classify
+from flows.cli.app import run
 from flows.errors import OutputFolderError, SpecificationError, UsageError
-from flows.fetching import FETCHED, fetching
-from flows.manifest import Manifest, file_sha256
-from flows.reprocessing import reprocess
-from flows.training import train
+from flows.inputs.fetching import FETCHED, fetching
+from flows.runs.manifest import Manifest, file_sha256
+from flows.specification.toml_file import load_specification
+from flows.training.steps import train
 from tests.catalogs.web import Web, serving
 
 pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
@@ -371,7 +371,9 @@ def test_secrets_are_kept_nowhere(survey: Survey, web: Web, capsys, tmp_path: Pa
 @pytest.mark.parametrize("name", ["survey.parquet", "survey.fits"])
 @pytest.mark.usefixtures("survey")
 def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, name: str) -> None:
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     shutil.copy(trained / name, web.folder / name)
     told = {}
     for where in (f"{web.url}/{name}", str(trained / name)):
@@ -406,7 +408,9 @@ def test_inspect_of_several(survey: Survey, capsys) -> None:
 
 @pytest.mark.usefixtures("survey")
 def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeypatch) -> None:
-    monkeypatch.setattr("flows.saving.write_report", lambda report, path: path.write_text(report.name))
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
     shutil.copy(trained / "survey.parquet", "survey.parquet")
     (web.folder / "labels.csv").write_text(
         "name,hubble\n"

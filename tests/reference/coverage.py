@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from blr.laplace import fit
-from blr.prior import GaussianPrior
-from blr.sampling import sample_posterior
-from blr.variational import refine
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.posterior.sampling import sample_posterior
+from blr.posterior.variational import refine
 
 HERE = Path(__file__).parent
 ROWS, M = 8, 4

@@ -1,4 +1,4 @@
-"""Derive the table RULES of blr/cubature.py: for each number of nodes, the best step and how wide an axis it serves.
+"""Derive RULES of blr/predictive/_cubature.py: for each number of nodes, the best step and how wide an axis it serves.
 
 The worst case along an axis is that of two classes: E[σ(m + r z)] over all m, r the axis's range.  A rule's reach is
 the largest r whose error in the probability stays below the tolerance and in the entropy below four times that.  Run:
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from blr.cubature import STRETCH, axis_rule
+from blr.predictive._cubature import STRETCH, axis_rule
 
 FINE = (3, 5, 7, 9, 11, 13, 17)
 COARSE = (21, 27, 35, 45)

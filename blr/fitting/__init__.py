@@ -1,0 +1,14 @@
+"""The search for the mode: Newton, stochastic gradients, and what keeps a fit from having one.
+
+- `collinearity`: Collinear columns: those of the design matrix that are linear combinations of the others,
+  by name of index.
+- `newton`: Newton's method (IRLS) to the mode of the log posterior (PRML 4.3.3), with a Gaussian prior of
+  any mean.
+- `problem`: The problem of a fit: likelihood, prior, classes and data, in the coordinates that the solver
+  works in.
+- `separation`: Separation: whether a linear function of the columns tells the classes apart without error.
+- `sgd`: Stochastic gradient ascent to the mode, for streams that cannot be read twice (PRML 3.1.3, 4.3.2).
+- `streams`: Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
+"""
+
+__all__ = ["collinearity", "newton", "problem", "separation", "sgd", "streams"]

@@ -1,0 +1,282 @@
+"""The problem of a fit: likelihood, prior, classes and data, in the coordinates that the solver works in.
+
+A softmax whose prior treats all classes alike is solved in K - 1 contrasts; any other model in its own weights.
+Shapes: N rows, M basis functions, K classes, C outputs, D = M or K M weights in order k M + m, C M of them solved for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from blr.arrays import Matrix, Vector, as_design
+from blr.fitting.newton import SolverPrior
+from blr.fitting.streams import Stream
+from blr.likelihood.contrasts import class_mean, exchangeable
+from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood, make_likelihood
+from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical, make_mislabelled
+from blr.likelihood.prior import GaussianPrior
+from blr.likelihood.targets import resolve_targets
+from blr.predictive.softmax import softmax_plugin
+from blr.sums import Data, Rows, likelihood_terms
+from blr.threads import default_threads
+
+__all__ = ["Problem", "make_problem", "pose"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is fitted; K - 1 contrasts of a softmax where the prior treats classes alike."""
+
+    likelihood: Likelihood
+    prior: GaussianPrior | None
+    classes: tuple[Any, ...]
+    n_functions: int
+    n_effective: float
+    data: Data | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def binary(self) -> bool:
+        """Whether there is one activation a row."""
+        return isinstance(self.likelihood, Bernoulli)
+
+    @property
+    def mislabelled(self) -> bool:
+        """Whether labels may be wrong, and targets are the likelihoods (N, K) of what was recorded."""
+        return isinstance(self.likelihood, (MislabelledBernoulli, MislabelledCategorical))
+
+    @property
+    def n_weights(self) -> int:
+        """D, M or K M."""
+        return self.n_functions if self.binary else self.n_classes * self.n_functions
+
+    @property
+    def n_solved(self) -> int:
+        """Weights in the solver's coordinates, C M."""
+        return self.likelihood.n_outputs * self.n_functions
+
+    @property
+    def free_parameters(self) -> int:
+        """M, or (K - 1) M: what the likelihood can tell apart."""
+        return (self.n_classes - 1) * self.n_functions
+
+    @cached_property
+    def transform(self) -> Matrix:
+        """T (K, C) from outputs to class activations; (1, 1) for two classes."""
+        return self.likelihood.transform if isinstance(self.likelihood, Categorical) else np.eye(1)
+
+    @cached_property
+    def prior_mean(self) -> Vector:
+        """m0 (D,), of all K classes."""
+        if self.prior is None:
+            return np.zeros(self.n_weights)
+        if self.binary or self.prior.size not in (None, self.n_functions):
+            return self.prior.resized(self.n_weights)[0]
+        return np.tile(self.prior.resized(self.n_functions)[0], self.n_classes)
+
+    @cached_property
+    def shared_precision(self) -> Matrix | None:
+        """S0⁻¹ (M, M) of each class where all have the same; None for maximum likelihood."""
+        if self.prior is None:
+            return None
+        shared = exchangeable(self.prior, self.n_classes, self.n_functions)
+        return None if shared is None else shared.precision(self.n_functions)
+
+    @cached_property
+    def solver_prior(self) -> SolverPrior:
+        """The prior in the solver's coordinates."""
+        D = self.n_solved
+        if self.prior is None:
+            return SolverPrior(np.zeros(D), np.zeros((D, D)))
+        if self.binary:
+            return SolverPrior(self.prior_mean, self.prior.precision(D))
+        T = self.transform
+        mean = (T.T @ self.prior_mean.reshape(self.n_classes, -1)).ravel()
+        if T.shape[0] == T.shape[1]:
+            return SolverPrior(mean, self.prior.precision(D))
+        assert self.shared_precision is not None  # noqa: S101  contrasts are taken only then
+        blocks = scipy.linalg.block_diag(*[self.shared_precision] * T.shape[1])
+        return SolverPrior(mean, blocks)
+
+    def design(self, Phi: ArrayLike) -> Matrix:
+        """Return Phi (N, M), checked against the model; a batch without rows is no error."""
+        empty = np.size(Phi) == 0 and np.ndim(Phi) == 2
+        matrix = np.asarray(Phi, dtype=np.float64) if empty else as_design(Phi)
+        if matrix.shape[1] != self.n_functions:
+            raise ValueError(
+                f"design matrix has {matrix.shape[1]} columns but the posterior has {self.n_functions} "
+                "a class; build both with the same basis"
+            )
+        return matrix
+
+    def activations(self, Phi: Matrix, theta: Vector) -> Matrix:
+        """Return the activations of the classes, (N,) or (N, K), at the solver's weights theta (C M,)."""
+        outputs = Phi @ theta.reshape(self.likelihood.n_outputs, -1).T
+        return outputs[:, 0] if self.binary else outputs @ self.transform.T
+
+    def response(self, a: Matrix) -> Matrix:
+        """Return the probabilities at activations a, (N,) or (N, K), weights taken as certain."""
+        if isinstance(self.likelihood, Bernoulli):
+            return np.exp(self.likelihood.link.log_cdf(a))
+        return softmax_plugin(a)
+
+    def class_weights(self, theta: Vector) -> Vector:
+        """Return the weights of all classes (D,) from the solver's (C M,)."""
+        T = self.transform
+        return theta if T.shape[0] == T.shape[1] else class_mean(theta, T, self.prior_mean)
+
+    def class_moments(self, mean: Matrix, covariance: Matrix) -> tuple[Matrix, Matrix]:
+        """Return moments of the activations, (N,) each or (N, K) and (N, K, K) less their common shift.
+
+        From those of the outputs, (N, C) and (N, C, C).
+        """
+        if self.binary:
+            return mean[:, 0], covariance[:, 0, 0]
+        T = self.transform - self.transform.mean(axis=0)
+        return mean @ T.T, np.einsum("kc,ncd,ld->nkl", T, covariance, T, optimize=True)
+
+    def evaluate(self, theta: Vector) -> tuple[Any, ...]:
+        """Return value, gradient and Hessian of the likelihood at theta: one pass over the data."""
+        return self.require_data().accumulate(likelihood_terms(self.likelihood, theta))
+
+    def require_data(self) -> Data:
+        """Return the data; RuntimeError where the fit was loaded without them."""
+        if self.data is None:
+            raise RuntimeError(
+                "this posterior was loaded from a file and has no data with it, which this needs; "
+                "compute it before saving, or fit again"
+            )
+        return self.data
+
+
+def pose(
+    Phi: Any,
+    t: Any,
+    prior: GaussianPrior | None,
+    likelihood: str = "logistic",
+    *,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
+    threads: int | None = None,
+) -> Problem:
+    """Return the problem of fitting t to Phi (N, M), or to a re-iterable of (Phi, t, weight) chunks where t is None."""
+    threads = default_threads() if threads is None else threads
+    if t is None:
+        if trials is not None or sample_weight is not None:
+            raise ValueError(
+                "trials and sample_weight do not go with a stream, which brings its own: give a weight in each chunk "
+                "(Phi, t, weight), and successes as fractions weighted by their trials"
+            )
+        return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
+    matrix = as_design(Phi)
+    targets = resolve_targets(
+        t,
+        binary=likelihood != "softmax",
+        trials=trials,
+        sample_weight=sample_weight,
+        classes=classes,
+        confusion=confusion,
+    )
+    if len(targets.fraction) != len(matrix):
+        raise ValueError(f"Phi has {len(matrix)} rows but the targets have {len(targets.fraction)}")
+    data = Rows(matrix, targets.fraction, targets.weight, threads)
+    return make_problem(
+        likelihood,
+        prior,
+        targets.classes,
+        matrix.shape[1],
+        targets.n_effective,
+        data,
+        mislabelled=targets.mislabelled,
+    )
+
+
+def _pose_stream(
+    source: Any,
+    prior: GaussianPrior | None,
+    likelihood: str,
+    classes: Sequence[Any] | None,
+    confusion: ArrayLike | None,
+    threads: int,
+) -> Problem:
+    binary = likelihood != "softmax"
+    if iter(source) is source:
+        raise ValueError("a stream is read once a pass; give a re-iterable, such as a list, not a generator")
+    if np.ndim(confusion if confusion is not None else 0) > 2:
+        raise ValueError("a stream's confusion is one matrix for all rows, got one a row; give (K, K)")
+
+    def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
+        found = resolve_targets(t, binary=binary, sample_weight=weight, classes=classes, confusion=confusion)
+        return found.fraction, found.weight
+
+    first = next(iter(source), None)
+    if first is None:
+        raise ValueError("the stream is empty; give at least one chunk (Phi, t, weight)")
+    if (
+        not isinstance(first, (tuple, list))
+        or len(first) != len(("Phi", "t", "weight"))
+        or np.ndim(first[0]) != 2
+    ):
+        parts = (
+            f"{type(first).__name__} of {len(first)}"
+            if isinstance(first, (tuple, list))
+            else type(first).__name__
+        )
+        raise ValueError(
+            f"without targets (t=None) Phi is a stream of chunks (Phi, t, weight), Phi (n, M) and weight (n,) or None; "
+            f"got a first chunk that is a {parts}; give such chunks, or t"
+        )
+    n_functions = np.shape(first[0])[1]
+    named = np.asarray(first[1]).dtype.kind not in "biuf"
+    if (named or not binary) and classes is None and np.ndim(first[1]) == 1:
+        raise ValueError("labels in a stream need classes=, since no chunk need show all of them")
+    start = resolve_targets(
+        first[1], binary=binary, sample_weight=first[2], classes=classes, confusion=confusion
+    )
+    data = Stream(source, resolve, n_functions, threads)
+    (n_effective,) = data.accumulate(lambda P, _t, w: (float(len(P) if w is None else w.sum()),))
+    return make_problem(
+        likelihood, prior, start.classes, n_functions, n_effective, data, mislabelled=start.mislabelled
+    )
+
+
+def make_problem(
+    name: str,
+    prior: GaussianPrior | None,
+    classes: tuple[Any, ...],
+    M: int,
+    n_effective: float,
+    data: Data | None,
+    *,
+    mislabelled: bool = False,
+) -> Problem:
+    """Return the problem, the prior checked against the M columns and K classes.
+
+    `mislabelled`: of labels that may be wrong, whose targets are likelihoods (N, K).
+    """
+    K = len(classes)
+    if not n_effective > 0:
+        raise ValueError("every row has weight zero; give at least one row a positive sample_weight or trial")
+    if prior is not None and not isinstance(prior, GaussianPrior):
+        raise TypeError(
+            f"prior is a {type(prior).__name__}, expected a GaussianPrior, or None for maximum likelihood; "
+            "GaussianPrior(mean, covariance) makes one"
+        )
+    contrasts = prior is None or exchangeable(prior, K, M) is not None if name == "softmax" else False
+    if prior is not None and name != "softmax":
+        prior.resized(M)  # a prior of the wrong size is said here, before any work
+    make = make_mislabelled if mislabelled else make_likelihood
+    return Problem(make(name, K, contrasts=contrasts), prior, classes, M, n_effective, data)

@@ -1,0 +1,289 @@
+"""Likelihoods of logistic models and their derivatives with respect to the activations.
+
+Conventions.  N rows, C outputs: activations a are (N, C), targets t (N,) for two classes and (N, K) for K.  Value is
+(N,), gradient (N, C), curvature -d²/da_c da_d packed as (N, P), P = C(C+1)/2, pairs (c, d >= c) in row order: for one
+output that is (N, 1).  Row weights are the caller's.  Signs are those of the log likelihood: PRML 4.91 and 4.109
+with the sign turned, so the curvature is positive where ln p is concave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.likelihood.contrasts import helmert
+from blr.likelihood.links import LINKS, LOGISTIC, Link
+
+__all__ = ["Bernoulli", "Categorical", "Likelihood", "make_likelihood", "pairs", "unpack"]
+
+
+def pairs(n_outputs: int) -> list[tuple[int, int]]:
+    """Return the pairs (c, d >= c) in the order in which curvatures are packed."""
+    return [(c, d) for c in range(n_outputs) for d in range(c, n_outputs)]
+
+
+def unpack(packed: Matrix, n_outputs: int) -> Matrix:
+    """Return the symmetric matrices, (N, C, C), of packed ones (N, P)."""
+    full = np.empty((len(packed), n_outputs, n_outputs))
+    for p, (c, d) in enumerate(pairs(n_outputs)):
+        full[:, c, d] = full[:, d, c] = packed[:, p]
+    return full
+
+
+class Likelihood(Protocol):
+    """What fitting needs to know of ln p(t | a)."""
+
+    @property
+    def name(self) -> str:
+        """Name in specifications and model files."""
+        ...
+
+    @property
+    def n_outputs(self) -> int:
+        """Activations a row."""
+        ...
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether every row's curvature is positive semi-definite whatever a."""
+        ...
+
+    def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
+        """Return ln p(t | a), (N,)."""
+        ...
+
+    def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return value (N,), gradient (N, C) and packed curvature (N, P)."""
+        ...
+
+    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:
+        """Return d/da tr(R V), (N, C), R the curvature, V (N, C, C) held fixed: minus the third derivative on V."""
+        ...
+
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:
+        """Return the packed derivative of R, (N, P, m), along m directions b (N, C, m)."""
+        ...
+
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the squared length of the third derivative, (N,), in the metric V (N, C, C)."""
+        ...
+
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
+        """Return the fourth derivative of -ln p on V (N, C, C) and V, (N,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Two classes: t ln f(a) + (1 - t) ln(1 - f(a)); t may be a fraction."""
+
+    link: Link = LOGISTIC
+
+    @property
+    def name(self) -> str:
+        """Name of the link."""
+        return self.link.name
+
+    @property
+    def n_outputs(self) -> int:
+        """Always 1."""
+        return 1
+
+    @property
+    def log_concave(self) -> bool:
+        """True of all links but the Cauchy one."""
+        return self.name in {"logistic", "probit", "cloglog"}
+
+    def log_likelihood(self, a: Matrix, t: Vector) -> Vector:
+        """Return ln p(t | a), (N,)."""
+        a = a[:, 0]
+        if self.link is LOGISTIC:
+            return _logistic_value(a, t, np.log1p(np.exp(-np.abs(a))))
+        return _mix(t, self.link.log_cdf(a), self.link.log_sf(a))
+
+    def derivatives(self, a: Matrix, t: Vector) -> tuple[Vector, Matrix, Matrix]:
+        """Return value (N,), gradient and curvature (N, 1)."""
+        a = a[:, 0]
+        if self.link is LOGISTIC:
+            return _logistic_derivatives(a, t)
+        up, down = self.link.log_cdf_derivatives(a), self.link.log_sf_derivatives(a)
+        value = _mix(t, self.link.log_cdf(a), self.link.log_sf(a))
+        return value, _mix(t, up[0], down[0])[:, None], -_mix(t, up[1], down[1])[:, None]
+
+    def higher(self, a: Vector, t: Vector) -> tuple[Vector, Vector]:
+        """Return the third and fourth derivative of ln p, (N,) each."""
+        up, down = self.link.log_cdf_derivatives(a), self.link.log_sf_derivatives(a)
+        return _mix(t, up[2], down[2]), _mix(t, up[3], down[3])
+
+    def curvature_gradient(self, a: Matrix, t: Vector, V: Matrix) -> Matrix:
+        """Return d(R V)/da, (N, 1)."""
+        return -self.higher(a[:, 0], t)[0][:, None] * V[:, :, 0]
+
+    def curvature_along(self, a: Matrix, t: Vector, b: Matrix) -> Matrix:
+        """Return dR/da b, (N, 1, m)."""
+        return -self.higher(a[:, 0], t)[0][:, None, None] * b
+
+    def third_squared(self, a: Matrix, t: Vector, V: Matrix) -> Vector:
+        """Return c3² V³, (N,)."""
+        return self.higher(a[:, 0], t)[0] ** 2 * V[:, 0, 0] ** 3
+
+    def fourth_on(self, a: Matrix, t: Vector, V: Matrix) -> Vector:
+        """Return -c4 V², (N,)."""
+        return -self.higher(a[:, 0], t)[1] * V[:, 0, 0] ** 2
+
+
+def _mix(t: Vector, up: Vector, down: Vector) -> Vector:
+    # 0 * -inf is nothing: a class that the row has no share in does not count.
+    return np.where(t > 0, t * up, 0.0) + np.where(t < 1, (1 - t) * down, 0.0)
+
+
+def _logistic_value(a: Vector, t: Vector, softplus: Vector) -> Vector:
+    # softplus is ln(1 + e^-|a|).  Written by sides, the value is exact where t a and ln(1 + e^a) would cancel.
+    return -softplus - np.abs(a) * np.where(a >= 0, 1 - t, t)
+
+
+def _logistic_derivatives(a: Vector, t: Vector) -> tuple[Vector, Matrix, Matrix]:
+    e = np.exp(-np.abs(a))
+    value = _logistic_value(a, t, np.log1p(e))
+    inverse = 1 / (1 + e)
+    small = e * inverse
+    y = np.where(a >= 0, inverse, small)
+    return value, (t - y)[:, None], (small * inverse)[:, None]
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """K classes through the softmax, t (N, K) summing to one; outputs are K - 1 contrasts, or all K activations."""
+
+    n_classes: int
+    contrasts: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name softmax."""
+        return "softmax"
+
+    @property
+    def n_outputs(self) -> int:
+        """K - 1 in contrasts, else K."""
+        return self.n_classes - 1 if self.contrasts else self.n_classes
+
+    @property
+    def log_concave(self) -> bool:
+        """Always."""
+        return True
+
+    @cached_property
+    def transform(self) -> Matrix:
+        """T (K, C): class activations are a Tᵀ."""
+        return helmert(self.n_classes) if self.contrasts else np.eye(self.n_classes)
+
+    @cached_property
+    def _products(self) -> Matrix:
+        T = self.transform
+        return np.stack([T[:, c] * T[:, d] for c, d in pairs(self.n_outputs)], axis=1)
+
+    def _softmax(self, a: Matrix) -> tuple[Matrix, Matrix, Vector]:
+        """Return shifted class activations, probabilities and the log normaliser."""
+        full = a @ self.transform.T
+        full -= full.max(axis=1, keepdims=True)
+        y = np.exp(full)
+        total = y.sum(axis=1)
+        y /= total[:, None]
+        return full, y, np.log(total)
+
+    def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
+        """Return Σ_k t_k ln y_k, (N,)."""
+        full, _, log_total = self._softmax(a)
+        return np.einsum("nk,nk->n", t, full) - log_total
+
+    def derivatives(self, a: Matrix, t: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return value (N,), gradient (N, C), packed curvature (N, P)."""
+        full, y, log_total = self._softmax(a)
+        value = np.einsum("nk,nk->n", t, full) - log_total
+        return value, (t - y) @ self.transform, self.second_cumulant(y)
+
+    def curvature_gradient(self, a: Matrix, t: Matrix, V: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
+        """Return d tr(R V)/da, (N, C), for V (N, C, C)."""
+        return self.third_cumulant_on(self._softmax(a)[1], V)
+
+    def curvature_along(self, a: Matrix, t: Matrix, b: Matrix) -> Matrix:  # noqa: ARG002  same verbs for all
+        """Return the packed third cumulant of the classes, (N, P, m), on m directions b (N, C, m)."""
+        return self.third_cumulant_along(self._softmax(a)[1], b)
+
+    def third_squared(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
+        """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
+        y = self._softmax(a)[1]
+        return self.third_cumulants_product(y, y, V)
+
+    def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
+        """Return the fourth cumulant, Σ_k y_k (e_k - y)^⊗4 less its Gaussian part, on V and V, (N,)."""
+        return self.fourth_cumulant_on(self._softmax(a)[1], V)
+
+    def second_cumulant(self, y: Matrix) -> Matrix:
+        """Return Tᵀ(diag y - y yᵀ)T of probabilities y (N, K), packed (N, P)."""
+        # The sign is plus (the minus of PRML 4.110 is a slip in print).
+        projected = y @ self.transform
+        curvature = y @ self._products
+        for p, (c, d) in enumerate(pairs(self.n_outputs)):
+            curvature[:, p] -= projected[:, c] * projected[:, d]
+        return curvature
+
+    def third_cumulant_on(self, y: Matrix, V: Matrix) -> Matrix:
+        """Return the third cumulant on V (N, C, C), (N, C)."""
+        T = self.transform
+        v = np.einsum("kc,ncd,kd->nk", T, V, T, optimize=True)
+        v -= 2 * ((y @ T)[:, None, :] @ V)[:, 0, :] @ T.T
+        gradient: Matrix = y * (v - np.einsum("nk,nk->n", y, v)[:, None])
+        return gradient @ T
+
+    def third_cumulant_along(self, y: Matrix, b: Matrix) -> Matrix:
+        """Return the packed third cumulant, (N, P, m), on m directions b (N, C, m)."""
+        T = self.transform
+        u = T @ b
+        v = y[:, :, None] * (u - y[:, None, :] @ u)
+        out: Matrix = self._products.T @ v
+        v, projected = T.T @ v, (y @ T)[:, :, None]
+        for p, (c, d) in enumerate(pairs(self.n_outputs)):
+            out[:, p] -= v[:, c] * projected[:, d] + v[:, d] * projected[:, c]
+        return out
+
+    def third_cumulants_product(self, y: Matrix, q: Matrix, V: Matrix) -> Vector:
+        """Return the inner product of the third cumulants of y and of q (N, K) in the metric V, (N,)."""
+        return np.einsum("nk,nkj,nj->n", y, self._centred_metric(y, q, V) ** 3, q)
+
+    def fourth_cumulant_on(self, y: Matrix, V: Matrix) -> Vector:
+        """Return the fourth cumulant on V and V, (N,)."""
+        Q = self._centred_metric(y, y, V)
+        q = np.einsum("nkk->nk", Q)
+        # The Gaussian part of a fourth moment on V, V is tr(RV)² + 2 tr(RVRV).
+        gaussian = np.einsum("nk,nk->n", y, q) ** 2 + 2 * np.einsum("nk,nkj,nj->n", y, Q**2, y)
+        return np.einsum("nk,nk->n", y, q**2) - gaussian
+
+    def _centred_metric(self, y: Matrix, q: Matrix, V: Matrix) -> Matrix:
+        """Return (e_k - y)ᵀ V (e_j - q), (N, K, K)."""
+        W = np.einsum("kc,ncd,ld->nkl", self.transform, V, self.transform, optimize=True)
+        Wq = np.einsum("nkl,nl->nk", W, q)
+        Wy = np.einsum("nkl,nl->nk", W, y)
+        return W - Wq[:, :, None] - Wy[:, None, :] + np.einsum("nk,nk->n", y, Wq)[:, None, None]
+
+
+def make_likelihood(name: str, n_classes: int, *, contrasts: bool = True) -> Likelihood:
+    """Return the likelihood of that name for K classes.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown or a binary link is asked to tell more than two classes apart.
+    """
+    if name == "softmax":
+        return Categorical(n_classes, contrasts=contrasts)
+    if name not in LINKS:
+        raise ValueError(f"unknown likelihood '{name}'; expected 'softmax' or one of {', '.join(LINKS)}")
+    if n_classes != 2:
+        raise ValueError(f"likelihood '{name}' is for two classes, got {n_classes}; use 'softmax'")
+    return Bernoulli(LINKS[name])

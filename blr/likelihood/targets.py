@@ -1,0 +1,226 @@
+"""Targets of a fit: labels, soft labels, successes out of trials, vote counts, with sample weights.
+
+All become fractions with a weight a row, since n votes of which t are for a class count in the likelihood as n rows do:
+weight n and fraction t/n.  The multinomial coefficient, the same for all models, is left out of every likelihood.
+Labels that may be wrong become the likelihood of each true class, by their confusion matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blr.arrays import Matrix, Vector, as_matrix, as_vector, require_moderate, require_unmasked
+from blr.likelihood.confusion import as_confusion, label_likelihood
+
+__all__ = ["Targets", "resolve_targets"]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Fractions (N,) for two classes or (N, K), a weight a row or None for ones, and the classes' names.
+
+    Where they are `mislabelled`, `fraction` (N, K) is the likelihood p(recorded | true class) instead.
+    """
+
+    fraction: Matrix
+    weight: Vector | None
+    classes: tuple[Any, ...]
+    mislabelled: bool = False
+
+    @property
+    def n_effective(self) -> float:
+        """Sum of weight times trials."""
+        return float(len(self.fraction) if self.weight is None else self.weight.sum())
+
+
+def resolve_targets(
+    t: ArrayLike,
+    *,
+    binary: bool,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
+) -> Targets:
+    """Return the targets of `t`: (N,) labels, soft labels or successes; (N, K) one-hot, soft or counts.
+
+    `confusion` (K, K), or (N, K, K), is p(recorded | true class); one that leaves every label right changes nothing.
+
+    Raises
+    ------
+    ValueError
+        If labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts or
+        weights negative, or there is one class only; if `confusion` is none, or stands beside votes or shares.
+    """
+    if classes is not None and len(set(classes)) < len(classes):
+        raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")
+    if classes is not None and len(classes) < 2:
+        raise ValueError(
+            f"a classifier needs at least two classes, got {list(classes)}; add rows of another class"
+        )
+    require_unmasked(t, "targets")
+    array = np.asarray(t)
+    if array.size == 0:
+        raise ValueError(f"targets are empty, got shape {array.shape}; give at least one row")
+    if binary:
+        fraction, weight, names = _binary(array, trials, classes)
+    elif array.ndim == 1:
+        if trials is not None:
+            raise ValueError(
+                "trials go with successes of two classes; give vote counts of K classes as t (N, K)"
+            )
+        fraction, weight, names = _one_hot(array, classes)
+    else:
+        fraction, weight, names = _counts(array, classes)
+    known = None if confusion is None else as_confusion(confusion, len(names))
+    mislabelled = known is not None and not (np.einsum("...kk->...k", known) == 1).all()
+    if known is not None and mislabelled:
+        if weight is not None:
+            raise ValueError(
+                "confusion goes with one recorded class a row, got votes or trials; give labels, or leave it out"
+            )
+        hard = np.stack([1 - fraction, fraction], axis=1) if fraction.ndim == 1 else fraction
+        fraction = label_likelihood(hard, known)
+    weight = _combined(weight, sample_weight, len(fraction))
+    if weight is not None:
+        require_moderate(weight, "sample_weight times trials")
+    return Targets(fraction, weight, names, mislabelled)
+
+
+def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) -> Vector | None:
+    if sample_weight is None:
+        return weight
+    given = as_vector(sample_weight, "sample_weight")
+    if len(given) != n:
+        raise ValueError(f"sample_weight has {len(given)} rows but the targets have {n}")
+    if given.min() < 0:
+        raise ValueError(
+            f"sample_weight must not be negative, got {given.min()} at row {int(given.argmin())}"
+        )
+    return given if weight is None else weight * given
+
+
+def _binary(
+    t: Any, trials: ArrayLike | None, classes: Sequence[Any] | None
+) -> tuple[Vector, Vector | None, tuple[Any, ...]]:
+    if classes is not None and len(classes) != 2:
+        raise ValueError(
+            f"a binary likelihood has two classes, got {len(classes)}: {list(classes)}; use 'softmax'"
+        )
+    if t.ndim == 2:
+        if t.shape[1] != 2:
+            raise ValueError(
+                f"targets of a binary likelihood must be (N,) or (N, 2), got {t.shape}; use 'softmax'"
+            )
+        fraction, weight, names = _counts(t, classes)
+        return np.ascontiguousarray(fraction[:, 1]), weight, names
+    if trials is None and _are_names(t, classes):
+        fraction, _, names = _one_hot(t, classes)
+        if len(names) != 2:
+            raise ValueError(f"a binary likelihood needs two classes, got {list(names)}; use 'softmax'")
+        return np.ascontiguousarray(fraction[:, 1]), None, names
+    successes = as_vector(t, "targets")
+    names = (0, 1) if classes is None else tuple(classes)
+    if trials is None:
+        _require_fractions(successes)
+        return successes, None, names
+    n = as_vector(trials, "trials")
+    if n.shape != successes.shape:
+        raise ValueError(f"trials have {len(n)} rows but the targets have {len(successes)}")
+    if n.min() < 0:
+        raise ValueError(f"trials must not be negative, got {n.min()} at row {int(n.argmin())}")
+    wrong = (successes < 0) | (successes > n)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"successes must lie between 0 and the trials, got {successes[row]} of {n[row]} at row {row} "
+            f"({int(wrong.sum())} such rows)"
+        )
+    return np.divide(successes, n, out=np.zeros_like(n), where=n > 0), n, names
+
+
+def _are_names(t: Any, classes: Sequence[Any] | None) -> bool:
+    if t.dtype.kind not in "biuf":
+        return True
+    # Numbers are fractions unless the classes say that they are labels, such as 1 and 2, or 1 and 0.
+    numbered = classes is not None and all(isinstance(c, (Real, np.bool_)) for c in classes)
+    if classes is None or not numbered or tuple(classes) == (0, 1):
+        return False
+    if t.dtype.kind == "f" and set(classes) == {0, 1}:
+        raise ValueError(
+            f"targets are floats and the classes {list(classes)}, so that 1.0 may be the label of the first or a share "
+            "of the second; give integers or booleans where they are labels, classes=[0, 1] where they are shares"
+        )
+    return bool(t.dtype.kind in "biu")
+
+
+def _require_fractions(t: Vector) -> None:
+    wrong = (t < 0) | (t > 1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"targets of a binary likelihood must lie in [0, 1], got {t[row]} at row {row} "
+            f"({int(wrong.sum())} such rows); give trials= with successes, integers and classes= for labels, or use "
+            "'softmax'"
+        )
+
+
+def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, tuple[Any, ...]]:
+    if labels.dtype.kind == "f":
+        as_vector(labels, "labels")
+    try:
+        present, index = np.unique(labels, return_inverse=True)
+    except TypeError as error:  # what cannot be sorted: None, or numbers beside strings
+        kinds = sorted({type(c).__name__ for c in labels.tolist()})
+        raise ValueError(
+            f"labels cannot be told apart by sorting, got {', '.join(kinds)}; expected all strings, "
+            "all numbers or all booleans: turn them into one kind, and leave out rows without a label"
+        ) from error
+    found = tuple(present.tolist())
+    if classes is None:
+        names: tuple[Any, ...] = found
+        columns = np.arange(len(found))
+    else:
+        names = tuple(classes)
+        unknown = [c for c in found if c not in names]
+        if unknown:
+            raise ValueError(
+                f"labels {unknown[:5]} are not among the classes {list(names)}; add them or leave out their rows"
+            )
+        columns = np.array([names.index(c) for c in found])
+    if len(names) < 2:
+        raise ValueError(
+            f"a classifier needs at least two classes, got only {list(names)}; add rows of another class"
+        )
+    fraction = np.zeros((len(labels), len(names)))
+    fraction[np.arange(len(labels)), columns[index.ravel()]] = 1.0
+    return fraction, None, names
+
+
+def _counts(t: Any, classes: Sequence[Any] | None) -> tuple[Matrix, Vector | None, tuple[Any, ...]]:
+    counts = as_matrix(t, "targets")
+    K = counts.shape[1]
+    names = tuple(range(K)) if classes is None else tuple(classes)
+    if len(names) != K:
+        raise ValueError(f"targets have {K} columns but there are {len(names)} classes: {list(names)}")
+    if K < 2:
+        raise ValueError(
+            "a classifier needs at least two classes, got targets of one column; give one column a class"
+        )
+    if counts.min() < 0:
+        row = int(counts.min(axis=1).argmin())
+        raise ValueError(f"counts must not be negative, got {counts[row].min()} at row {row}")
+    total = counts.sum(axis=1)
+    if np.allclose(total, 1.0, rtol=0, atol=1e-12):
+        return counts, None, names
+    return (
+        np.divide(counts, total[:, None], out=np.full_like(counts, 1 / K), where=total[:, None] > 0),
+        total,
+        names,
+    )

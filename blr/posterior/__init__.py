@@ -1,0 +1,27 @@
+"""Posteriors of the weights: by Laplace, refined, sampled, and the one that is served.
+
+- `bridge`: Log evidence of a sampled posterior by bridge sampling, with its Monte Carlo error.
+- `ensemble`: Predictions averaged over draws of the weights: what a sampled posterior says of a row (PRML
+  4.145 as a mean).
+- `laplace`: The Laplace approximation: a Gaussian about the mode, with the curvature found there (PRML 4.4,
+  4.5.1).
+- `posterior`: The Gaussian posterior of the weights: the result of every fit, whatever found it, and what
+  it says of new rows.
+- `repair`: The posterior that is served: the refined one where it holds, else what chains put in its place.
+- `sampling`: The sampled posterior: draws from Markov chains that leave the exact posterior invariant.
+- `variational`: The refined posterior: the Gaussian that is nearest to the posterior as a whole, not only
+  at its mode.
+
+For this folder alone:
+
+- `_acceleration`: Anderson's acceleration of a fixed-point iteration over Gaussians: steps of the last few
+  iterations, combined.
+- `_convergence`: Whether chains have converged, and how many independent draws they are worth.
+- `_draws`: Thinning of draws: fewer of them, with the mean and covariance of all.
+- `_hamiltonian`: Hamiltonian Monte Carlo of several chains at once, each of which leaves the density
+  exactly invariant.
+- `_short_chains`: Probabilities of the exact posterior at a few rows, to a stated error: the check of an
+  approximation.
+"""
+
+__all__ = ["bridge", "ensemble", "laplace", "posterior", "repair", "sampling", "variational"]

@@ -1,0 +1,184 @@
+"""Probabilities of the exact posterior at a few rows, to a stated error: the check of an approximation.
+
+First by importance draws from the approximation, which cost next to nothing, where their Pareto shape lets them be
+believed (`importance`); else by short Markov chains that start from draws of the approximation and move in coordinates
+that it makes white (`hamiltonian`).  Chains end when the wanted error is reached, or at a bound on their work, which is
+counted in operations, so that a run gives the same on any machine.
+Shapes: P rows at which probabilities are compared, K classes, D = C M weights in the solver's coordinates, S draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.fitting.problem import Problem
+from blr.gaussian import Gaussian
+from blr.posterior._convergence import effective_size, nested_r_hat
+from blr.posterior._hamiltonian import brief_warm_up
+from blr.posterior.ensemble import draw_probabilities
+from blr.trust.importance import smooth
+from blr.trust.whitened import log_posterior, whitened_density
+
+__all__ = ["Exact", "by_chains", "by_importance", "least_work"]
+
+_DRAWS = 16384  # importance draws
+_BLOCK = 512  # of them evaluated at once
+_FIRST = 2048  # of them that tell whether the others are worth their time
+_HOPELESS = 0.3  # of the effective share that is needed, below which the first ones say that they are not
+_K_HAT = 0.7
+_EFFECTIVE = 2500.0  # independent draws that the weighted ones must be worth
+_MANY = 5e4  # N D from which fewer chains are run: the warm-up costs as much for each
+_CHAINS = 32, 16
+_TOGETHER = 8  # chains whose means are compared as one
+_MOVES = 32  # between two looks at what has been reached
+_MOST_MOVES = 256
+_R_HAT = 1.03  # of a row's probability, below which chains may end
+_STILL = 1e-3  # sd of a probability below which its row says nothing of the chains
+_GRADIENTS = 1600
+_OVERHEAD = 2500.0  # operations that a gradient costs whatever its size
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """What is known of the exact posterior: probabilities (P, K) at the rows, their standard errors, and moments.
+
+    `draws` (S, D) lie chain behind chain; importance draws have a share `weight` (S,) each.  `r_hat` and `effective`
+    are the worst of all rows; of importance draws R-hat is 1.  `log_evidence` and its error: of importance draws.
+    """
+
+    probability: Matrix
+    error: Matrix
+    mean: Vector
+    covariance: Matrix
+    draws: Matrix
+    r_hat: float
+    effective: float
+    weight: Vector | None = None
+    log_evidence: tuple[float, float] | None = None
+
+
+def _operations(problem: Problem, n_rows: int) -> float:
+    """Return the operations that one chain's gradient costs."""
+    outputs = 1 if problem.binary else problem.n_classes
+    return n_rows * outputs * (1.0 + problem.n_functions / 100.0)
+
+
+def _chains(n_rows: int, n_weights: int) -> int:
+    return _CHAINS[n_rows * n_weights > _MANY]
+
+
+def least_work(problem: Problem, n_weights: int, n_rows: int) -> float:
+    """Return the operations of 1,600 gradients of all chains: a warm-up takes some 500, a first look as many again.
+
+    Less than these could not check D = `n_weights` weights on n_rows rows, however many these are.
+    """
+    return _GRADIENTS * (_OVERHEAD + _chains(n_rows, n_weights) * _operations(problem, n_rows))
+
+
+class _Counted:
+    """The log posterior and its gradient in whitened coordinates, and the operations spent on them."""
+
+    def __init__(self, problem: Problem, white: Gaussian, n_rows: int) -> None:
+        self._density = whitened_density(problem, white)
+        self._each = _operations(problem, n_rows)
+        self.spent = 0.0
+
+    def __call__(self, z: Matrix) -> tuple[Vector, Matrix]:
+        self.spent += _OVERHEAD + len(z) * self._each
+        return self._density(z)
+
+
+def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.random.Generator) -> Exact | None:
+    """Return what importance draws from `start` tell of rows (P, M); None where they are not to be believed."""
+    z = rng.standard_normal((_DRAWS, len(start.mean)))
+    draws = start.mean + z @ start.inverse_cholesky
+    constant = 0.5 * (start.log_det_precision - z.shape[1] * np.log(2 * np.pi))
+
+    def log_ratios(some: slice) -> Vector:
+        blocks = np.array_split(draws[some], max(1, len(draws[some]) // _BLOCK))
+        log_joint = np.concatenate([log_posterior(problem, x) for x in blocks])
+        return np.asarray(log_joint + 0.5 * np.einsum("sd,sd->s", z[some], z[some]) - constant)
+
+    log_ratio = log_ratios(slice(_FIRST))
+    if smooth(log_ratio).effective < _HOPELESS * _EFFECTIVE / _DRAWS:
+        return None
+    log_ratio = np.concatenate([log_ratio, log_ratios(slice(_FIRST, None))])
+    found = smooth(log_ratio)
+    size = found.effective * _DRAWS
+    if not (found.k_hat < _K_HAT and size > _EFFECTIVE):
+        return None
+    w, top = found.weight, log_ratio.max()
+    p = _probabilities(problem, rows, draws)
+    mean = p @ w
+    error = np.sqrt(np.einsum("kps,s->kp", (p - mean[:, :, None]) ** 2, w**2))
+    centre = w @ draws
+    away = draws - centre
+    evidence = float(top + np.log(np.mean(np.exp(log_ratio - top)))), float(np.sqrt(1 / size - 1 / _DRAWS))
+    return Exact(mean.T, error.T, centre, (away.T * w) @ away, draws, 1.0, size, w, evidence)
+
+
+def by_chains(
+    problem: Problem,
+    start: Gaussian,
+    rows: Matrix,
+    n_rows: int,
+    rng: np.random.Generator,
+    *,
+    error: float,
+    work: float,
+    enough: float = 0.0,
+) -> Exact | None:
+    """Return what chains from `start` tell of rows (P, M).
+
+    They end when the standard error of a probability is below `error` in the mean over the rows, or `work` operations
+    (7 to 25 ns each) are spent, the data having n_rows rows; or twice these, while the worst row has fewer independent
+    draws than `enough`.  None if they do not suffice for a first look.
+    """
+    density = _Counted(problem, start, n_rows)
+    D = len(start.mean)
+    chains = _chains(n_rows, D)
+    sampler, state = brief_warm_up(density, rng.standard_normal((chains, D)), rng)
+    blocks: list[tuple[Matrix, Matrix]] = []
+    warm, looks = density.spent, 1
+    while len(blocks) * _MOVES < _MOST_MOVES:
+        needed = density.spent + (density.spent - warm) / max(len(blocks), 1)
+        if needed > work and (needed > 2 * work or not blocks or _of_chains(blocks).effective > enough):
+            break
+        state, z, _, _ = sampler.run(state, _MOVES, rng)
+        draws = start.mean + z @ start.inverse_cholesky
+        p = _probabilities(problem, rows, draws.reshape(-1, D))
+        blocks.append((draws, p.reshape(*p.shape[:2], *draws.shape[:2])))
+        if len(blocks) >= looks:
+            looks *= 2
+            exact = _of_chains(blocks)
+            if float(exact.error.mean()) < error and exact.r_hat < _R_HAT:
+                return exact
+    return _of_chains(blocks) if blocks else None
+
+
+def _of_chains(blocks: list[tuple[Matrix, Matrix]]) -> Exact:
+    """Return what blocks of draws (C, n, D) and their rows' probabilities (K, P, C, n) tell."""
+    draws = np.concatenate([z for z, _ in blocks], axis=1)
+    p = np.concatenate([part for _, part in blocks], axis=3)
+    (C, n, D), (K, P) = draws.shape, p.shape[:2]
+    by_chain = p[1:].reshape((K - 1) * P, C, n).transpose(1, 2, 0)
+    size = np.maximum(effective_size(by_chain), 1.0)
+    moving = by_chain.std(axis=(0, 1)) > _STILL
+    flat = draws.reshape(-1, D)
+    return Exact(
+        p.mean(axis=(2, 3)).T,
+        p.std(axis=(2, 3)).T / np.sqrt(size.reshape(K - 1, P).min(axis=0))[:, None],
+        flat.mean(axis=0),
+        np.cov(flat.T).reshape(D, D),
+        flat,
+        float(nested_r_hat(by_chain[:, :, moving], _TOGETHER).max(initial=1.0)),
+        float(size[moving].min(initial=C * n)),
+    )
+
+
+def _probabilities(problem: Problem, rows: Matrix, draws: Matrix) -> Matrix:
+    """Return the probabilities (K, P, S) at each of the draws."""
+    return np.concatenate([p for _, p in draw_probabilities(problem, rows, draws)], axis=1)

@@ -1,0 +1,284 @@
+"""The posterior that is served: the refined one where it holds, else what chains put in its place.
+
+A red verdict condemns the Gaussian at the mode.  The refined Gaussian often serves all the same, and where it does not,
+the Gaussian with the exact posterior's mean and covariance mostly does, at no cost in prediction: of activations, which
+are sums of many weights, it errs less than the refined one, whose covariance is too small.  Only where that fails too
+are draws served.  (Mixtures of four to sixteen Gaussians fitted to the draws were no better than one.)
+Shapes: P rows, M columns, K classes, S draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blr.arrays import Matrix, Vector
+from blr.fitting.problem import Problem
+from blr.gaussian import Gaussian
+from blr.posterior._draws import centred_at, matched
+from blr.posterior._short_chains import Exact, by_chains, by_importance, least_work
+from blr.posterior.bridge import bridge_evidence
+from blr.posterior.ensemble import averaged
+from blr.posterior.posterior import Posterior
+from blr.posterior.variational import refine
+from blr.sums import Terms
+from blr.threads import single_threaded_blas
+from blr.trust.verdict import Finding, Trust
+
+__all__ = ["Served", "served"]
+
+MEAN_DIFFERENCE, LARGEST_DIFFERENCE = 0.005, 0.03
+"""Bounds of the difference in probability between what is served and the exact posterior: mean and largest of rows."""
+
+_ERROR = 1e-3  # wanted standard error of a probability, in the mean over rows
+_NOISE = 2.0  # standard errors of a row that are allowed on top of the largest difference
+_WORK = 6e7, 0.45  # operations for a hundred rows, and the power of rows by which they grow
+_THINNED = 256, 512, 1024  # draws served: the fewest that hold the mean of all within the wanted error
+_ROWS = 128  # training rows of which twice as many points are made, at which probabilities are compared
+_BEYOND = 0.5  # of a pair's distance
+_R_HAT = 1.05, 1.1  # of probabilities: green below the first, red from the second on
+_EFFECTIVE = 100.0  # independent draws for the worst row, below which the chains have not mixed
+_COARSE = 0.005  # standard error in the mean over rows from which the verdict is amber
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """The posterior to be served, and how it was arrived at.
+
+    `way`: "unchanged" (the Laplace verdict is not red), "confirmed" (the refined posterior holds), "matched" (the
+    Gaussian with the exact posterior's moments), "sampled" (draws) or "failed" (nothing could be checked: the refined
+    one, red).  `reason` says it in words.  `mean_difference` and `largest_difference`: of the refined probabilities
+    from the exact ones over rows, NaN where unchecked.  `chains`: the exact posterior's draws, for `bridge_evidence`;
+    None where no chains were run.
+    """
+
+    posterior: Posterior
+    way: str
+    reason: str
+    mean_difference: float = float("nan")
+    largest_difference: float = float("nan")
+    chains: Posterior | None = None
+    importance: tuple[float, float] | None = None
+    refined: Gaussian | None = None
+
+    @cached_property
+    def evidence(self) -> tuple[float, float] | None:
+        """Ln p(D) and its standard error, nats, by bridge or importance sampling; None where nothing was sampled."""
+        if self.chains is None:
+            return self.importance
+        return bridge_evidence(self.chains, near=self.refined)
+
+
+def served(
+    q: Posterior,
+    refined: Posterior | None = None,
+    *,
+    rng: np.random.Generator | None = None,
+    rows: ArrayLike | None = None,
+    work: float | None = None,
+) -> Served:
+    """Return the posterior to be served in place of the Laplace fit `q`, checked where the fit's verdict is red.
+
+    Parameters
+    ----------
+    refined
+        `refine(q)`; made where it is not given.
+    rng
+        Source of randomness; default: seed 0.
+    rows
+        Design rows (P, M) at which probabilities are to hold, such as a few hundred of the target; default: points
+        on the lines through pairs of training rows, and random sums of them.
+    work
+        Bound on the chains' operations, of 7 to 25 ns; default: 6e7 for 100 rows, 1.7e8 for 1,000, and that of
+        1,600 gradients at least: 1.5e9 for 6,000 rows, five classes and 90 functions.  Chains that have not mixed by
+        then take up to twice as many.
+
+    Raises
+    ------
+    ValueError
+        If there is no prior, or `rows` have another number of columns than the model.
+    RuntimeError
+        If `q` was loaded from a file: it has no data.
+    """
+    laplace = q.fitted
+    refined = refine(laplace) if refined is None else refined
+    if laplace.trust.verdict != "red":
+        return Served(
+            refined, "unchanged", "the refined posterior is served: the Gaussian approximation holds"
+        )
+    rng = np.random.default_rng(0) if rng is None else rng
+    problem, start = laplace.problem, refined.gaussian
+    n_rows, training = _training(problem)
+    points = _around(training, rng) if rows is None else problem.design(rows)
+    bound = work
+    if bound is None:
+        by_rows = _WORK[0] * max(1.0, n_rows / 100.0) ** _WORK[1]
+        bound = max(by_rows, least_work(problem, len(start.mean), n_rows))
+    with single_threaded_blas():
+        exact = by_importance(problem, start, points, rng)
+        repaired = None if exact is None else _gaussian(refined, points, exact)
+        if repaired is None:
+            exact = by_chains(
+                problem, start, points, n_rows, rng, error=_ERROR, work=bound, enough=_EFFECTIVE
+            )
+            if exact is None or not _mixed(exact):
+                return _failed(refined, exact)
+            repaired = _gaussian(refined, points, exact) or _sampled(refined, points, exact)
+    return repaired
+
+
+def _training(problem: Problem) -> tuple[int, Matrix]:
+    """Return the number of training rows, and some of them, evenly spread."""
+
+    def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
+        return len(Phi), [Phi[:: max(1, len(Phi) // _ROWS)]]
+
+    n, parts = problem.require_data().accumulate(terms)
+    rows = np.concatenate(parts)
+    return int(n), rows[:: max(1, len(rows) // _ROWS)][:_ROWS]
+
+
+def _around(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Return points such as new rows may be, of rows (n, M): n on lines through pairs of them, n random sums of all.
+
+    The sums have the rows' mean and covariance.  Of the rows themselves more is known than of new ones: each was
+    trained on, which makes its activation's distribution one-sided.
+    """
+    n = len(rows)
+    first, second = rng.integers(0, n, (2, n))
+    share = rng.uniform(-_BEYOND, 1 + _BEYOND, (n, 1))
+    centre = rows.mean(axis=0)
+    sums = centre + rng.standard_normal((n, n)) @ (rows - centre) / np.sqrt(n)
+    return np.concatenate([share * rows[first] + (1 - share) * rows[second], sums])
+
+
+def _mixed(exact: Exact) -> bool:
+    return exact.r_hat < _R_HAT[1] and exact.effective > _EFFECTIVE
+
+
+def _differences(p: Matrix, exact: Exact) -> tuple[float, float, bool]:
+    """Return mean and largest difference over rows of probabilities (P, K), and whether they are within the bounds."""
+    d = np.abs(p - exact.probability).max(axis=1)
+    beyond = d - _NOISE * exact.error.max(axis=1)
+    mean = float(d.mean())
+    return mean, float(d.max()), mean <= MEAN_DIFFERENCE and float(beyond.max()) <= LARGEST_DIFFERENCE
+
+
+def _gaussian(refined: Posterior, points: Matrix, exact: Exact) -> Served | None:
+    """Return what is served if a Gaussian holds: the refined one, else that of the exact moments; None if neither."""
+    mean, largest, holds = _differences(refined.prediction(points).probability, exact)
+    how = "chains confirm" if exact.weight is None else "importance draws confirm"
+    if holds:
+        reason = (
+            f"the Gaussian approximation at the mode fails here, but {how} the refined posterior: "
+            f"probabilities differ by at most {largest:.3f}, {mean:.4f} on average"
+        )
+        return _served(
+            replace(refined, verdict=_trust(exact, reason)), "confirmed", (mean, largest), refined, exact
+        )
+    moments = _moments(refined, exact)
+    mean_left, largest_left, holds = _differences(moments.prediction(points).probability, exact)
+    if not holds:
+        return None
+    source = "chains" if exact.weight is None else "importance draws"
+    reason = (
+        f"the refined posterior's probabilities are wrong by up to {largest:.3f}; the Gaussian with the mean and "
+        f"covariance of {source} is served: it differs from them by at most {largest_left:.3f}, {mean_left:.4f} on "
+        "average"
+    )
+    return _served(
+        replace(moments, verdict=_trust(exact, reason)), "matched", (mean, largest), refined, exact
+    )
+
+
+def _sampled(refined: Posterior, points: Matrix, exact: Exact) -> Served:
+    """Return the fewest draws that give the probabilities of all of them."""
+    mean, largest, _ = _differences(refined.prediction(points).probability, exact)
+    moments = _moments(refined, exact)
+    for n in _THINNED:
+        draws, thinned = _thinned(refined.problem, points, exact, n)
+        if thinned <= _ERROR:
+            break
+    error = float(exact.error.max(axis=1).mean())
+    reason = (
+        f"no Gaussian describes this posterior (the refined one's probabilities are wrong by up to {largest:.3f}): "
+        f"{len(draws)} draws of chains are served, whose probabilities are known to {np.hypot(thinned, error):.4f} "
+        "on average"
+    )
+    posterior = replace(moments, draws=draws, kind="sampled", verdict=_trust(exact, reason))
+    return _served(posterior, "sampled", (mean, largest), refined, exact)
+
+
+def _thinned(problem: Problem, points: Matrix, exact: Exact, n: int) -> tuple[Matrix, float]:
+    """Return about n of the draws, and the error of their probabilities at the points, in the mean.
+
+    They are moved to the mean of all, or to their covariance too, whichever errs less: the latter is a linear map,
+    which mixes weights of skewed distributions, and of few draws a weight makes the error twice as large.
+    """
+    some = exact.draws[np.unique(np.linspace(0, len(exact.draws) - 1, n).round().astype(int))]
+    choices = (centred_at(some, exact.mean), matched(some, exact.mean, exact.covariance))
+    errors = [
+        float(np.abs(averaged(problem, points, d)[0].probability - exact.probability).max(axis=1).mean())
+        for d in choices
+    ]
+    best = int(np.argmin(errors))
+    return choices[best], errors[best]
+
+
+def _moments(refined: Posterior, exact: Exact) -> Posterior:
+    """Return the Gaussian with the exact posterior's moments; few draws leave some of the refined covariance."""
+    S, D = len(exact.draws) if exact.weight is None else exact.effective, len(exact.mean)
+    share = S / (S + D)
+    covariance = share * exact.covariance + (1 - share) * refined.gaussian.covariance
+    precision = Gaussian(exact.mean, covariance).covariance  # the inverse, whatever the scales
+    return replace(refined, gaussian=Gaussian(exact.mean, precision), kind="matched", elbo=None)
+
+
+def _served(
+    posterior: Posterior, way: str, difference: tuple[float, float], refined: Posterior, exact: Exact
+) -> Served:
+    (reason,) = posterior.trust.reasons[:1]
+    if exact.weight is not None:
+        return Served(posterior, way, reason, *difference, importance=exact.log_evidence)
+    chains = replace(_moments(refined, exact), draws=exact.draws, kind="sampled", verdict=posterior.trust)
+    return Served(posterior, way, reason, *difference, chains=chains, refined=refined.gaussian)
+
+
+def _trust(exact: Exact, reason: str) -> Trust:
+    """Return the verdict of what is served: green, or amber where chains are short."""
+    findings: list[Finding] = [("green", reason)]
+    error = float(exact.error.max(axis=1).mean())
+    if not exact.r_hat < _R_HAT[0]:
+        findings.append(
+            ("amber", f"the chains disagree a little (R-hat {exact.r_hat:.3f}, above {_R_HAT[0]})")
+        )
+    if not error < _COARSE:
+        findings.append(("amber", f"the bounded work leaves probabilities a standard error of {error:.3f}"))
+    ordered = Trust.of(findings, _numbers(exact))
+    return replace(ordered, reasons=(reason, *(r for r in ordered.reasons if r != reason)))
+
+
+def _numbers(exact: Exact) -> dict[str, float]:
+    return {
+        "r_hat": exact.r_hat,
+        "effective_draws": exact.effective,
+        "draws": float(len(exact.draws)),
+        "standard_error": float(exact.error.max(axis=1).mean()),
+    }
+
+
+def _failed(refined: Posterior, exact: Exact | None) -> Served:
+    """Return the refined posterior, its verdict red: nothing that could be afforded says how wrong it is."""
+    if exact is None:
+        reason = "the Gaussian approximation at the mode fails here, and a check by chains is beyond the bounded work"
+        trust = Trust.of([("red", reason)], {})
+    else:
+        reason = (
+            f"the Gaussian approximation at the mode fails here, and the chains that were to replace it did not mix "
+            f"(R-hat {exact.r_hat:.3f}, {exact.effective:.0f} independent draws)"
+        )
+        trust = Trust.of([("red", reason)], _numbers(exact))
+    return Served(replace(refined, verdict=trust), "failed", reason)

@@ -1,0 +1,248 @@
+"""Predictive probability of two classes: E[f(a)] over a Gaussian activation a ~ N(mean, variance).
+
+Two methods share the exact logistic integral.  Narrow activations (sd up to 2) go through the trapezoid rule in
+z = (a - mean)/sd: with step h it errs by 2 exp(-2π²/h²) for the Gaussian and, for the pole of σ at iπ, by about
+exp(π²/(2 sd²) - 2π²/(h sd)) (Trefethen & Weideman 2014, doi:10.1137/130932132), 2e-9 here.  On equal steps e^a is a
+running product, so a node costs no exponential.  Wide ones go through the mixture of probit functions of Monahan and
+Stefanski (1992),
+
+    σ(a) ≈ Σ p_i Φ(s_i a),   E[σ(a)] ≈ Σ p_i Φ(s_i mean / sqrt(1 + s_i² variance)),   within 2e-9.
+
+The mixture also gives the expected entropy: dH(σ(a))/da = -a σ'(a), so H(σ(a)) ≈ Σ (p_i/s_i) N(s_i a | 0, 1), a sum of
+Gaussians whose expectation is elementary, within 5e-8.  Shapes: N rows, S draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, ndtr
+
+from blr.arrays import Matrix, Vector, require_finite
+from blr.likelihood.graded import graded_nodes
+from blr.likelihood.links import LINKS, Link
+
+__all__ = [
+    "MIXTURE_SCALES",
+    "MIXTURE_WEIGHTS",
+    "binary_exact",
+    "binary_expected_entropy",
+    "binary_integrals",
+    "binary_monte_carlo",
+    "binary_plugin",
+    "binary_probit",
+]
+
+_P = (
+    *(0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818),
+    *(0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354),
+)
+_S = (
+    *(1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391),
+    *(0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306),
+)
+MIXTURE_WEIGHTS, MIXTURE_SCALES = np.array(_P), np.array(_S)
+"""Weights and inverse scales of the Monahan-Stefanski mixture for the logistic distribution."""
+
+_BLOCK = 8192  # rows a block: a dozen arrays of it stay in a core's cache
+_NARROW = ((0.5, 0.95), (1.0, 0.75), (2.0, 0.45))  # largest sd, and the step of z that it takes
+_FARTHEST = 6.3  # |z| of the outermost node, at most: beyond 5.7 lie 1e-8 of the mass
+
+
+def binary_plugin(mean: ArrayLike) -> Vector:
+    """Return σ(mean), (N,): the probability at the mode, as if the weights were certain."""
+    return np.asarray(expit(_vector(mean, "mean")))
+
+
+def binary_probit(mean: ArrayLike, variance: ArrayLike) -> Vector:
+    """Return σ(κ mean), κ = (1 + π variance/8)^(-1/2), (N,): PRML (4.153-4.155), within 0.018 of the integral.
+
+    MacKay (1992), doi:10.1162/neco.1992.4.5.720.
+    """
+    mean, variance = _moments(mean, variance)
+    return np.asarray(expit(mean / np.sqrt(1 + np.pi / 8 * variance)))
+
+
+def binary_exact(mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic") -> Vector:
+    """Return E[f(a)], (N,), within 1e-8 for the logistic and probit links, 1e-7 for others.
+
+    The logistic result keeps its relative accuracy in the lower tail: 1e-8 up to an sd of 2, 0.4 % at worst beyond.
+
+    Parameters
+    ----------
+    mean, variance
+        Of the activation, (N,).
+    link
+        A name in `blr.likelihood.links.LINKS`; the probit link is Φ(mean / sqrt(1 + variance)) (PRML 4.152).
+    """
+    mean, variance = _moments(mean, variance)
+    if link == "logistic":
+        lower, _ = _logistic(-np.abs(mean), variance, with_entropy=False)
+        return np.where(mean > 0, 1 - lower, lower)
+    if link == "probit":
+        return np.asarray(ndtr(mean / np.sqrt(1 + variance)))
+    chosen = _link(link)
+    return _quadrature(mean, variance, lambda a: np.exp(chosen.log_cdf(a)))
+
+
+def binary_expected_entropy(mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic") -> Vector:
+    """Return E[H(f(a))], (N,), nats, within 5e-8: H(E[f]) less this is the mutual information.
+
+    For an sd up to 2 both come from the same nodes, so the difference is not negative beyond rounding and keeps its
+    relative accuracy however small it is.
+    """
+    mean, variance = _moments(mean, variance)
+    if link == "logistic":
+        return _logistic(-np.abs(mean), variance, with_entropy=True)[1]
+    return _quadrature(mean, variance, _link_entropy(_link(link)))
+
+
+def binary_integrals(
+    mean: ArrayLike, variance: ArrayLike, *, link: str = "logistic"
+) -> tuple[Vector, Vector]:
+    """Return what `binary_exact` and `binary_expected_entropy` do, of the logistic link in one pass over the nodes."""
+    if link != "logistic":
+        expected = binary_expected_entropy(mean, variance, link=link)
+        return binary_exact(mean, variance, link=link), expected
+    mean, variance = _moments(mean, variance)
+    lower, expected = _logistic(-np.abs(mean), variance, with_entropy=True)
+    return np.where(mean > 0, 1 - lower, lower), expected
+
+
+def binary_monte_carlo(activation: ArrayLike, *, link: str = "logistic") -> tuple[Vector, Vector]:
+    """Return the mean of f over draws of the activation (S, N), and its standard error, (N,) each."""
+    a = np.asarray(activation, dtype=np.float64)
+    if a.ndim != 2 or len(a) < 2:
+        raise ValueError(f"activation has shape {a.shape}; expected (S, N), S at least 2 draws a row")
+    require_finite(a, "activation")
+    p = np.exp(_link(link).log_cdf(a))
+    return p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p))
+
+
+def _logistic(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vector, Vector]:
+    """Return E[σ(a)] and E[H(σ(a))], (N,) each, at means m <= 0; without entropy the second is not filled."""
+    probability, expected_entropy = np.empty_like(m), np.empty_like(m)
+    edges = np.array([sd**2 for sd, _ in _NARROW])
+    for start in range(0, len(m), _BLOCK):
+        regime = np.searchsorted(edges, variance[start : start + _BLOCK])
+        count = np.bincount(regime)
+        for r in np.flatnonzero(count):
+            # Most blocks are of one kind: those are not gathered row by row.
+            whole = count[r] == len(regime)
+            rows = slice(start, start + len(regime)) if whole else start + np.flatnonzero(regime == r)
+            if r < len(_NARROW):
+                found = _narrow(m[rows], variance[rows], _NARROW[r][1], with_entropy=with_entropy)
+            else:
+                found = _wide(m[rows], variance[rows], with_entropy=with_entropy)
+            probability[rows], expected_entropy[rows] = found
+    return probability, expected_entropy
+
+
+def _narrow(m: Vector, variance: Vector, step: float, *, with_entropy: bool) -> tuple[Vector, Vector]:
+    """Return both expectations by the trapezoid rule; nodes go in pairs ±z, e^a by running products."""
+    z = step * np.arange(int(_FARTHEST / step) + 1)
+    weight = np.exp(-(z**2) / 2)
+    weight /= weight[0] + 2 * weight[1:].sum()
+    sd = np.sqrt(variance)
+    up = np.exp(m)
+    down = up.copy()
+    ratio = np.exp(step * sd)
+    inverse = 1 / ratio
+    high, low = up + 1, np.empty_like(m)
+    probability = weight[0] * up / high
+    log_normaliser = weight[0] * np.log(high) if with_entropy else low
+    moment = np.zeros_like(m)
+    for z_k, w_k in zip(z[1:], weight[1:], strict=True):
+        up *= ratio
+        down *= inverse
+        np.add(up, 1, out=high)
+        np.add(down, 1, out=low)
+        if with_entropy:
+            log_normaliser += w_k * np.log(high * low)
+        np.divide(up, high, out=high)
+        np.divide(down, low, out=low)
+        if with_entropy:
+            moment += w_k * z_k * (high - low)
+        high += low
+        high *= w_k
+        probability += high
+    # H(σ(a)) = ln(1 + e^a) - a σ(a), a = m + sd z
+    return probability, log_normaliser - m * probability - sd * moment
+
+
+def _wide(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vector, Vector]:
+    """Return both expectations by the probit mixture.
+
+    The mixture's tails are Gaussian, σ's are not.  Since σ(a) = e^a σ(-a), E[σ] at (m, v) is exp(m + v/2) times E[σ] at
+    (-m - v, v): where m < -v, that moves the evaluation to the side on which the relative error is small.
+    """
+    tilt = m + variance < 0
+    x = np.where(tilt, -(m + variance), m)
+    probability, expected_entropy = np.zeros_like(m), np.zeros_like(m)
+    scale, y = np.empty_like(m), np.empty_like(m)
+    for p, s in zip(_P, _S, strict=True):
+        np.multiply(variance, s**2, out=scale)
+        scale += 1
+        np.sqrt(scale, out=scale)
+        np.divide(s, scale, out=scale)
+        np.multiply(scale, x, out=y)
+        probability += p * ndtr(y, out=y)
+        if with_entropy:
+            np.multiply(scale, m, out=y)
+            np.maximum(
+                y, -1e3, out=y
+            )  # where exp(-y²/2) is 0, and the square of what lies farther may overflow
+            y *= y
+            y *= -0.5
+            expected_entropy += p / s**2 * scale * np.exp(y, out=y)
+    probability *= np.exp(np.where(tilt, m + variance / 2, 0.0))
+    return probability, expected_entropy / np.sqrt(2 * np.pi)
+
+
+def _quadrature(mean: Vector, variance: Vector, integrand: Callable[[Matrix], Matrix]) -> Vector:
+    """Return E[integrand(a)], (N,), at graded nodes."""
+    out = np.empty_like(mean)
+    for rows, a, w in graded_nodes(mean, np.sqrt(variance)):
+        out[rows] = np.einsum("ns,ns->n", integrand(a), w)
+    return out
+
+
+def _link_entropy(link: Link) -> Callable[[Matrix], Matrix]:
+    def entropy(a: Matrix) -> Matrix:
+        log_f, log_g = link.log_cdf(a), link.log_sf(a)
+        # x e^x is 0 at -inf, where the product would be NaN.
+        terms = [np.exp(x) * np.maximum(x, -800.0) for x in (log_f, log_g)]
+        return -(terms[0] + terms[1])
+
+    return entropy
+
+
+def _link(name: str) -> Link:
+    if name not in LINKS:
+        raise ValueError(f"unknown link '{name}'; expected one of {', '.join(LINKS)}")
+    return LINKS[name]
+
+
+def _vector(x: ArrayLike, name: str) -> Vector:
+    # Unlike in fitting, no rows is a fair question here: a partition may be empty.
+    vector = np.asarray(x, dtype=np.float64)
+    if vector.ndim != 1:
+        raise ValueError(f"{name} has shape {vector.shape}; expected (N,), one activation a row")
+    require_finite(vector, name)
+    return vector
+
+
+def _moments(mean: ArrayLike, variance: ArrayLike) -> tuple[Vector, Vector]:
+    m, v = _vector(mean, "mean"), _vector(variance, "variance")
+    if m.shape != v.shape:
+        raise ValueError(f"mean has shape {m.shape} but variance {v.shape}; give one of each a row")
+    if v.size and v.min() < 0:
+        # A variance that is a difference of large numbers may come out below 0 by their rounding.
+        if v.min() < -1e-9 * max(1.0, v.max()):
+            raise ValueError(
+                f"variance has a negative entry, {v.min()}, at row {v.argmin()}; give variances, not sd"
+            )
+        v = np.maximum(v, 0.0)
+    return m, v

@@ -1,0 +1,330 @@
+"""Candidates side by side: evidence, BIC, approximate leave-one-out; averaging by evidence (PRML 3.4, 4.4.1).
+
+The evidence compares prior, scaling and features at once, so it ranks models as they are, not bases alone.  The
+second-order term is added for all candidates or for none.  A red verdict condemns the Gaussian approximation, not the
+model, so it bars none.
+Shapes: N rows, K classes, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from blr.arrays import Matrix, Vector
+from blr.likelihood.confusion import most_likely_class
+from blr.likelihood.likelihoods import unpack
+from blr.posterior.posterior import Posterior
+from blr.predictive.expectations import expected_derivatives
+from blr.predictive.mixture import Prediction, mix
+from blr.sums import Rows, Terms, chunk_rows, output_covariances
+from blr.threads import single_threaded_blas
+
+__all__ = [
+    "Comparison",
+    "LeaveOneOut",
+    "Ranking",
+    "Row",
+    "against_records",
+    "average",
+    "compare",
+    "leave_one_out",
+    "leave_one_out_probability",
+    "rank",
+    "weights",
+]
+
+
+_NODES = 256  # of the expectations of a row
+_MOST_OWN = 0.99  # share of the curvature in a direction that one row may have
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Expected log predictive density of a row left out, summed over rows, with its standard error.
+
+    `n_influential` rows carry more than half of their own curvature: the approximation is rough for them.
+    """
+
+    log_density: float
+    standard_error: float
+    n_influential: int
+
+
+def leave_one_out(q: Posterior) -> LeaveOneOut:
+    """Return the approximate leave-one-out score of a Laplace or refined posterior: one pass over its data.
+
+    A Newton step without the row, from the mode: a' = a - V'(t - y), V' = (I - V R)⁻¹ V; for two classes
+    a + h(y - t)/(1 - r h) and s²/(1 - r h).  Vehtari et al. (2016), jmlr.org/papers/v17/14-540, section 3.
+    Of a refined posterior y and R are its expectations, which is the row's own term of its precision and mean.
+    """
+
+    def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        w = np.ones(len(Phi)) if weight is None else weight
+        p, influential = _left_out(q, Phi, t, w)
+        p, shares = against_records(q, p, t)
+        density: Vector = w * np.einsum("nk,nk->n", shares, np.log(np.maximum(p, np.finfo(float).tiny)))
+        return float(density.sum()), float((density**2).sum()), len(Phi), int(influential.sum())
+
+    with single_threaded_blas():
+        total, squares, n, influential = q.problem.require_data().accumulate(term)
+    variance = max(squares - total**2 / n, 0.0) * n / max(n - 1, 1)
+    return LeaveOneOut(total, float(np.sqrt(variance)), influential)
+
+
+def leave_one_out_probability(q: Posterior, *, records: bool = True) -> tuple[Matrix, Matrix, Vector]:
+    """Return each row's probabilities without itself (N, K), its shares of the classes (N, K), and its weight (N,).
+
+    As `leave_one_out`, for `stacking_weights`.  Where labels may be wrong they are the probabilities of what was
+    recorded; without `records` those of the true classes.
+
+    Raises
+    ------
+    RuntimeError
+        If `q` was loaded from a file: it has no data.
+    TypeError
+        If its rows came as a stream, which are not kept.
+    """
+    data = q.problem.require_data()
+    if not isinstance(data, Rows):
+        raise TypeError(
+            "got a fit of a stream, expected one of rows in memory; fit an array of the rows instead"
+        )
+    weight = np.ones(len(data.Phi)) if data.weight is None else data.weight
+    step = chunk_rows(data.n_functions)
+    parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
+    with single_threaded_blas():
+        p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
+    p_left = np.concatenate(p)
+    against, shares = against_records(q, p_left, data.t)
+    return against if records else p_left, shares, weight
+
+
+def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
+    """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
+    refined, C = q.kind == "refined", q.problem.likelihood.n_outputs
+    about = q.gaussian if refined else (q.laplace or q).gaussian
+    a = Phi @ about.mean.reshape(C, -1).T
+    V = output_covariances(Phi, about.inverse_cholesky, C)
+    if refined:
+        _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
+    else:
+        _, g, curvature = q.problem.likelihood.derivatives(a, t)
+    R: Matrix = np.asarray(w[:, None, None] * unpack(curvature, C))
+    own = np.asarray(V @ R, dtype=np.float64)
+    # A row with all of the curvature in some direction has nothing to be predicted from there; of a search that stopped
+    # early it may seem to have more than all.
+    most = np.linalg.eigvals(own).real.max(axis=1)
+    own *= np.where(most > _MOST_OWN, _MOST_OWN / np.maximum(most, _MOST_OWN), 1.0)[:, None, None]
+    left = np.eye(C) - own
+    influential = np.linalg.det(left) < 0.5
+    V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
+    mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
+    return q.output_probability(mean, V_out), influential
+
+
+def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the probabilities (n, K) of what was recorded of rows, and the records' shares of the classes (n, K).
+
+    `p` (n, K) are left-out probabilities of the classes, `t` the rows' targets as the problem of `q` holds them.  They
+    differ where labels may be wrong: the recorded class then has the probability of its record, the others the rest.
+    """
+    if not q.problem.mislabelled:
+        return p, np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
+    shares = most_likely_class(t)
+    known = np.einsum("nk,nk->n", p, t)
+    rest = np.where(shares > 0, 0.0, p)
+    rest *= ((1 - known) / np.maximum(rest.sum(axis=1), np.finfo(float).tiny))[:, None]
+    return np.where(shares > 0, known[:, None], rest), shares
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate in the table: all in nats, higher is better."""
+
+    log_evidence: float
+    second_order: float
+    bic: float
+    loo: float
+    loo_standard_error: float
+    effective_parameters: float
+    n_parameters: int
+    verdict: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table, and which candidate each criterion puts first (an index into it).
+
+    `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
+    verdicts are green.
+    """
+
+    rows: tuple[Row, ...]
+    best: dict[str, int]
+    second_order_applied: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Candidates by evidence: their posterior probability is `weight` (n,).
+
+    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
+    """
+
+    log_evidence: Vector
+    weight: Vector
+    second_order_applied: bool
+
+    def best(self, score: ArrayLike) -> int:
+        """Return the candidate of the highest score (n,), those of NaN left out."""
+        given = np.asarray(score, dtype=np.float64)
+        return int(np.where(np.isnan(given), -np.inf, given).argmax())
+
+
+def rank(
+    log_evidence: ArrayLike,
+    second_order: ArrayLike,
+    verdicts: Sequence[str],
+    prior_probability: ArrayLike | None = None,
+) -> Ranking:
+    """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
+
+    The second-order terms (n,) count where all verdicts are green.
+
+    Raises
+    ------
+    ValueError
+        If there are no candidates, or the prior probabilities are not one positive number each.
+    """
+    n = len(verdicts)
+    if n == 0:
+        raise ValueError("there is nothing to compare; give at least one posterior")
+    prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
+    if prior.shape != (n,) or not np.all(prior > 0):
+        raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
+    applied = all(verdict == "green" for verdict in verdicts)
+    ranked = np.asarray(log_evidence, dtype=np.float64)
+    if applied:
+        ranked = ranked + np.asarray(second_order, dtype=np.float64)
+    log_weight = ranked + np.log(prior)
+    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
+
+
+def _ranked(given: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
+    posteriors = [q.laplace or q for q in given]  # evidences and verdicts are those of the Laplace fits
+    verdicts = [q.trust.verdict for q in posteriors]
+    return rank(
+        [q.log_evidence for q in posteriors],
+        [q.second_order for q in posteriors],
+        verdicts,
+        prior_probability,
+    )
+
+
+def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Vector:
+    """Return the posterior probability of each model, (len,): evidence times prior probability.
+
+    Raises
+    ------
+    ValueError
+        If there are no models, or the prior probabilities are not one positive number a model.
+    """
+    return _ranked(posteriors, prior_probability).weight
+
+
+def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Comparison:
+    """Return the candidates' table.  All must be fitted to the same rows, targets and weights.
+
+    Raises
+    ------
+    ValueError
+        As `weights`; or if the fits are of different rows, classes or targets, whose evidences do not compare.
+    """
+    ranking = _ranked(posteriors, prior_probability)
+    _require_same_data(posteriors)
+    rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, ranking.weight, strict=True))
+    best = {
+        "evidence": ranking.best(ranking.weight),
+        "bic": ranking.best([r.bic for r in rows]),
+        "loo": ranking.best([r.loo for r in rows]),
+    }
+    return Comparison(rows, best, ranking.second_order_applied)
+
+
+def _require_same_data(posteriors: Sequence[Posterior]) -> None:
+    sizes = {round(q.n_effective, 6) for q in posteriors}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}; "
+            "fit all of them to the same rows"
+        )
+    _require_same_classes(posteriors)
+    shares = [_class_weight(q) for q in posteriors]
+    for i, share in enumerate(shares):
+        if not np.allclose(share, shares[0], rtol=1e-9, atol=1e-9 * shares[0].sum()):
+            raise ValueError(
+                f"evidences compare only on the same targets, got weights of the classes {shares[0].tolist()} in the "
+                f"first and {share.tolist()} in number {i}; fit all of them to the same targets"
+            )
+
+
+def _require_same_classes(posteriors: Sequence[Posterior]) -> None:
+    names = {q.classes for q in posteriors}
+    if len(names) > 1:
+        listed = " and ".join(str(list(c)) for c in sorted(names, key=str))
+        raise ValueError(
+            f"models are of different classes, {listed}; expected the same ones in the same order"
+        )
+
+
+def _class_weight(q: Posterior) -> Vector:
+    """Return the rows' weight in each class, (K,): whatever the rows' order, and however votes are split."""
+
+    def terms(_Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        return (
+            (np.ones(len(t)) if weight is None else weight)
+            @ against_records(q, np.ones((len(t), q.problem.n_classes)), t)[1],
+        )
+
+    return np.asarray(q.problem.require_data().accumulate(terms)[0])
+
+
+def _row(q: Posterior, weight: float) -> Row:
+    loo = leave_one_out(q)
+    return Row(
+        log_evidence=q.log_evidence,
+        second_order=q.second_order,
+        bic=q.bic,
+        loo=loo.log_density,
+        loo_standard_error=loo.standard_error,
+        effective_parameters=q.effective_parameters,
+        n_parameters=q.problem.free_parameters,
+        verdict=q.trust.verdict,
+        weight=weight,
+    )
+
+
+def average(
+    posteriors: Sequence[Posterior], designs: Sequence[ArrayLike], prior_probability: ArrayLike | None = None
+) -> Prediction:
+    """Return the evidence-weighted mixture of the models' predictions (PRML 3.67).
+
+    `designs` holds each model's design matrix of the same N rows.
+    """
+    if len(designs) != len(posteriors):
+        raise ValueError(
+            f"expected a design matrix for each of {len(posteriors)} posteriors, got {len(designs)}"
+        )
+    _require_same_classes(posteriors)
+    rows = {len(np.asarray(Phi)) for Phi in designs}
+    if len(rows) > 1:
+        raise ValueError(f"design matrices have {sorted(rows)} rows, expected the same rows in each")
+    weight = weights(posteriors, prior_probability)
+    given = zip(weight, posteriors, designs, strict=True)
+    return mix((float(w), q.prediction(Phi)) for w, q, Phi in given if w > 0)

@@ -1,0 +1,86 @@
+"""Left-out predictions by folds: each row's probabilities under a fit that has not seen its fold.
+
+The model is fitted again without the fold, at the same prior and basis, and refined like the one that will be served:
+what is stacked is then what is kept.  Shapes: N rows, K classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blr.arrays import Matrix
+from blr.fitting.newton import maximise
+from blr.posterior.laplace import posterior_at
+from blr.posterior.posterior import Posterior
+from blr.posterior.variational import refine
+from blr.sums import Rows
+from blr.threads import single_threaded_blas
+
+__all__ = ["assign_folds", "fold_probability"]
+
+
+def assign_folds(stratum: ArrayLike, group: ArrayLike | None = None, *, n_folds: int = 5) -> NDArray[np.intp]:
+    """Return the fold of each row (N,): the strata are spread evenly, rows of one group stay together.
+
+    Parameters
+    ----------
+    stratum
+        Classes (N,), as integers from 0.
+    group
+        (N,) 64-bit hashes, equal for rows of one object or field, whose order deals the rows out; default: the rows'
+        own order.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer groups than two, or fewer than 2 folds.
+    """
+    k = np.asarray(stratum, dtype=np.intp)
+    named = np.arange(len(k)) if group is None else np.asarray(group)
+    _, member = np.unique(named, return_inverse=True)
+    n_groups = int(member.max(initial=-1)) + 1
+    if n_groups < 2 or n_folds < 2:
+        raise ValueError(
+            f"got {n_groups} group(s) of rows for {n_folds} folds, expected two or more of each: a fold is predicted "
+            "by a fit to the others"
+        )
+    counts = np.zeros((n_groups, int(k.max(initial=0)) + 1), dtype=np.intp)
+    np.add.at(counts, (member, k), 1)
+    # Dealt out like cards, group by group: rare classes first, then by size, then in the order of the hashes.
+    rarity = np.argsort(np.argsort(counts.sum(axis=0), kind="stable"), kind="stable")
+    order = np.lexsort((np.arange(n_groups), -counts.sum(axis=1), rarity[counts.argmax(axis=1)]))
+    fold_of = np.empty(n_groups, dtype=np.intp)
+    fold_of[order] = np.arange(n_groups) % n_folds
+    return fold_of[member]
+
+
+def fold_probability(q: Posterior, fold: NDArray[np.intp], *, refined: bool = True) -> Matrix:
+    """Return each row's probabilities (N, K) under a fit without its fold, with the prior of the Laplace fit `q`.
+
+    `refined`: of the refined posterior, as a draft.
+
+    Raises
+    ------
+    RuntimeError
+        If `q` was loaded from a file: it has no data.
+    TypeError
+        If its rows came as a stream, which are not kept.
+    """
+    data = q.problem.require_data()
+    if not isinstance(data, Rows):
+        raise TypeError(
+            "got a fit of a stream, expected one of rows in memory; fit an array of the rows instead"
+        )
+    p = np.empty((len(data.Phi), q.problem.n_classes))
+    with single_threaded_blas():
+        for number in np.unique(fold).tolist():
+            left = fold == number
+            problem = replace(q.problem, data=data.chosen(~left))
+            mode = maximise(problem.evaluate, problem.solver_prior, q.mode)
+            without = posterior_at(problem, mode)
+            served = refine(without, draft=True) if refined else without
+            p[left] = served.prediction(data.Phi[left]).probability
+    return p

@@ -1,0 +1,96 @@
+"""A width for each feature of radial functions, found by evidence: automatic relevance determination.
+
+A feature that tells little gets a large width and drops out (Bishop 2006, PRML, 6.4.4).  The search goes along one
+feature at a time.  Each width has a log-normal prior about the common width, so that few rows move it little.
+Shapes: N rows, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blr.arrays import Vector, as_matrix
+from blr.basis.rbf import RBF
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.selection.prior_scale import SCALES, log_hyperprior
+
+__all__ = ["with_relevant_widths"]
+
+_SPREAD = 1.0  # sd of ln width about the common one
+_FIRST, _LONGEST = 0.7, 1.5  # steps in ln width
+_SWEEPS = 3
+
+
+def with_relevant_widths(
+    basis: RBF,
+    X: ArrayLike,
+    t: ArrayLike,
+    likelihood: str = "logistic",
+    *,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
+    threads: int | None = None,
+    on_step: Callable[[], None] | None = None,
+) -> RBF:
+    """Return the basis with a width for each feature, of the highest evidence near its common width.
+
+    Centres stay.  The prior's scale is the one of highest evidence at the common width.  One fit is made for each step
+    of the search: some six a feature.
+
+    Parameters
+    ----------
+    basis
+        Radial functions with their centres; where widths differ already, the search starts there.
+    X, t, likelihood, trials, sample_weight, classes, confusion
+        The features (N, F), and the rest as of `fit`.
+    on_step
+        Called after each fit.
+
+    Raises
+    ------
+    ValueError
+        As `fit`.
+    """
+    rows = as_matrix(X, "X")
+    response: dict[str, Any] = {
+        "trials": trials,
+        "sample_weight": sample_weight,
+        "classes": classes,
+        "confusion": confusion,
+        "threads": threads,
+    }
+
+    def evidence(log_width: Vector, scale: float) -> float:
+        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
+        Phi = replace(basis, width=np.exp(log_width))(rows)
+        found = fit(Phi, t, prior, likelihood, **response).log_evidence
+        if on_step is not None:
+            on_step()
+        return found - float(np.sum(np.square(log_width - common))) / (2 * _SPREAD**2)
+
+    common = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
+    at_scale = [evidence(common, scale) + float(log_hyperprior(scale)) for scale in SCALES]
+    scale = SCALES[int(np.argmax(at_scale))]
+    width, best = common, at_scale[SCALES.index(scale)] - float(log_hyperprior(scale))
+    step = np.full(basis.n_features, _FIRST)
+    for _ in range(_SWEEPS):
+        for f in range(basis.n_features):
+            for signed in (step[f], -step[f]):
+                tried = width.copy()
+                tried[f] += signed
+                value = evidence(tried, scale)
+                if value > best:
+                    width, best = tried, value
+                    step[f] = np.copysign(min(1.5 * abs(step[f]), _LONGEST), signed)
+                    break
+            else:
+                step[f] /= 2
+    return replace(basis, width=np.exp(width))

@@ -1,0 +1,17 @@
+"""Whether the Gaussian at the mode is good enough: corrections beyond it, and a verdict.
+
+- `importance`: Importance sampling as a test of an approximation: how heavy are the tails of the posterior
+  against its own.
+- `verdict`: Can a Laplace approximation be trusted?
+- `whitened`: Log posterior and gradient at many weights at once, in coordinates that a Gaussian makes
+  white.
+
+For this folder alone:
+
+- `_corrections`: What the Laplace approximation leaves out, to the next order: the shift of the mean, and
+  of the evidence.
+- `_remainder`: What the log evidence lacks beyond its second-order term, by importance draws from the
+  Laplace posterior.
+"""
+
+__all__ = ["importance", "verdict", "whitened"]

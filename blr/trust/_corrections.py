@@ -1,0 +1,168 @@
+"""What the Laplace approximation leaves out, to the next order: the shift of the mean, and of the evidence.
+
+With ψ the negative log posterior, Σ = A⁻¹ its inverse Hessian at the mode and ψ_ijk, ψ_ijkl its further derivatives
+(Tierney and Kadane 1986, doi:10.1080/01621459.1986.10478240; Shun and McCullagh 1995,
+doi:10.1111/j.2517-6161.1995.tb02060.x):
+
+    E[w] - w_MAP  ≈  δ = -1/2 Σ g,   g_i = ψ_ijk Σ_jk
+    Δ ln p(D)     ≈  -1/8 ψ_ijkl Σ_ij Σ_kl + 1/8 gᵀ Σ g + 1/12 ψ_ijk ψ_lmn Σ_il Σ_jm Σ_kn
+
+The first two terms of the evidence are sums over rows; the third is the squared length of a tensor with D³ entries, of
+which never more than some slices are held.  Shapes: D = C M weights in the solver's coordinates, C outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from blr.arrays import Matrix, Vector
+from blr.gaussian import Gaussian, cholesky_of_precision
+from blr.likelihood.likelihoods import Likelihood, pairs
+from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, output_covariances, thinned
+
+__all__ = ["Corrections", "corrections"]
+
+_FLOPS = 3e9  # for the tensor's slices: beyond, rows are drawn
+_DIRECTIONS = 64  # slices of the tensor: all of them up to here, beyond a random orthonormal set
+_SLICE_COLUMNS = 256  # of each slice, likewise
+_HELD = 2**22  # numbers of the tensor held at a time, by a thread
+
+
+@dataclass(frozen=True, eq=False)
+class Corrections:
+    """The mean's shift δ (D,), its length in posterior sd, the evidence's second-order term in nats.
+
+    Of `n_rows` in all, `rows` were used for the tensor.
+    """
+
+    shift: Vector
+    shift_norm: float
+    second_order: float
+    rows: int
+    n_rows: int
+
+
+def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corrections:
+    """Return the corrections to the Laplace approximation `gaussian` of the posterior that has this likelihood.
+
+    Above some size the third term comes from every n-th row, drawn by position: products of a row with itself, which
+    would bias the square, are taken out and those of all rows put in.  It is exact below, and unbiased above.
+    """
+    U = gaussian.inverse_cholesky
+    g, fourth, squares, n = data.accumulate(_row_sums(likelihood, gaussian.mean, U))
+    z = U @ g
+    triple = _triple(likelihood, gaussian)
+    sunset, rows = triple.squared_length(data, float(squares), int(n))
+    second_order = -float(fourth) / 8 + float(z @ z) / 8 + sunset / 12
+    return Corrections(-0.5 * (U.T @ z), 0.5 * float(np.sqrt(z @ z)), second_order, rows, int(n))
+
+
+def _row_sums(likelihood: Likelihood, theta: Vector, U: Matrix) -> ChunkFunction:
+    """Return g (D,), the fourth derivatives on Σ and Σ, the rows' own squared third derivatives, and their number."""
+    C = likelihood.n_outputs
+
+    def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        a, V = activations(Phi, theta, C), output_covariances(Phi, U, C)
+        w = np.ones(len(Phi)) if weight is None else weight
+        g = w[:, None] * likelihood.curvature_gradient(a, t, V)
+        fourth = float(w @ likelihood.fourth_on(a, t, V))
+        squares = float(w**2 @ likelihood.third_squared(a, t, V))
+        return (g.T @ Phi).ravel(), fourth, squares, len(Phi)
+
+    return blockwise(terms, C * len(theta) + 4 * (C + 1) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Triple:
+    """The third derivative as a sum over rows, Σ_n T_n ⊗ ψ_n ψ_n ψ_n, and its squared length in the metric Σ.
+
+    ψ = B φ are the columns whitened by the outputs' mean precision, so that sums of products of them lose no digits to
+    collinear columns; U (D, D) whitens what is left.
+    """
+
+    likelihood: Likelihood
+    gaussian: Gaussian
+    base: Matrix
+    U: Matrix
+
+    @property
+    def theta(self) -> Vector:
+        return self.gaussian.mean
+
+    @property
+    def n_functions(self) -> int:
+        return len(self.theta) // self.likelihood.n_outputs
+
+    @property
+    def numbers_per_direction(self) -> int:
+        M, C = self.n_functions, self.likelihood.n_outputs
+        return (M * (M + 1) // 2) * (C * (C + 1) // 2)
+
+    def squared_length(self, data: Data, own: float, n: int) -> tuple[float, int]:
+        """Return |Σ_n x_n|² and the rows used; `own` is Σ_n |x_n|² over all n rows."""
+        D = len(self.theta)
+        m = min(D, _DIRECTIONS)
+        step = max(1, int(np.ceil(2.0 * n * m * self.numbers_per_direction / _FLOPS)))
+        rng = np.random.default_rng(0)
+        first, second = _frame(D, m, rng), _frame(D, min(D, _SLICE_COLUMNS), rng)
+        block = max(1, _HELD // self.numbers_per_direction)
+        total, drawn, used = 0.0, 0.0, 0
+        for start in range(0, m, block):
+            B = self.U.T @ first[:, start : start + block]
+            G, drawn, used = data.accumulate(thinned(self._slices(B), step))
+            total += self._contracted(G, B.shape[1], self.U.T @ second)
+        total *= D / m * D / second.shape[1]
+        if used == n or used < 2:
+            return total, used
+        return (total - drawn) * (n * (n - 1.0)) / (used * (used - 1.0)) + own, used
+
+    def _slices(self, B: Matrix) -> ChunkFunction:
+        """Return the tensor's slices along directions B (D, m), (M(M+1)/2, P m); the rows' own squares; the rows."""
+        likelihood, C, M, m = self.likelihood, self.likelihood.n_outputs, self.n_functions, B.shape[1]
+        i, j = np.triu_indices(M)
+        by_output = B.reshape(C, M, m)
+
+        def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+            a, Psi = activations(Phi, self.theta, C), Phi @ self.base.T
+            W = likelihood.curvature_along(a, t, np.stack([Psi @ b for b in by_output], axis=1))
+            w = np.ones(len(Phi)) if weight is None else weight
+            own = w**2 @ likelihood.third_squared(a, t, output_covariances(Psi, self.U, C))
+            return (Psi[:, i] * Psi[:, j]).T @ (w[:, None] * W.reshape(len(Phi), -1)), float(own), len(Phi)
+
+        return blockwise(terms, len(i) + (C * (C + 1) // 2 + 2 * C) * m + C * len(self.theta))
+
+    def _contracted(self, G: Matrix, m: int, B: Matrix) -> float:
+        """Return Σ |Uᵀ-whitened slice|² over m slices, each on the columns of B (D, r) only."""
+        C, M = self.likelihood.n_outputs, self.n_functions
+        i, j = np.triu_indices(M)
+        packed = G.reshape(len(i), -1, m)
+        total = 0.0
+        T = np.empty((C, M, C, M))
+        for s in range(m):
+            for p, (c, d) in enumerate(pairs(C)):
+                half = np.zeros((M, M))
+                half[i, j] = half[j, i] = packed[:, p, s]
+                T[c, :, d, :] = T[d, :, c, :] = half
+            total += float(np.sum((self.U @ (T.reshape(C * M, C * M) @ B)) ** 2))
+        return total
+
+
+def _triple(likelihood: Likelihood, gaussian: Gaussian) -> _Triple:
+    C = likelihood.n_outputs
+    M = len(gaussian.mean) // C
+    blocks = gaussian.precision.reshape(C, M, C, M)
+    L, _ = cholesky_of_precision(np.einsum("cmcn->mn", blocks) / C)
+    base = solve_triangular(L, np.eye(M), lower=True, check_finite=False)
+    U = (gaussian.inverse_cholesky.reshape(C * M, C, M) @ L).reshape(C * M, C * M)
+    return _Triple(likelihood, gaussian, base, U)
+
+
+def _frame(D: int, m: int, rng: np.random.Generator) -> Matrix:
+    """Return m orthonormal directions (D, m): the axes where they are all, else random ones."""
+    if m == D:
+        return np.eye(D)
+    Q, _ = np.linalg.qr(rng.standard_normal((D, m)))
+    return Q

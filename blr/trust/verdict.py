@@ -1,0 +1,240 @@
+"""Can a Laplace approximation be trusted?  A verdict, its reasons in words, and the numbers behind them.
+
+What is measured: the shift of the mean in posterior sd and the second-order term of the evidence (`corrections`), what
+that leaves (`remainder`), the Pareto shape and effective sample size of importance draws (`importance`), separation,
+collinear columns, and how the search for the mode ended.
+Green: the approximation serves.  Amber: refine it or sample.  Red: sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.fitting.collinearity import find_collinearity
+from blr.fitting.problem import Problem
+from blr.fitting.separation import Separation, find_separation
+from blr.gaussian import Gaussian
+from blr.likelihood.confusion import most_likely_class
+from blr.likelihood.likelihoods import Categorical
+from blr.sums import ChunkFunction, Data, Terms
+from blr.threads import single_threaded_blas
+from blr.trust._corrections import Corrections, corrections
+from blr.trust._remainder import evidence_left
+from blr.trust.importance import Importance, laplace_ratios, smooth
+
+__all__ = ["Trust", "assess"]
+
+_SHIFT = 0.8, 3.0  # in posterior sd: green below the first, red from the second on
+_SECOND_ORDER = 0.12, 0.8  # nats, likewise; what is left beyond it is about its square, here 0.015
+_LOOK_CLOSER = (
+    0.02  # nats, of a term of the evidence's expansion: what is left beyond smaller ones is nothing
+)
+_CLOSER_ROWS = 5000
+_LEFT = 0.01  # nats beyond the second-order term: 0.015 are promised where it is green
+_K_HAT = 0.7
+_EFFECTIVE = 0.05
+_SEPARATION = {"none": 0.0, "quasi": 1.0, "complete": 2.0, "unknown": -1.0}
+_LEVELS = ("green", "amber", "red")
+_NAMED = 5  # columns or classes in a message
+
+Finding = tuple[str, str]
+"""A level and what led to it, in words."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The verdict "green", "amber" or "red", its reasons in words, and numbers by name.
+
+    Numbers: `shift` (posterior sd), `second_order` (nats), `k_hat`, `effective_draws` (a share), `separation` (0 none,
+    1 quasi, 2 complete, -1 too large to tell), `redundant_columns`, `jitter`, `condition` of A scaled to unit diagonal.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    numbers: Mapping[str, float]
+
+    @classmethod
+    def of(cls, findings: list[Finding], numbers: Mapping[str, float]) -> Trust:
+        """Return the verdict of the worst finding, the worst findings first."""
+        ordered = sorted(findings, key=lambda f: -_LEVELS.index(f[0]))
+        verdict = ordered[0][0] if ordered else "green"
+        return cls(verdict, tuple(text for _, text in ordered), dict(numbers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return strings, lists and numbers."""
+        return {"verdict": self.verdict, "reasons": list(self.reasons), "numbers": dict(self.numbers)}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Trust:
+        """Return the verdict of `to_dict`."""
+        return cls(d["verdict"], tuple(d["reasons"]), {k: float(v) for k, v in d["numbers"].items()})
+
+
+def assess(problem: Problem, gaussian: Gaussian, *, converged: bool, status: str) -> Trust:
+    """Return the verdict on the Laplace approximation `gaussian` of the problem's posterior."""
+    data = problem.require_data()
+    with single_threaded_blas():
+        beyond = corrections(data, problem.likelihood, gaussian)
+        draws = smooth(laplace_ratios(data, problem.likelihood, gaussian, beyond.n_rows))
+        separation = _separation(problem, gaussian)
+        columns = find_collinearity(data)
+    numbers = {
+        "shift": beyond.shift_norm,
+        "second_order": beyond.second_order,
+        "k_hat": draws.k_hat,
+        "effective_draws": draws.effective,
+        "separation": _SEPARATION[separation.kind],
+        "redundant_columns": float(columns.n_redundant),
+        "jitter": gaussian.jitter,
+        "condition": _condition(gaussian),
+    }
+    findings = [*_of_search(status, converged=converged), *_of_shape(beyond, draws)]
+    findings += _of_separation(separation, problem)
+    findings += _of_columns(columns.empty, columns.dependent, gaussian.jitter, problem)
+    if all(level == "green" for level, _ in findings):
+        findings += _of_what_is_left(problem, gaussian, beyond)
+    return Trust.of(findings, numbers)
+
+
+def _of_what_is_left(problem: Problem, gaussian: Gaussian, beyond: Corrections) -> list[Finding]:
+    """Look closer at a green fit whose second-order term may be small only because its parts cancel."""
+    largest = max(abs(beyond.second_order), 0.5 * beyond.shift_norm**2)
+    if largest < _LOOK_CLOSER or beyond.n_rows > _CLOSER_ROWS:
+        return []
+    with single_threaded_blas():
+        left, _ = evidence_left(problem, gaussian, beyond.second_order, _LEFT, beyond.n_rows)
+    if abs(left) < _LEFT:
+        return []
+    return [("amber", f"the evidence lacks {left:.2g} nats beyond its second-order term")]
+
+
+def _separation(problem: Problem, gaussian: Gaussian) -> Separation:
+    """Return whether the classes are separable: the recorded ones, where labels may be wrong."""
+    data, start = problem.require_data(), _start(problem, gaussian)
+    if problem.mislabelled:
+        data = _Recorded(data)
+    one_hot = problem.mislabelled or not problem.binary
+    return find_separation(data, problem.n_classes, problem.n_functions, start, one_hot=one_hot)
+
+
+@dataclass(frozen=True, eq=False)
+class _Recorded:
+    """Rows with their recorded classes, one-hot (N, K), in place of the likelihoods of these."""
+
+    data: Data
+
+    @property
+    def n_functions(self) -> int:
+        return self.data.n_functions
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        return self.data.accumulate(lambda Phi, t, weight: function(Phi, most_likely_class(t), weight))
+
+
+def _start(problem: Problem, gaussian: Gaussian) -> tuple[Vector, Vector, Matrix] | None:
+    """Return where the search for a separation starts: the mode, whose gradient and Hessian follow from the prior."""
+    in_contrasts = isinstance(problem.likelihood, Categorical) and problem.likelihood.contrasts
+    if problem.mislabelled or (problem.likelihood.name != "logistic" and not in_contrasts):
+        return None
+    prior = problem.solver_prior
+    gradient = prior.precision @ (gaussian.mean - prior.mean)
+    return gaussian.mean, gradient, gaussian.precision - prior.precision
+
+
+def _condition(gaussian: Gaussian) -> float:
+    d = np.sqrt(np.diag(gaussian.precision))
+    d[d == 0] = 1.0
+    values = np.linalg.eigvalsh(gaussian.precision / d[:, None] / d)
+    return float(values[-1] / max(values[0], np.finfo(float).eps))
+
+
+def _level(value: float, limits: tuple[float, float]) -> str:
+    # Written so that NaN is red.
+    return "green" if value < limits[0] else "amber" if value < limits[1] else "red"
+
+
+def _of_search(status: str, *, converged: bool) -> list[Finding]:
+    if converged:
+        return []
+    return [("red", f"the search for the mode did not converge: {status}")]
+
+
+def _of_shape(beyond: Corrections, draws: Importance) -> list[Finding]:
+    found = []
+    level = _level(beyond.shift_norm, _SHIFT)
+    if level != "green":
+        found.append(
+            (
+                level,
+                f"the posterior mean lies {beyond.shift_norm:.2g} posterior sd from the mode: the posterior is skewed",
+            )
+        )
+    level = _level(abs(beyond.second_order), _SECOND_ORDER)
+    if level != "green":
+        found.append(
+            (
+                level,
+                f"the second-order term of the evidence is {beyond.second_order:.2g} nats, which is not small",
+            )
+        )
+    if draws.k_hat > _K_HAT:
+        found.append(
+            (
+                "amber",
+                f"the posterior has tails that its Gaussian misses (Pareto k-hat {draws.k_hat:.2f}, above {_K_HAT})",
+            )
+        )
+    if draws.effective < _EFFECTIVE:
+        found.append(("amber", f"importance draws are worth {draws.effective:.1%} of their number"))
+    return found
+
+
+def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
+    if separation.kind == "none":
+        return []
+    if separation.kind == "unknown":
+        return [("green", "whether the classes are separable was too much to tell")]
+    level = "red" if problem.prior is None else "green"
+    classes = ", ".join(
+        f"{problem.classes[j]} and {problem.classes[k]}" for j, k in separation.pairs[:_NAMED]
+    )
+    how = "without error" if separation.kind == "complete" else "in part of the rows, without error there"
+    columns = _listed(separation.columns)
+    what = f"{separation.kind} separation: column(s) {columns} tell {classes or 'a class'} apart {how}"
+    ending = (
+        "there is no maximum likelihood"
+        if problem.prior is None
+        else "only the prior keeps the weights finite"
+    )
+    return [(level, f"{what}; {ending}")]
+
+
+def _of_columns(
+    empty: tuple[int, ...],
+    dependent: tuple[tuple[int, tuple[int, ...]], ...],
+    jitter: float,
+    problem: Problem,
+) -> list[Finding]:
+    level = "red" if problem.prior is None else "green"
+    found = []
+    if empty:
+        found.append((level, f"column(s) {_listed(empty)} hold nothing but zeros"))
+    for column, others in dependent[:_NAMED]:
+        found.append((level, f"column {column} is a linear combination of column(s) {_listed(others)}"))
+    if len(dependent) > _NAMED:
+        found.append((level, f"{len(dependent) - _NAMED} further columns are linear combinations of others"))
+    if jitter > 0:
+        found.append(
+            ("amber", f"the precision is singular to rounding; its diagonal was raised by {jitter:.0e}")
+        )
+    return found
+
+
+def _listed(columns: tuple[int, ...]) -> str:
+    shown = ", ".join(str(c) for c in columns[:_NAMED])
+    return shown + (f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else "")

@@ -1,0 +1,148 @@
+"""Log posterior and gradient at many weights at once, in coordinates that a Gaussian makes white.
+
+What Markov chains side by side evaluate: for all of them one pass over the rows, as matrix products.
+Shapes: S weights of D = C M in the solver's coordinates, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.fitting.problem import Problem
+from blr.gaussian import Gaussian
+from blr.likelihood.likelihoods import Bernoulli, Categorical, Likelihood
+from blr.likelihood.mislabelled import MislabelledCategorical
+from blr.sums import ChunkFunction, Terms, blockwise
+
+__all__ = ["draw_terms", "log_posterior", "whitened_density"]
+
+
+def whitened_density(problem: Problem, white: Gaussian) -> Callable[[Matrix], tuple[Vector, Matrix]]:
+    """Return the log posterior and its gradient in the whitened coordinates z, θ = mean + z L⁻¹."""
+    data, prior, U = problem.require_data(), problem.solver_prior, white.inverse_cholesky
+
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
+        theta = white.mean + z @ U
+        value, gradient = data.accumulate(draw_terms(problem.likelihood, theta))
+        away = theta - prior.mean
+        pull = prior.pull(away)
+        return value - 0.5 * np.einsum("sd,sd->s", away, pull), (gradient - pull) @ U.T
+
+    return evaluate
+
+
+def log_posterior(problem: Problem, theta: Matrix) -> Vector:
+    """Return ln p(D|θ) + ln p(θ) at weights theta (S, D), the prior's constant included: (S,)."""
+    prior = problem.solver_prior
+    (value,) = problem.require_data().accumulate(draw_values(problem.likelihood, theta))
+    away = theta - prior.mean
+    constant = 0.5 * (prior.log_det_precision - len(prior.mean) * np.log(2 * np.pi))
+    return np.asarray(value - 0.5 * np.einsum("sd,sd->s", away, prior.pull(away)) + constant)
+
+
+def draw_values(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
+    """Return the function of a chunk that gives the values of `draw_terms` alone."""
+    if isinstance(likelihood, Categorical):
+        W = _class_rows(likelihood.transform, theta)
+        mislabelled, K = isinstance(likelihood, MislabelledCategorical), likelihood.n_classes
+        return blockwise(
+            lambda *chunk: (_softmax_values(*chunk, W=W, K=K, mislabelled=mislabelled),),
+            (2 + mislabelled) * len(W),
+        )
+    assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
+
+    def terms(Phi: Matrix, t: Vector, weight: Vector | None) -> Terms:
+        a = theta @ Phi.T
+        repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
+        value = likelihood.log_likelihood(a.reshape(-1, 1), repeated)
+        return (_row_sums(value.reshape(a.shape), weight),)
+
+    return blockwise(terms, 4 * len(theta))
+
+
+def _class_rows(T: Matrix, theta: Matrix) -> Matrix:
+    """Return the weights (S K, M) of all classes from outputs' weights theta (S, C M)."""
+    S = len(theta)
+    return np.einsum("kc,scm->skm", T, theta.reshape(S, T.shape[1], -1)).reshape(S * len(T), -1)
+
+
+def _row_sums(value: Matrix, weight: Vector | None) -> Vector:
+    return np.asarray(value.sum(axis=1) if weight is None else value @ weight)
+
+
+def _softmax_values(
+    Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, K: int, mislabelled: bool
+) -> Vector:
+    a = (W @ Phi.T).reshape(-1, K, len(Phi))
+    a -= a.max(axis=1)[:, None]
+    value = _given_record(a, t)[1] if mislabelled else np.einsum("nk,skn->sn", t, a)
+    value -= np.log(np.exp(a, out=a).sum(axis=1))
+    return _row_sums(value, weight)
+
+
+def draw_terms(likelihood: Likelihood, theta: Matrix) -> ChunkFunction:
+    """Return the function of a chunk that gives values (S,) and gradients (S, D) of ln p at S weights theta (S, D).
+
+    Rows run along the last axis, so that every elementary operation has long contiguous runs.
+    """
+    S = len(theta)
+    if isinstance(likelihood, Categorical):
+        T = likelihood.transform
+        W = _class_rows(T, theta)
+        mislabelled = isinstance(likelihood, MislabelledCategorical)
+        return blockwise(
+            lambda *chunk: _softmax_terms(*chunk, W=W, T=T, mislabelled=mislabelled),
+            (2 + mislabelled) * len(W),
+        )
+    assert isinstance(likelihood, Bernoulli)  # noqa: S101  there are no others
+    return blockwise(lambda *chunk: _binary_terms(*chunk, likelihood=likelihood, theta=theta), 6 * S)
+
+
+def _binary_terms(
+    Phi: Matrix, t: Vector, weight: Vector | None, *, likelihood: Bernoulli, theta: Matrix
+) -> Terms:
+    a = theta @ Phi.T
+    repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
+    value, gradient, _ = likelihood.derivatives(a.reshape(-1, 1), repeated)
+    value, gradient = value.reshape(a.shape), gradient.reshape(a.shape)
+    if weight is not None:
+        gradient *= weight
+    return _row_sums(value, weight), gradient @ Phi
+
+
+def _softmax_terms(
+    Phi: Matrix, t: Matrix, weight: Vector | None, *, W: Matrix, T: Matrix, mislabelled: bool
+) -> Terms:
+    K, C = T.shape
+    a = (W @ Phi.T).reshape(-1, K, len(Phi))
+    top = a.max(axis=1)
+    a -= top[:, None]
+    if mislabelled:
+        share, value = _given_record(a, t)
+    else:
+        share, value = t.T, np.einsum("nk,skn->sn", t, a)
+    np.exp(a, out=a)
+    total = a.sum(axis=1)
+    value -= np.log(total)
+    a /= -total[:, None]
+    a += share
+    if weight is not None:
+        a *= weight
+    gradient = (a.reshape(-1, len(Phi)) @ Phi).reshape(-1, K, Phi.shape[1])
+    by_output = np.einsum("kc,skm->scm", T, gradient).reshape(len(a), C * Phi.shape[1])
+    return _row_sums(value, weight), by_output
+
+
+def _given_record(a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the classes' probabilities given the record (S, K, n), and ln Σ_k t_k e^a_k (S, n), of a (S, K, n)."""
+    with np.errstate(divide="ignore"):
+        q = a + np.log(t).T
+    top = q.max(axis=1)
+    q -= top[:, None]
+    np.exp(q, out=q)
+    total = q.sum(axis=1)
+    q /= total[:, None]
+    return q, top + np.log(total)

@@ -1,0 +1,248 @@
+"""A catalogue: an ordered list of partitions, and what is known of its columns.
+
+A partition is a file that can be read in batches and rewritten with extra columns.  Nothing here
+knows a format: each format's module makes a `Catalog` of its own partitions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.errors import ColumnNotFoundError, nearest
+
+__all__ = [
+    "BATCH_ROWS",
+    "Annotation",
+    "Catalog",
+    "Column",
+    "Compute",
+    "Convertible",
+    "Copyable",
+    "Elsewhere",
+    "OldColumns",
+    "Partition",
+    "Progress",
+    "Selectable",
+    "Whole",
+    "n_bytes",
+]
+
+BATCH_ROWS = 131_072
+"""Rows a batch: 16 MB of memory serve any catalogue.  Arrays of twice the size are given back to the system
+and asked for anew each time, which took as long as all the rest."""
+
+Compute = Callable[[pa.RecordBatch], Mapping[str, np.ndarray[Any, Any]]]
+"""From a batch of the columns read to the new columns, one array of as many rows each."""
+
+Progress = Callable[[int], None]
+"""Called with the number of rows done since the last call."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's metadata, in the words of the VOTable FIELD; `absent` is how many of a catalogue's files lack it."""
+
+    name: str
+    datatype: pa.DataType
+    unit: str | None = None
+    ucd: str | None = None
+    description: str | None = None
+    null: int | None = None
+    shape: tuple[int, ...] = ()
+    absent: int = 0
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What a copy gains: the new `columns`, made by `compute` of the columns `read`.
+
+    `compute` gets `rows` rows at a time (fewer in the last batch), in as many `threads`; what is written depends on
+    neither.  `progress` hears of rows once they are on their way to the disk.
+    """
+
+    columns: Sequence[NewColumn]
+    compute: Compute
+    read: Sequence[str]
+    provenance: Provenance = field(default_factory=Provenance)
+    rows: int = BATCH_ROWS
+    threads: int = 1
+    progress: Progress | None = None
+
+
+class Copyable(Protocol):
+    """A file of which an annotated copy can be made."""
+
+    @property
+    def key(self) -> str:
+        """The copy's path relative to the folder of all copies."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        ...
+
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic."""
+        ...
+
+
+class Partition(Copyable, Protocol):
+    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in the file."""
+        ...
+
+    @property
+    def counted(self) -> bool:
+        """False where the rows repeat others (a HATS margin)."""
+        ...
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time, in the file's order."""
+        ...
+
+
+@runtime_checkable
+class Selectable(Protocol):
+    """A partition of which annotated copies can leave old columns out."""
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> Partition:
+        """Return the partition with copies of only those old columns and, if `slim`, nothing else of the file."""
+        ...
+
+
+@runtime_checkable
+class Convertible(Protocol):
+    """A partition that knows what its file holds beside the columns."""
+
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return texts to be kept with a copy in another format, and sentences on what such a copy leaves behind."""
+        ...
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A partition whose bytes may be elsewhere than at its path."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        ...
+
+    def content(self) -> AbstractContextManager[BufferedIOBase]:
+        """Open the file's bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class OldColumns:
+    """Which old columns copies have: all but the `replaced`, or, of a slim copy, `only` some."""
+
+    replaced: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+
+    def stays(self, name: str) -> bool:
+        """Say whether a column stays."""
+        return name not in self.replaced if self.only is None else name in self.only
+
+
+class Whole(Protocol):
+    """What a catalogue of several files has beyond these."""
+
+    @property
+    def name(self) -> str:
+        """Name of the folder that all is in; every partition's key begins with it."""
+        ...
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of all partitions."""
+        ...
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that a slim copy has to keep."""
+        ...
+
+    def finish(
+        self, folder: Path, columns: Sequence[NewColumn], provenance: Provenance, old: OldColumns
+    ) -> Sequence[str]:
+        """Write it to the folder in which the annotated partitions lie at their keys; say what had to be left out."""
+        ...
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
+
+    Where a table in memory was written down, `changed` says of columns what has become of them already, and
+    `left_behind` what of the table there was no place for; `read_back` what its own library will read of a Parquet
+    copy in another way.
+    """
+
+    format: str
+    path: Path
+    columns: tuple[Column, ...]
+    partitions: tuple[Partition, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    whole: Whole | None = None
+    changed: Mapping[str, str] = field(default_factory=dict)
+    left_behind: tuple[str, ...] = ()
+    read_back: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, each object once."""
+        return sum(p.n_rows for p in self.partitions if p.counted)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {c.name: c for c in self.columns}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(c.name for c in self.columns)
+
+    def column(self, name: str) -> Column:
+        """Return the column of that name; `ColumnNotFoundError` names the nearest."""
+        if name not in self._by_name:
+            raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, self.names)}")
+        return self._by_name[name]
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns of all counted partitions, in order."""
+        for name in columns:
+            self.column(name)
+        for partition in self.partitions:
+            if partition.counted:
+                yield from partition.batches(columns, rows)
+
+    def content_hash(self) -> str:
+        """Return the SHA-256 over the partitions' names and bytes."""
+        total = hashlib.sha256()
+        for partition in self.partitions:
+            total.update(partition.key.encode())
+            content = partition.content() if isinstance(partition, Elsewhere) else partition.path.open("rb")
+            with content as stream:
+                total.update(hashlib.file_digest(stream, "sha256").digest())
+        return total.hexdigest()
+
+
+def n_bytes(partition: Partition) -> int:
+    """Return the size of a partition's file."""
+    return partition.n_bytes if isinstance(partition, Elsewhere) else partition.path.stat().st_size

@@ -1,0 +1,201 @@
+"""Columns that an earlier annotation made: known by its provenance, replaced by the next one with such names.
+
+A foreign column of the same name is not ours, and stays a clash.  A format without a place for provenance (CSV) is
+searched for whole annotations: all columns of one, side by side and in order, as nobody else makes them.  Users own
+bits 16 to 23 of our flags: what they have set there is carried over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from catalogs.catalog.catalog import Catalog, Column, Compute
+from catalogs.catalog.new_columns import OWN, NewColumn, Provenance, check_names, standard_columns
+from catalogs.errors import CatalogError
+
+__all__ = [
+    "USER_BITS",
+    "annotated_names",
+    "check_columns",
+    "is_provenance",
+    "levels",
+    "own_names",
+    "provenance_entries",
+    "recognised_provenance",
+    "replaced_columns",
+    "with_replaced_models",
+    "with_user_bits",
+]
+
+KEY = re.compile(r"blr\.((?:previous\.)*)(.+)")
+PREVIOUS = "previous."
+USER_BITS = 0xFF << 16
+"""Bits 16 to 23, which are the users'."""
+
+Level = dict[str, str]
+"""The provenance of one annotation: key, without `blr.` and `previous.`, to value."""
+
+
+def check_columns(cat: Catalog, columns: Sequence[NewColumn]) -> tuple[str, ...]:
+    """Return the old columns that the new ones replace; NameClashError where any other has the name of a new one."""
+    replaced = replaced_columns(cat.names, cat.metadata, columns)
+    check_names([n for n in cat.names if n not in replaced], columns)
+    return replaced
+
+
+def replaced_columns(
+    names: Iterable[str], metadata: Mapping[str, str], columns: Sequence[NewColumn]
+) -> tuple[str, ...]:
+    """Return which of the old names belong to an earlier annotation that shares a name with the new columns."""
+    new = {c.name.casefold() for c in columns}
+    made = {name for level in levels(metadata) if (own := own_names(level)) & new for name in own}
+    return tuple(name for name in names if name.casefold() in made)
+
+
+def is_provenance(key: object) -> bool:
+    """Say whether a key of a file's or a table's metadata is one of ours."""
+    return isinstance(key, str) and KEY.fullmatch(key) is not None
+
+
+def levels(metadata: Mapping[str, str]) -> list[Level]:
+    """Return the provenance of all annotations in a file's metadata, the latest first."""
+    found: dict[int, Level] = {}
+    for key, value in metadata.items():
+        if match := KEY.fullmatch(key):
+            found.setdefault(match[1].count(PREVIOUS), {})[match[2]] = value
+    return [found.get(i, {}) for i in range(max(found, default=-1) + 1)]
+
+
+def own_names(level: Level) -> set[str]:
+    """Return the names, in small letters, of the columns that an annotation made."""
+    return {name.strip().casefold() for name in level.get("columns", "").split(",") if name.strip()}
+
+
+def annotated_names(metadata: Mapping[str, str]) -> frozenset[str]:
+    """Return the names, in small letters, of the columns that earlier annotations made."""
+    return frozenset(name for level in levels(metadata) for name in own_names(level))
+
+
+def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:
+    """Return what the provenance of a file would say of whose its columns are, were there a place for it."""
+    found = []
+    start = 0
+    while start < len(columns):
+        made = annotation_at(columns[start:])
+        if made:
+            found.append(", ".join(c.name for c in made))
+        start += max(1, len(made))
+    return {f"{OWN}{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(found))}
+
+
+def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
+    """Return the columns of the annotation that begins with the first of these; none, unless all of one are there."""
+    if not columns[0].name.endswith("class"):
+        return ()
+    prefix, names = columns[0].name.removesuffix("class"), [c.name for c in columns]
+    ends_at = names.index(f"{prefix}p_max") if f"{prefix}p_max" in names else 0
+    # The names of classes in columns are safe already, and so make the same columns again.
+    classes = [name.removeprefix(f"{prefix}p_") for name in names[1:ends_at]]
+    for extent in ("full", "standard"):
+        try:
+            made = standard_columns(classes, prefix, columns=extent)
+        except CatalogError:
+            return ()
+        if names[: len(made)] == [c.name for c in made] and all(map(may_hold, columns, made)):
+            return columns[: len(made)]
+    return ()
+
+
+def may_hold(found: Column, made: NewColumn) -> bool:
+    """Say whether text of a column that we made could have been taken for what was found: '1' for a number."""
+    if pt.is_string(made.datatype):
+        return True
+    whole = pt.is_null(found.datatype) or pt.is_integer(found.datatype)
+    return whole or (pt.is_floating(made.datatype) and pt.is_floating(found.datatype))
+
+
+def provenance_entries(
+    old: Mapping[str, str], provenance: Provenance, replaced: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return all `blr.` metadata of an annotated copy: the new provenance, and what is left of earlier annotations.
+
+    Whoever annotated the file before is not forgotten: annotations whose columns stay become `previous` ones, of those
+    that are replaced the model is named.
+    """
+    gone = {name.casefold() for name in replaced}
+    staying = [level for level in levels(old) if not own_names(level) & gone]
+    first = with_replaced_models(old, provenance.metadata(prefix=""), replaced)
+    result = {OWN + key: value for key, value in first.items()}
+    for depth, level in enumerate(staying, 1):
+        # What all of them say alike (the meanings of flags) need not be said again.
+        differing = {key: value for key, value in level.items() if first.get(key) != value}
+        result |= {f"{OWN}{PREVIOUS * depth}{key}": value for key, value in differing.items()}
+    return result
+
+
+def with_replaced_models(
+    old: Mapping[str, str], entries: Mapping[str, str], replaced: Iterable[str]
+) -> dict[str, str]:
+    """Return the entries with the models, other than theirs, whose columns are replaced."""
+    gone = {name.casefold() for name in replaced}
+    told = [
+        level.get(key, "")
+        for level in levels(old)
+        if own_names(level) & gone
+        for key in ("model", "replaced_models")
+    ]
+    models = (m for text in told for m in text.split(", ") if m and m != entries.get("model"))
+    names = ", ".join(dict.fromkeys(models))
+    return dict(entries) | ({"replaced_models": names} if names else {})
+
+
+def user_flags(replaced: Sequence[str], columns: Sequence[NewColumn]) -> tuple[str, str] | None:
+    """Return the names of the old and the new column of flags, if the one replaces the other."""
+    old = {name.casefold(): name for name in replaced}
+    flags = [c.name for c in columns if c.name.endswith("flags") and pt.is_integer(c.datatype)]
+    return next(((old[name.casefold()], name) for name in flags if name.casefold() in old), None)
+
+
+@dataclass(frozen=True)
+class UserBits:
+    """A `Compute` that carries the users' bits over from the `old` column of flags, which is read too."""
+
+    compute: Compute
+    read: tuple[str, ...]
+    old: str
+    new: str
+
+    def __call__(self, batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return the new columns."""
+        given = self.compute(batch.select(list(self.read)))
+        values = given[self.new]
+        if not np.issubdtype(values.dtype, np.integer):
+            return given  # which is an error, said elsewhere
+        kept = users_bits(batch.column(self.old))
+        return {**given, self.new: (values & ~values.dtype.type(USER_BITS)) | kept.astype(values.dtype)}
+
+
+def with_user_bits(
+    read: Sequence[str], compute: Compute, replaced: Sequence[str], columns: Sequence[NewColumn]
+) -> tuple[Sequence[str], Compute]:
+    """Return what to read and to compute, so that the users' bits of replaced flags are carried over."""
+    names = user_flags(replaced, columns)
+    if names is None:
+        return read, compute
+    return tuple(dict.fromkeys([*read, names[0]])), UserBits(compute, tuple(read), *names)
+
+
+def users_bits(flags: pa.Array) -> np.ndarray[Any, Any]:
+    """Return the users' bits; none where there is no number."""
+    if not (pt.is_integer(flags.type) or pt.is_floating(flags.type)):
+        return np.zeros(len(flags), np.int64)
+    whole = pc.fill_null(pc.if_else(pc.is_finite(flags), flags, None), 0).cast(pa.int64(), safe=False)
+    return np.asarray(whole.to_numpy(zero_copy_only=False)) & USER_BITS

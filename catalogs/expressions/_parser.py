@@ -1,0 +1,290 @@
+"""From text to the tree of a feature expression.
+
+Python's own grammar puts the tokens in order (`ast.parse` only reads; nothing is compiled or run), and
+every node is translated to one of ours or refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from catalogs.errors import ExpressionError, nearest
+from catalogs.expressions._functions import FUNCTIONS
+from catalogs.expressions._tokens import ALLOWED, Token, cut, plain
+from catalogs.expressions._tree import (
+    Binary,
+    Call,
+    Compare,
+    Element,
+    Logical,
+    Member,
+    Name,
+    Node,
+    Number,
+    Text,
+    Unary,
+    complaint,
+)
+
+__all__ = ["MAX_DEPTH", "MAX_EXPONENT", "MAX_INTEGER", "MAX_LENGTH", "MAX_NUMBER", "parse_tree"]
+
+MAX_LENGTH = 4096
+MAX_DEPTH = 100
+MAX_EXPONENT = 100
+MAX_NUMBER = 1e300
+MAX_INTEGER = 2**64 - 1
+"""The largest identifier that a column can hold."""
+
+MAX_INDEX = 2**31
+
+BINARY: Mapping[type[ast.operator], str] = MappingProxyType(
+    {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.BitAnd: "&", ast.BitOr: "|"}
+)
+UNARY: Mapping[type[ast.unaryop], str] = MappingProxyType(
+    {ast.UAdd: "+", ast.USub: "-", ast.Not: "not", ast.Invert: "~"}
+)
+COMPARE: Mapping[type[ast.cmpop], str] = MappingProxyType(
+    {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+)
+OPEN_ENDED = frozenset({"and", "or", "not", "in"})
+STRANGERS: Mapping[type[ast.AST], str] = MappingProxyType(
+    {
+        ast.List: "a list that does not follow 'in'",
+        ast.Tuple: "a comma outside a call",
+        ast.Starred: "'*' before an argument",
+    }
+)
+
+
+def parse_tree(text: str) -> Node:
+    """Return the tree of an expression, or raise an `ExpressionError` that shows the place."""
+    if not isinstance(text, str):
+        raise ExpressionError(f"got {text!r}; expected an expression such as 'bmag - jmag'; put it in quotes")
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(
+            f"got an expression of {len(text)} characters; expected at most {MAX_LENGTH}; split it up"
+        )
+    tokens = tuple(cut(text))
+    if not tokens:
+        raise ExpressionError("got an empty expression; expected one such as 'bmag - jmag'")
+    return Translator(text, tokens).root()
+
+
+class Translator:
+    """Translates Python's tree of one text into ours."""
+
+    def __init__(self, text: str, tokens: tuple[Token, ...]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.starts = [t.at for t in tokens]
+        self.lead = tokens[0].at  # Python's grammar has no patience for blanks in front
+        self.translations: Mapping[type[ast.expr], Callable[[Any, int], Node]] = {
+            ast.Constant: self.literal,
+            ast.Name: self.name,
+            ast.Subscript: self.element,
+            ast.UnaryOp: self.unary,
+            ast.BinOp: self.binary,
+            ast.BoolOp: self.logical,
+            ast.Compare: self.compare,
+            ast.Call: self.call,
+        }
+
+    def root(self) -> Node:
+        """Parse and translate the whole text."""
+        self.check_finished()
+        try:
+            tree = ast.parse(plain(self.tokens)[self.lead :], mode="eval")
+        except SyntaxError as error:
+            at = self.lead + max((error.offset or 1) - 1, 0)
+            raise complaint(self.text, at, self.disorder(at)) from None
+        except (MemoryError, RecursionError):
+            raise ExpressionError("got an expression nested too deeply; split it over features") from None
+        return self.node(tree.body, 0)
+
+    def disorder(self, at: int) -> str:
+        """Return the message for tokens in the wrong order."""
+        word = self.token(at).word
+        if word.lower() in OPEN_ENDED and word not in OPEN_ENDED:
+            return f"got {word}; write '{word.lower()}'"
+        return f"did not expect {word} here; expected {ALLOWED}"
+
+    def check_finished(self) -> None:
+        """Refuse what breaks off, which Python's grammar reports at places that do not help."""
+        pairs, opened = {")": "(", "]": "["}, []
+        for token in self.tokens:
+            if token.word in {"(", "["}:
+                opened.append(token)
+            elif token.word in pairs and (not opened or opened.pop().word != pairs[token.word]):
+                raise complaint(self.text, token.at, f"got {token.word}, which closes nothing; remove it")
+        if opened:
+            raise complaint(self.text, opened[-1].at, "this parenthesis is never closed; close it")
+        last = self.tokens[-1]
+        if last.word in OPEN_ENDED or (last.kind == "symbol" and last.word not in pairs):
+            raise complaint(self.text, last.end, "the expression breaks off; add what is missing")
+
+    def place(self, node: ast.expr) -> int:
+        """Return where a node starts in the text."""
+        return node.col_offset + self.lead
+
+    def token(self, at: int) -> Token:
+        """Return the token at a place."""
+        return self.tokens[bisect_right(self.starts, at) - 1]
+
+    def refuse(self, node: ast.expr, got: str, remedy: str) -> ExpressionError:
+        """Return the error for what Python knows and the language does not."""
+        return complaint(self.text, self.place(node), f"got {got}; {remedy}")
+
+    def node(self, node: ast.expr, depth: int) -> Node:
+        """Translate one node."""
+        if depth > MAX_DEPTH:
+            raise self.refuse(
+                node, f"more than {MAX_DEPTH} operations inside each other", "split the expression"
+            )
+        translate = self.translations.get(type(node))
+        if translate is None or (isinstance(node, ast.BinOp) and type(node.op) not in BINARY):
+            raise self.refuse(node, STRANGERS.get(type(node), type(node).__name__), f"expected {ALLOWED}")
+        return translate(node, depth)
+
+    def literal(self, node: ast.Constant, _depth: int = 0) -> Number | Text:
+        """Translate a number or a text, from the user's own characters."""
+        token = self.token(self.place(node))
+        if token.kind == "text":
+            if self.lead + (node.end_col_offset or 0) != token.end:
+                raise self.refuse(node, "two texts side by side", "put an operator or a comma between them")
+            # Catalogue text is compared without trailing blanks, since FITS pads with them.
+            return Text(token.word[1:-1].rstrip(" "), token.at)
+        value = node.value
+        if isinstance(value, int) and value <= MAX_INTEGER:
+            return Number(value, token.at)
+        if isinstance(value, float) and math.isfinite(value) and value <= MAX_NUMBER:
+            return Number(value, token.at)
+        raise self.refuse(
+            node,
+            f"the number {token.word}",
+            f"expected at most {MAX_NUMBER}, or {MAX_INTEGER} for an integer",
+        )
+
+    def name(self, node: ast.Name, _depth: int = 0) -> Name | Number:
+        """Translate the name of a column, or True and False."""
+        token = self.token(self.place(node))
+        if token.kind == "quoted":
+            return Name(token.word[1:-1], token.at)
+        if token.word in {"True", "False"}:
+            return Number(token.word == "True", token.at)
+        if token.word in FUNCTIONS:
+            remedy = f"write {FUNCTIONS[token.word].signature}, or back quotes round the name of a column"
+            raise self.refuse(node, f"the function '{token.word}' without arguments", remedy)
+        if token.word == "None":
+            raise self.refuse(
+                node, "None", "missing numbers are found with isfinite(x), missing text with == ''"
+            )
+        if token.word.startswith("__"):
+            remedy = "names do not begin with two underscores; a column's may in back quotes"
+            raise self.refuse(node, f"the name '{token.word}'", remedy)
+        return Name(token.word, token.at)
+
+    def element(self, node: ast.Subscript, _depth: int = 0) -> Element:
+        """Translate `vector[3]` and `matrix[3, 1]`."""
+        base = self.name(node.value) if isinstance(node.value, ast.Name) else None
+        if not isinstance(base, Name):
+            raise self.refuse(node, "an index of what is no column", "expected column[0]")
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        index = tuple(p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is int)
+        if not parts or len(index) != len(parts) or max(index) > MAX_INDEX:
+            raise self.refuse(
+                node.slice, "an index that is no whole number", "elements count from 0: column[0]"
+            )
+        return Element(base.name, index, base.at)
+
+    def unary(self, node: ast.UnaryOp, depth: int) -> Unary:
+        """Translate an operation with one side."""
+        operand = self.node(node.operand, depth + 1)
+        if isinstance(operand, Text):
+            raise self.refuse(node, "text in arithmetic", "compare text with == or in")
+        return Unary(UNARY[type(node.op)], operand, self.place(node))
+
+    def binary(self, node: ast.BinOp, depth: int) -> Binary:
+        """Translate an operation with two sides; exponents stay small."""
+        left, right = self.node(node.left, depth + 1), self.node(node.right, depth + 1)
+        symbol = BINARY[type(node.op)]
+        for side, value in ((node.left, left), (node.right, right)):
+            if isinstance(value, Text):
+                raise self.refuse(side, "text in arithmetic", "compare text with == or in")
+        exponent = right.operand if isinstance(right, Unary) else right
+        if symbol == "**" and isinstance(exponent, Number) and exponent.value > MAX_EXPONENT:
+            raise self.refuse(
+                node.right, f"the exponent {exponent.value}", f"expected at most {MAX_EXPONENT}"
+            )
+        return Binary(symbol, left, right, self.place(node))
+
+    def logical(self, node: ast.BoolOp, depth: int) -> Logical:
+        """Translate `and`, `or`."""
+        symbol = "and" if isinstance(node.op, ast.And) else "or"
+        return Logical(symbol, tuple(self.node(v, depth + 1) for v in node.values), self.place(node))
+
+    def compare(self, node: ast.Compare, depth: int) -> Compare | Member:
+        """Translate a chain of comparisons, or a membership."""
+        sides = [node.left, *node.comparators]
+        for side in sides:
+            self.check_bits(side)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            return self.member(node, depth)
+        for operation, side in zip(node.ops, node.comparators, strict=True):
+            if type(operation) not in COMPARE:
+                raise self.refuse(side, "'in' within a chain of comparisons", "join the parts with 'and'")
+        symbols = tuple(COMPARE[type(operation)] for operation in node.ops)
+        return Compare(tuple(self.node(s, depth + 1) for s in sides), symbols, self.place(node))
+
+    def check_bits(self, side: ast.expr) -> None:
+        """Refuse `a > 1 & b < 2`, where & binds tighter than most readers think."""
+        if not isinstance(side, ast.BinOp) or not isinstance(side.op, ast.BitAnd | ast.BitOr):
+            return
+        first = bisect_right(self.starts, self.place(side)) - 1
+        last = bisect_right(self.starts, self.lead + (side.end_col_offset or 0) - 1) - 1
+        words = [t.word for t in self.tokens]
+        if words[first - 1 : first] != ["("] or words[last + 1 : last + 2] != [")"]:
+            raise self.refuse(
+                side, "& or | beside a comparison", "put parentheses round each side, or write 'and', 'or'"
+            )
+
+    def member(self, node: ast.Compare, depth: int) -> Member:
+        """Translate `item in ['E', 'S0']`."""
+        listed = node.comparators[0]
+        if not isinstance(listed, ast.List | ast.Tuple) or not listed.elts:
+            raise self.refuse(listed, "'in' without a list", "expected literals, as in hubble in ['E', 'S0']")
+        choices = tuple(self.choice(e) for e in listed.elts)
+        if len({isinstance(c, Text) for c in choices}) > 1:
+            raise self.refuse(listed, "a list of both texts and numbers", "expected one kind")
+        negated = isinstance(node.ops[0], ast.NotIn)
+        return Member(self.node(node.left, depth + 1), choices, negated, self.place(node))
+
+    def choice(self, node: ast.expr) -> Number | Text:
+        """Translate one element of a membership's list; numbers may be negative."""
+        sign = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+        inner = node.operand if isinstance(node, ast.UnaryOp) and sign else node
+        value = self.literal(inner) if isinstance(inner, ast.Constant) else None
+        if value is None or (sign and isinstance(value, Text)):
+            raise self.refuse(node, "what is no number or text in the list", "expected literals only")
+        return Number(-value.value, self.place(node)) if sign and isinstance(value, Number) else value
+
+    def call(self, node: ast.Call, depth: int) -> Call:
+        """Translate a call of one of our functions."""
+        word = self.token(self.place(node.func)).word if isinstance(node.func, ast.Name) else ""
+        if word not in FUNCTIONS:
+            known = nearest(word, FUNCTIONS) if word else f"known are: {', '.join(FUNCTIONS)}"
+            raise self.refuse(node, f"a call of '{word}', which is no function of the language", known)
+        function = FUNCTIONS[word]
+        if node.keywords or len(node.args) != function.arity:
+            raise self.refuse(
+                node, f"'{word}' with {len(node.args)} arguments", f"expected {function.signature}"
+            )
+        arguments = tuple(self.node(a, depth + 1) for a in node.args)
+        for place, argument in zip(node.args, arguments, strict=True):
+            if isinstance(argument, Text):
+                raise self.refuse(place, f"text in '{word}'", f"expected {function.signature}")
+        return Call(word, arguments, self.place(node))

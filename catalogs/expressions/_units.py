@@ -1,0 +1,89 @@
+"""The unit of an expression's values, as far as its columns' units tell.
+
+None is "not known", '' is "none".  A plain number takes the unit of what it is added to or compared with, as
+in `bmag - 0.1`; the logarithm of anything has no unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astropy import units
+
+from catalogs.expressions._tree import Binary, Call, Element, Name, Node, Number, Unary
+
+__all__ = ["unit_of"]
+
+NONE = units.dimensionless_unscaled
+KEEPING = frozenset({"abs", "hypot", "clip"})
+
+
+def unit_of(tree: Node, known: Mapping[str, str | None]) -> str | None:
+    """Return the unit of an expression's values, '' where they have none, None where it cannot be told."""
+    found = unit(tree, known)
+    return None if found is None else str(found.to_string())
+
+
+def unit(node: Node, known: Mapping[str, str | None]) -> Any:
+    """Return the unit of a node as astropy's, or None."""
+    match node:
+        case Name() | Element():
+            text = known.get(node.name)
+            return None if text is None else units.Unit(text, parse_strict="silent")
+        case Unary(operator="-" | "+"):
+            return unit(node.operand, known)
+        case Binary(operator="&" | "|"):
+            return NONE
+        case Binary():
+            return binary(node, known)
+        case Call():
+            return call(node, known)
+    return NONE
+
+
+def call(node: Call, known: Mapping[str, str | None]) -> Any:
+    """Return the unit of what a function gives."""
+    if node.function in KEEPING:
+        return shared_unit([*node.arguments], known)
+    if node.function == "where":
+        return shared_unit([*node.arguments[1:]], known)
+    if node.function == "sqrt":
+        inner = factor(node.arguments[0], known)
+        return None if inner is None else inner**0.5
+    return NONE
+
+
+def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
+    """Return the unit of an operation with two sides."""
+    if node.operator in "+-":
+        return shared_unit([node.left, node.right], known)
+    left, right = factor(node.left, known), factor(node.right, known)
+    if node.operator == "**":
+        sign = -1 if isinstance(node.right, Unary) and node.right.operator == "-" else 1
+        power = node.right.operand if isinstance(node.right, Unary) else node.right
+        if left is None or left == NONE or not isinstance(power, Number):
+            return NONE if left == NONE else None
+        return left ** (sign * power.value)
+    if left is None or right is None:
+        return None
+    return left * right if node.operator == "*" else left / right
+
+
+def factor(node: Node, known: Mapping[str, str | None]) -> Any:
+    """Return the unit of what is multiplied; None of one that astropy cannot read, with which it refuses to compute."""
+    found = unit(node, known)
+    return None if isinstance(found, units.UnrecognizedUnit) else found
+
+
+def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
+    """Return the unit that all have, plain numbers aside; None where they differ."""
+    found = [unit(n, known) for n in nodes if not is_plain(n)]
+    if not found:
+        return NONE
+    return found[0] if all(f is not None and f == found[0] for f in found) else None
+
+
+def is_plain(node: Node) -> bool:
+    """Say whether a node is a number as written, with a sign perhaps."""
+    return isinstance(node, Number) or (isinstance(node, Unary) and is_plain(node.operand))

@@ -1,0 +1,262 @@
+"""Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
+
+`parse("bmag - jmag")` gives an `Expression`; nothing in it can do more than the operators and functions
+of `functions`.  Missing values: see there, and `values` for how Arrow's nulls arrive.
+
+>>> e = parse("(bmag - jmag > 2) and hubble in ['E', 'S0']")
+>>> sorted(e.names)
+['bmag', 'hubble', 'jmag']
+>>> e.evaluate({"bmag": [15.5, 14.0], "jmag": [12.0, 13.5], "hubble": ["E", "E"]})
+array([ True, False])
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.arrays.values import batch_values, column_values
+from catalogs.errors import ColumnNotFoundError, nearest
+from catalogs.expressions._functions import (
+    ARITHMETIC,
+    FUNCTIONS,
+    MisfitError,
+    Value,
+    bitwise,
+    compare,
+    finite,
+    is_text,
+    negate,
+    number,
+    truth,
+)
+from catalogs.expressions._parser import parse_tree
+from catalogs.expressions._tree import (
+    Binary,
+    Call,
+    Compare,
+    Element,
+    Logical,
+    Member,
+    Name,
+    Node,
+    Number,
+    Text,
+    Unary,
+    complaint,
+    walk,
+)
+from catalogs.expressions._units import unit_of
+
+__all__ = ["Expression", "expression_name", "parse"]
+
+Array = np.ndarray[Any, Any]
+
+
+def parse(text: str) -> Expression:
+    """Return the expression that a text says; `ExpressionError` shows what is wrong with it, and where."""
+    return Expression(text, parse_tree(text))
+
+
+def expression_name(column: str) -> str:
+    """Return a column's name as expressions have it: in backticks where it would mean something else."""
+    plain = (
+        re.fullmatch(r"[A-Za-z_]\w*", column) and not keyword.iskeyword(column) and column not in FUNCTIONS
+    )
+    return column if plain else f"`{column}`"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression: its text, and the tree that it is evaluated from."""
+
+    text: str
+    tree: Node
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The columns that it needs."""
+        return frozenset(n.name for n in walk(self.tree) if isinstance(n, Name | Element))
+
+    @cached_property
+    def cells(self) -> frozenset[tuple[str, tuple[int, ...]]]:
+        """The columns that it needs, each with the index of the element, () of a whole column."""
+        nodes = (n for n in walk(self.tree) if isinstance(n, Name | Element))
+        return frozenset((n.name, n.index if isinstance(n, Element) else ()) for n in nodes)
+
+    @property
+    def is_column(self) -> bool:
+        """Whether it is a column as it is, or an element of one."""
+        return isinstance(self.tree, Name | Element)
+
+    def unit(self, units: Mapping[str, str | None]) -> str | None:
+        """Return the unit of the values from the columns' units: '' where they have none, None if not known."""
+        return unit_of(self.tree, units)
+
+    def check_names(self, known: Iterable[str]) -> None:
+        """Raise `ColumnNotFoundError` where a column is not among the `known`."""
+        known = tuple(known)
+        for node in walk(self.tree):
+            if isinstance(node, Name | Element) and node.name not in known:
+                message = f"there is no column '{node.name}'; {nearest(node.name, known)}"
+                raise ColumnNotFoundError(str(complaint(self.text, node.at, message)))
+
+    def evaluate(self, columns: Mapping[str, Any]) -> Array:
+        """Return the values, one a row; without columns, a single one.
+
+        Numbers come back as float64 (NaN where missing) unless they are a column as it is, conditions as
+        booleans, text as objects.  Masked arrays are taken as missing where masked.
+        """
+        self.check_names(columns)
+        with np.errstate(all="ignore"):
+            value = Evaluation(self.text, columns).value(self.tree)
+        rows = {len(columns[name]) for name in self.names} or {len(c) for c in columns.values()}
+        array = plain(value)
+        return np.broadcast_to(array, (*rows,)).copy() if array.ndim == 0 and len(rows) == 1 else array
+
+    def evaluate_batch(self, batch: pa.RecordBatch) -> Array:
+        """Return the values of a record batch, one a row."""
+        values = self.evaluate(batch_values(batch, self.names))
+        return values if values.ndim else np.full(batch.num_rows, values)
+
+    def selects(self, columns: Mapping[str, Any]) -> Array:
+        """Return the rows where the expression holds; `ExpressionError` where it is no condition."""
+        values = self.evaluate(columns)
+        if values.dtype.kind != "b":
+            raise complaint(self.text, 0, "got values, expected a condition such as 'bmag < 21'")
+        return values
+
+
+def plain(value: Value) -> Array:
+    """Return a result without masks: integers under a mask would not survive as such."""
+    if isinstance(value, np.ma.MaskedArray):
+        return truth(value) if value.dtype.kind == "b" else number(value)
+    array = np.asarray(value)
+    return number(array) if array.dtype.kind == "V" else array
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a text over one set of columns."""
+
+    text: str
+    columns: Mapping[str, Any]
+
+    def value(self, node: Node) -> Value:
+        """Return what a node comes to; a type that does not fit is shown in its place."""
+        try:
+            return EVALUATE[type(node)](self, node)
+        except MisfitError as error:
+            remedy = "compare text with quoted text, numbers with numbers; put parentheses round conditions"
+            raise complaint(self.text, node.at, f"got {error}; {remedy}") from None
+
+    def literal(self, node: Number | Text) -> Value:
+        """Return a literal; integers stay Python's, which compare with arrays of any type exactly."""
+        return np.asarray(node.value) if isinstance(node.value, bool) else node.value
+
+    def column(self, node: Name | Element) -> Array:
+        """Return a column as an array; bytes become text, masked text is empty."""
+        given = self.columns[node.name]
+        arrow = isinstance(given, pa.Array | pa.ChunkedArray)
+        values = column_values(given, name=node.name) if arrow else np.asanyarray(given)
+        if values.dtype.kind == "S":
+            texts = np.ma.filled(values, b"").astype(object)
+            values = np.frompyfunc(lambda text: text.decode("utf-8", "replace"), 1, 1)(texts)
+        elif is_text(values):
+            values = np.asarray(np.ma.filled(values, ""))
+        if values.dtype.kind not in "biufOUTV":
+            raise complaint(
+                self.text, node.at, f"got values of type {values.dtype}; expected numbers or text"
+            )
+        return values
+
+    def scalar(self, node: Name) -> Array:
+        """Return a column with one value a row."""
+        values = self.column(node)
+        if values.ndim != 1:
+            shape = " x ".join(str(n) for n in values.shape[1:])
+            got = f"'{node.name}' holds vectors of {shape} elements"
+            raise complaint(self.text, node.at, f"{got}; name one of them, as in {node.name}[0]")
+        return values
+
+    def element(self, node: Element) -> Array:
+        """Return one element of a vector column."""
+        values = self.column(node)
+        sizes = values.shape[1:]
+        if len(sizes) != len(node.index) or any(i >= n for i, n in zip(node.index, sizes, strict=True)):
+            got = (
+                f"'{node.name}' holds vectors of {' x '.join(str(n) for n in sizes)} elements"
+                if sizes
+                else ""
+            )
+            expected = ", ".join(f"0 to {n - 1}" for n in sizes)
+            message = (
+                f"{got}; expected {expected} in the brackets" if sizes else "this column holds no vectors"
+            )
+            raise complaint(self.text, node.at, message)
+        at: tuple[Any, ...] = (slice(None), *node.index)
+        return np.asanyarray(values[at])
+
+    def unary(self, node: Unary) -> Array:
+        """Return `-a`, `+a`, `not a`, `~a`."""
+        value = self.value(node.operand)
+        match node.operator:
+            case "not":
+                return ~truth(value)
+            case "~":
+                return negate(value)
+            case "-":
+                return -number(value)
+        return number(value)
+
+    def binary(self, node: Binary) -> Array:
+        """Return the result of an operation with two sides."""
+        left, right = self.value(node.left), self.value(node.right)
+        if node.operator in "&|":
+            return bitwise(node.operator, left, right)
+        return finite(np.asarray(ARITHMETIC[node.operator](number(left), number(right))))
+
+    def compare(self, node: Compare) -> Array:
+        """Return where every pair of a chain compares so."""
+        sides = [self.value(o) for o in node.operands]
+        pairs = zip(node.operators, sides[:-1], sides[1:], strict=True)
+        return reduce(np.logical_and, [compare(o, a, b) for o, a, b in pairs])
+
+    def logical(self, node: Logical) -> Array:
+        """Return `and`, `or`."""
+        combine = np.logical_and if node.operator == "and" else np.logical_or
+        return reduce(combine, [truth(self.value(o)) for o in node.operands])
+
+    def call(self, node: Call) -> Array:
+        """Return what a function makes of its arguments."""
+        return FUNCTIONS[node.function].apply(*(self.value(a) for a in node.arguments))
+
+    def member(self, node: Member) -> Array:
+        """Return where the item is one of the choices; a missing number is neither in nor not in."""
+        item = self.value(node.item)
+        symbol, combine = ("!=", np.logical_and) if node.negated else ("==", np.logical_or)
+        return reduce(combine, [compare(symbol, item, c.value) for c in node.choices])
+
+
+EVALUATE: Mapping[type[Node], Callable[[Evaluation, Any], Value]] = MappingProxyType(
+    {
+        Number: Evaluation.literal,
+        Text: Evaluation.literal,
+        Name: Evaluation.scalar,
+        Element: Evaluation.element,
+        Unary: Evaluation.unary,
+        Binary: Evaluation.binary,
+        Compare: Evaluation.compare,
+        Member: Evaluation.member,
+        Logical: Evaluation.logical,
+        Call: Evaluation.call,
+    }
+)

@@ -1,0 +1,36 @@
+"""FITS tables: read, annotated and written.
+
+- `astropy_meta`: An astropy table's `meta`, which Parquet holds as YAML, in a FITS header: as cards, where
+  cards can say it.
+- `columns`: Columns of a FITS binary table: from TFORMn and its companions to a place in the row and an
+  Arrow type.
+- `create`: A new FITS file of one binary table, from Arrow batches: streamed, with checksums, atomic.
+- `header`: FITS headers: 80-byte cards kept as they are, their values, and the sizes of the HDUs that they
+  describe.
+- `rewrite`: The header of a FITS table with more columns: every old card stays in its place and as it is.
+- `source`: The bytes of a FITS file at given places; a gzipped file is inflated to an unnamed temporary
+  first.
+- `table`: FITS tables: sniff, open, read in batches, write annotated.
+- `values`: From Arrow columns to the cells of a FITS table: which form they take, and what of them does not
+  survive.
+
+For this folder alone:
+
+- `_annotate`: An annotated copy of a FITS file by raw passthrough: what is not understood survives, for
+  nothing is.
+- `_ascii`: ASCII tables as binary ones: their cards, and their rows.
+- `_checksum`: DATASUM and CHECKSUM: the ones'-complement sum of an HDU's 32-bit words, added up while it is
+  written.
+- `_compressed`: Tile-compressed tables, as `fpack` makes them: their cards and their rows as they were
+  before.
+- `_decode`: From the stored elements of a FITS column to an Arrow array: native, nulls apart, texts
+  trimmed.
+- `_heap`: Cells of variable length: descriptors in the rows, elements in the heap behind them.
+- `_left_behind`: What a FITS file holds beside the columns of its table, and what of it another format has
+  no place for.
+- `_restored`: Tables that are no plain binary table, ASCII or tile-compressed: made one in an unnamed file.
+- `_selection`: Which columns of a FITS table a copy keeps: their bytes in the row, their new numbers, the
+  cards of the others.
+"""
+
+__all__ = ["astropy_meta", "columns", "create", "header", "rewrite", "source", "table", "values"]

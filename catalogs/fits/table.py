@@ -1,0 +1,231 @@
+"""FITS tables: sniff, open, read in batches, write annotated.
+
+The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
+byte order, once.  `header`, `columns`, `decode` and `heap` know the Standard;
+`annotate` copies.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog
+from catalogs.errors import CatalogError, ColumnNotFoundError, FormatError, nearest
+from catalogs.files.stamp import Stamp, stamp
+from catalogs.fits._annotate import write_annotated
+from catalogs.fits._ascii import ASCII_TABLE
+from catalogs.fits._decode import cells, field_type
+from catalogs.fits._heap import heap_cells
+from catalogs.fits._left_behind import headers_as_text, left_behind
+from catalogs.fits._restored import is_plain, open_tables
+from catalogs.fits._selection import Selection
+from catalogs.fits.columns import MAX_FIELDS, FitsColumn, Table, table_of
+from catalogs.fits.header import Hdu, read_hdus
+from catalogs.fits.source import GZIP_MAGIC, Source
+from catalogs.metadata.fits_history import provenance_metadata
+
+__all__ = ["FORMAT", "SUFFIXES", "FitsPartition", "open", "sniff"]
+
+FORMAT = "fits"
+SUFFIXES = (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fits.fz", ".fz")
+
+SIGNATURE = b"SIMPLE  ="
+IMAGE_HEADER = "LDAC_IMHEAD"
+"""The table in which SExtractor keeps the image's header, before that of the objects."""
+
+READ_BYTES = 1 << 20
+"""Bytes of rows read at a time: they stay in the processor's cache while the columns are picked out."""
+
+
+def sniff(path: Path, head: bytes) -> bool:  # noqa: ARG001  (all formats have this signature)
+    """Tell a FITS file, gzipped or not, by its first bytes."""
+    if head.startswith(GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, len(SIGNATURE))
+        except zlib.error:
+            return False
+    return head.startswith(SIGNATURE)
+
+
+def open(path: Path | str, table: str | int | None = None, *, columns: Sequence[str] = ()) -> Catalog:  # noqa: A001
+    """Open the table of that name or HDU number; else the only one, or the only one with those columns."""
+    path = Path(path)
+    seen = stamp(path)
+    with open_tables(path, seen) as source:
+        hdu = _chosen(path, read_hdus(source), table, columns)
+    restored = None if is_plain(hdu) else hdu.index
+    if restored is not None:
+        with open_tables(path, seen, restored) as source:
+            hdu = read_hdus(source)[restored]
+    partition = FitsPartition(path, path.name, table_of(hdu), seen, restored)
+    _check_by_rows(path, partition.table)
+    metadata = {"hdu": str(hdu.index)} | ({"extname": hdu.name} if hdu.name else {})
+    metadata |= provenance_metadata(hdu.header.cards)
+    return Catalog(FORMAT, path, tuple(c.column for c in partition.table.columns), (partition,), metadata)
+
+
+@dataclass(frozen=True)
+class FitsPartition:
+    """One table of a FITS file; `restored` is its number where it is one of characters, or compressed.
+
+    `kept` are the columns that an annotated copy keeps, all where it is None; a `slim` copy keeps nothing else.
+    """
+
+    path: Path
+    key: str
+    table: Table
+    stamp: Stamp
+    restored: int | None = None
+    kept: frozenset[str] | None = None
+    slim: bool = False
+
+    counted: ClassVar[bool] = True
+    """Rows of a FITS table are their own."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return self.table.n_rows
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, `rows` rows at a time."""
+        if rows < 1:
+            raise ValueError(f"got batches of {rows} rows; expected one or more")
+        chosen = [self._column(name) for name in columns]
+        with self._source() as source:
+            for start in range(0, self.n_rows, rows):
+                yield _batch(source, self.table, chosen, start, min(rows, self.n_rows - start))
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> FitsPartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, nothing else."""
+        return replace(self, kept=frozenset(columns), slim=slim)
+
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
+        """Write a copy with the new columns, everything else that is kept as it is, byte for byte."""
+        selection = Selection(self.table, self.kept, self.slim)
+        with self._source() as source:
+            write_annotated(self, source, selection, out, annotation)
+
+    def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
+        """Return the headers' cards as text, and what a copy in another format leaves behind."""
+        with self._source() as source:
+            hdus = read_hdus(source)
+        return headers_as_text(self.table, hdus), tuple(left_behind(self.table, hdus))
+
+    def _source(self) -> AbstractContextManager[Source]:
+        return open_tables(self.path, self.stamp, self.restored)
+
+    def _column(self, name: str) -> FitsColumn:
+        found = [c for c in self.table.columns if c.name == name]
+        if not found:
+            names = (c.name for c in self.table.columns)
+            raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, names)}")
+        if len(found) > 1:
+            raise FormatError(
+                f"{self.path} has {len(found)} columns named '{name}'; rename them, or read another column"
+            )
+        return found[0]
+
+
+def _batch(
+    source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
+) -> pa.RecordBatch:
+    """Return rows as Arrow: picked out of the records in small blocks, decoded all at once."""
+    stored = _stored(source, table, columns, start, n_rows)
+    arrays = [
+        heap_cells(source, table, c, values) if c.heap else cells(c, values)
+        for c, values in zip(columns, stored, strict=True)
+    ]
+    if not arrays:  # a batch of no columns has a length only when made from structs
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def _stored(
+    source: Source, table: Table, columns: Sequence[FitsColumn], start: int, n_rows: int
+) -> list[npt.NDArray[np.generic]]:
+    """Return the columns as they are stored, but contiguous and in native byte order."""
+    names = [str(i) for i in range(len(columns))]
+    formats = [field_type(c) for c in columns]
+    record = np.dtype(
+        {
+            "names": names,
+            "formats": formats,
+            "offsets": [c.offset for c in columns],
+            "itemsize": table.row_bytes,
+        }
+    )
+    stored = [np.empty((n_rows, *f.shape), f.base.newbyteorder("=")) for f in formats]
+    at_once = max(1, READ_BYTES // table.row_bytes)
+    buffer = np.empty(min(at_once, n_rows), record)
+    for first in range(0, n_rows if columns else 0, at_once):
+        block = buffer[: n_rows - first]
+        source.fill(block.view(np.uint8), table.hdu.data_offset + (start + first) * table.row_bytes)
+        for name, values in zip(names, stored, strict=True):
+            values[first : first + len(block)] = block[name]
+    return stored
+
+
+def _chosen(path: Path, hdus: Sequence[Hdu], table: str | int | None, columns: Sequence[str]) -> Hdu:
+    """Return the HDU asked for, or the only one that it can be."""
+    if table is not None:
+        return _asked_for(path, hdus, table)
+    tables = [h for h in hdus if _is_table(h) and "ZIMAGE" not in h.header and h.name != IMAGE_HEADER]
+    if not tables:
+        raise FormatError(f"{path} holds no table; it holds the HDUs {_listed(hdus)}")
+    if len(tables) > 1 and columns:
+        wanted = set(columns)
+        holding = [h for h in tables if wanted <= _names(h)]
+        tables = holding or tables
+    if len(tables) > 1:
+        raise CatalogError(
+            f"{path} holds {len(tables)} tables: {_listed(tables)}; say which, by name or number: "
+            "--table of `blr inspect` and `blr init`, or table under [catalog] and [target]"
+        )
+    return tables[0]
+
+
+def _check_by_rows(path: Path, table: Table) -> None:
+    """Raise `FormatError` where each column is one cell, a vector as long as all others: STILTS' "colfits"."""
+    lengths = {c.column.shape[:1] for c in table.columns}
+    if table.n_rows == 1 and len(table.columns) > 1 and len(lengths) == 1 and lengths.isdisjoint({(), (1,)}):
+        raise FormatError(
+            f"{path}: got one row whose {len(table.columns)} columns are vectors of {lengths.pop()[0]:,} elements "
+            "each, a table by columns (colfits), expected a row an object; write it by rows: "
+            f"stilts tcopy ifmt=colfits in={path.name} ofmt=fits-basic out=..."
+        )
+
+
+def _asked_for(path: Path, hdus: Sequence[Hdu], table: str | int) -> Hdu:
+    named = [h for h in hdus if h.name and h.name.casefold() == str(table).casefold()]
+    numbered = [h for h in hdus if str(h.index) == str(table)]
+    found = [h for h in named or numbered if _is_table(h)]
+    if len(found) != 1:
+        raise CatalogError(
+            f"{path} has {len(found)} tables called '{table}'; expected one of {_listed(hdus)}: name one, "
+            "or give its number"
+        )
+    return found[0]
+
+
+def _is_table(hdu: Hdu) -> bool:
+    return hdu.is_bintable or hdu.kind == ASCII_TABLE
+
+
+def _names(hdu: Hdu) -> set[str | None]:
+    return {
+        hdu.header.text(f"TTYPE{n}") for n in range(1, 1 + min(MAX_FIELDS, hdu.header.integer("TFIELDS")))
+    }
+
+
+def _listed(hdus: Sequence[Hdu]) -> str:
+    return ", ".join(f"{h} {h.kind}" for h in hdus)

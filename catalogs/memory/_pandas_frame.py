@@ -1,0 +1,213 @@
+"""A pandas frame in memory: to Arrow with its index and attributes, and a copy of it with new columns.
+
+Imported where somebody has a frame, for pandas takes a second to import.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from catalogs.catalog.computing import NewValues
+from catalogs.catalog.earlier_columns import is_provenance
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.errors import FormatError
+from catalogs.memory._stored import Stored
+from catalogs.metadata.astropy_arrow import arrow_array, change
+from catalogs.metadata.pandas_metadata import PANDAS
+
+__all__ = ["PandasFrame"]
+
+
+@dataclass(frozen=True)
+class PandasFrame:
+    """A frame of pandas, or of a library that builds on it; levels of the index are columns behind the others."""
+
+    frame: pd.DataFrame
+
+    @property
+    def keeps_index(self) -> bool:
+        """Whether the index is more than the rows' numbers, which a few words of metadata say."""
+        index = self.frame.index
+        return any(name is not None for name in index.names) or not isinstance(index, pd.RangeIndex)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names as text, then those of the index; a level that has none, or a column's, gets one."""
+        own = tuple(map(str, self.frame.columns))
+        levels = [
+            f"__index_level_{i}__" if name is None or str(name) in own else str(name)
+            for i, name in enumerate(self.frame.index.names)
+        ]
+        return (*own, *(levels if self.keeps_index else ()))
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What earlier annotations left in the attributes."""
+        return {str(k): v for k, v in self.frame.attrs.items() if is_provenance(k) and isinstance(v, str)}
+
+    def arrow(self, names: Sequence[str]) -> pa.Table:
+        """Return those columns."""
+        n = self.frame.shape[1]
+        chosen = [i for i, name in enumerate(self.names[:n]) if name in names]
+        index = bool({*self.names[n:]} & {*names})
+        return self.converted(self.frame.iloc[:, chosen], keep_index=index).select(list(names))
+
+    def stored(self) -> Stored:
+        """Return all columns, with pandas' own words on the table, from which it makes the index again."""
+        table = self.converted(self.frame, keep_index=self.keeps_index or None)
+        changed = {name: what for name, series in self.series() if (what := becomes(series))}
+        described = with_readable_types(json.loads(table.schema.metadata[PANDAS.encode()]), table.schema)
+        described["attributes"], left = self.attributes()
+        table = table.replace_schema_metadata({PANDAS: json.dumps(described), **self.provenance})
+        return Stored(table, changed, (*left, *self.left_out()), dict(self.read_back(table)))
+
+    def read_back(self, table: pa.Table) -> Iterator[tuple[str, str]]:
+        """Yield the columns that pandas reads as another type, and as which."""
+        found = table.schema.empty_table().to_pandas().dtypes
+        for name, series in self.series():
+            if series.dtype != found[name] and not isinstance(found[name], pd.CategoricalDtype):
+                yield name, f"comes back from pandas.read_parquet as {found[name]}"
+
+    def series(self) -> Iterator[tuple[str, pd.Series]]:
+        """Yield the columns by their names as text."""
+        for i in range(self.frame.shape[1]):
+            yield self.names[i], self.frame.iloc[:, i]
+
+    def converted(self, frame: pd.DataFrame, *, keep_index: bool | None) -> pa.Table:
+        """Return a frame as Arrow, values that it does not know as others; an index of None is in words only."""
+        plain = frame.copy(deep=False)
+        for i in range(frame.shape[1]):
+            if (ready := arrow_ready(frame.iloc[:, i])) is not None:
+                plain.isetitem(i, ready.array)
+        plain.columns = pd.Index([str(c) for c in frame.columns], dtype="str", name=text(frame.columns.name))
+        plain.index = index_ready(frame.index).set_names([text(name) for name in frame.index.names])
+        plain.attrs = {}
+        double = plain.columns[plain.columns.duplicated()]
+        if len(double):
+            raise FormatError(
+                f"got a table with several columns '{double[0]}', expected different names; rename them"
+            )
+        try:
+            return pa.Table.from_pandas(plain, preserve_index=keep_index)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise FormatError(
+                f"got a DataFrame of which Arrow makes no table: {' '.join(str(error).split())}; expected "
+                "columns of one type and different names: rename or convert them"
+            ) from error
+
+    def attributes(self) -> tuple[dict[str, Any], list[str]]:
+        """Return what JSON holds of the attributes, and words on the others."""
+        own: dict[Any, Any] = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)}
+        kept = {k: v for k, v in own.items() if same_in_json({k: v})}
+        left = [
+            f"the attribute {k!r}, of type {type(v).__name__}, is left out: JSON does not hold it as it is"
+            for k, v in own.items()
+            if k not in kept
+        ]
+        return kept, left
+
+    def left_out(self) -> Iterator[str]:
+        """Yield what else the Parquet of a frame does not say."""
+        odd = [name for name in (*self.frame.columns, *self.frame.columns.names) if not is_text(name)]
+        odd += [name for name in self.frame.index.names if not is_text(name)]
+        if odd:
+            yield f"names of columns that are no text become text ({odd[0]!r} becomes '{odd[0]}')"
+        if getattr(self.frame.index, "freq", None) is not None:
+            yield "the index comes back without its frequency"
+
+    def annotated(
+        self,
+        columns: Sequence[NewColumn],
+        values: NewValues,
+        replaced: Collection[str],
+        provenance: Mapping[str, str],
+    ) -> pd.DataFrame:
+        """Return a copy of the frame without the columns `replaced`, with the new ones behind the others."""
+        kept = [i for i, (name, _) in enumerate(self.series()) if name not in replaced]
+        labels: Any = [c.name for c in columns]
+        if self.frame.columns.nlevels > 1:
+            blank = [""] * (self.frame.columns.nlevels - 1)
+            labels = pd.MultiIndex.from_tuples([(c.name, *blank) for c in columns])
+        arrays = [values[c.name] for c in columns]
+        series = [
+            pd.Series(a.astype(object), dtype="str") if a.dtype.kind == "T" else pd.Series(a) for a in arrays
+        ]
+        new = pd.concat(series, axis=1).set_axis(labels, axis=1).set_axis(self.frame.index, axis=0)
+        both = pd.concat([self.frame.iloc[:, kept], new], axis=1)
+        both.columns.names = self.frame.columns.names
+        both.attrs = {k: v for k, v in self.frame.attrs.items() if not is_provenance(k)} | dict(provenance)
+        return both
+
+
+def arrow_ready(series: pd.Series) -> pd.Series | None:
+    """Return a column that Arrow does not take as one that it does."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        return pd.Series(np.asarray(series.array), series.index)
+    if isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories.dtype, pd.IntervalDtype):
+        return series.cat.rename_categories(str)
+    if isinstance(dtype, np.dtype) and dtype.kind == "c":
+        pairs = arrow_array(series.to_numpy())
+        return pd.Series(pd.arrays.ArrowExtensionArray(pairs), series.index, name=series.name)
+    if dtype == np.longdouble and dtype != np.float64:
+        return series.astype(np.float64)
+    return None
+
+
+def index_ready(index: pd.Index[Any]) -> pd.Index[Any]:
+    """Return an index that Arrow does not take as one that it does."""
+    if isinstance(index, pd.MultiIndex):
+        return index
+    ready = arrow_ready(index.to_series())
+    return index if ready is None else pd.Index(ready.array)
+
+
+def becomes(series: pd.Series) -> str | None:
+    """Return what a column becomes in Parquet; None where pandas reads it as it was."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        return "a sparse column becomes a dense one"
+    if isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_string_dtype(dtype.categories.dtype):
+        intervals = isinstance(dtype.categories.dtype, pd.IntervalDtype)
+        return f"categories that are no text become {'their names' if intervals else 'plain values'}"
+    return change(series.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "cf" else None
+
+
+def with_readable_types(described: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """Return pandas' words on a table without types that it would misread, or could not read at all."""
+    for column in described["columns"]:
+        try:
+            pd.api.types.pandas_dtype(column["numpy_type"])
+        except (TypeError, NotImplementedError):
+            column["numpy_type"] = "object"  # lists of Arrow's, whose own names pandas does not know
+        # Integers and None in a column of objects would come back as floats.
+        if column["numpy_type"] == "object" and pa.types.is_integer(schema.field(column["field_name"]).type):
+            column["numpy_type"] = "Int64"
+    return described
+
+
+def same_in_json(value: Any) -> bool:
+    """Say whether JSON gives a value back."""
+    try:
+        back = json.loads(json.dumps(value))
+        return repr(back) == repr(value)
+    except (TypeError, ValueError):
+        return False
+
+
+def is_text(name: object) -> bool:
+    """Say whether a name is text, or there is none."""
+    return name is None or isinstance(name, str)
+
+
+def text(name: Any) -> str | None:
+    """Return a name as text."""
+    return None if name is None else str(name)

@@ -1,0 +1,74 @@
+"""Add columns to a table in memory: a copy of it, of its own kind, with them behind its own columns.
+
+The old columns, the index and whatever else the library keeps of a table are never converted, so they stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.catalog.catalog import BATCH_ROWS, Compute
+from catalogs.catalog.computing import CheckedCompute, NewValues, in_order
+from catalogs.catalog.earlier_columns import provenance_entries, replaced_columns, with_user_bits
+from catalogs.catalog.new_columns import NewColumn, Provenance, check_names
+from catalogs.errors import ColumnNotFoundError, nearest
+from catalogs.memory.tables import in_memory, provenance_of
+
+__all__ = ["annotate_table"]
+
+AnyTable = TypeVar("AnyTable")
+
+
+def annotate_table(
+    table: AnyTable,
+    columns: Sequence[NewColumn],
+    compute: Compute,
+    *,
+    read: Sequence[str],
+    provenance: Provenance | None = None,
+    rows: int = BATCH_ROWS,
+    threads: int = 1,
+) -> AnyTable:
+    """Return a copy of an astropy, pandas or Arrow table with new columns; the table itself stays as it is.
+
+    `compute` gets the columns `read` as Arrow, `rows` rows at a time, under the names that `catalogs.open(table)` gives
+    them: nulls where astropy has masks, `name.ra` of a SkyCoord, the levels of pandas' index.  Columns that an earlier
+    annotation made are replaced, the users' bits of its flags kept.  The provenance is where the library's writers find
+    it: lines of HISTORY in astropy's `meta`, pandas' `attrs`, Arrow's schema metadata.  What else speaks Arrow (Polars)
+    comes back as an Arrow table.
+    """
+    source = in_memory(table)
+    for name in read:
+        if name not in source.names:
+            known = nearest(name, source.names)
+            raise ColumnNotFoundError(f"the {type(table).__name__} has no column '{name}'; {known}")
+    recorded = provenance_of(source)
+    replaced = replaced_columns(source.names, recorded, columns)
+    check_names([name for name in source.names if name not in replaced], columns)
+    read, compute = with_user_bits(read, compute, replaced, columns)
+    # Without any column there is nothing to count rows by.
+    given = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
+    values = computed(given, columns, lambda batch: compute(batch.select(list(read))), rows, threads)
+    told = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
+    annotated: AnyTable = source.annotated(columns, values, replaced, told)
+    return annotated
+
+
+def computed(
+    table: pa.Table, columns: Sequence[NewColumn], compute: Compute, rows: int, threads: int
+) -> NewValues:
+    """Return the new columns of all rows."""
+    batches = (as_batch(table.slice(start, rows)) for start in range(0, max(1, len(table)), rows))
+    found = list(in_order(batches, CheckedCompute(tuple(columns), compute), threads))
+    return {c.name: np.concatenate([values[c.name] for values in found]) for c in columns}
+
+
+def as_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return rows as one batch, dictionaries decoded, as batches of files are."""
+    arrays = [pa.concat_arrays(c.chunks) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
+    plain = [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
+    return pa.record_batch(plain, names=table.column_names)

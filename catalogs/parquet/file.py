@@ -1,0 +1,188 @@
+"""One Parquet file as a partition: read in batches of exactly so many rows, annotated by appending."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from io import BufferedIOBase
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from catalogs.catalog.batching import exactly
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog
+from catalogs.catalog.computing import each_batch
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError, nearest
+from catalogs.files.folders import HiveValue, missing
+from catalogs.metadata.astropy_header import ASTROPY
+from catalogs.metadata.astropy_masks import masked, masks_of
+from catalogs.parquet._footer import damaged, read_footer
+from catalogs.parquet.metadata import ARROW, columns_of, recorded_provenance
+from catalogs.parquet.writer import Kept, append_columns, new_table
+from catalogs.remote.remote_file import RemoteFile
+
+__all__ = ["FORMAT", "ParquetPartition", "describe", "open_file"]
+
+FORMAT = "parquet"
+
+READ_BUFFER = 1 << 18
+"""Bytes of a column chunk read at a time, so that a row group of any size is streamed."""
+
+
+@dataclass(frozen=True)
+class ParquetPartition:
+    """One Parquet file.
+
+    `constants` are the columns that its folders' names give it; `absent` those that other files of the catalogue
+    have, which are null here; `types` those of another type there (int64 for its int32, text for its nulls).  Of a
+    `remote` file, `path` is the name that its copy takes.
+    """
+
+    path: Path
+    key: str
+    n_rows: int
+    counted: bool = True
+    constants: Mapping[str, HiveValue] = field(default_factory=dict)
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
+    kept: Kept | None = None
+    remote: RemoteFile | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        return self.remote.n_bytes if self.remote else self.path.stat().st_size
+
+    def content(self) -> AbstractContextManager[BufferedIOBase]:
+        """Open the file's bytes."""
+        return self.remote.open() if self.remote else self.path.open("rb")
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, exactly `rows` rows at a time (fewer in the last), dictionaries decoded."""
+        stored = [c for c in dict.fromkeys(columns) if c not in self.constants and c not in self.absent]
+        with opened(self.remote or self.path) as file:
+            known = file.schema_arrow.names
+            for name in stored:
+                if name not in known:
+                    raise ColumnNotFoundError(
+                        f"{self.remote or self.path} has no column '{name}'; {nearest(name, known)}"
+                    )
+            text = (file.metadata.metadata or {}).get(ASTROPY.encode(), b"").decode("utf-8", "replace")
+            masks = {name: mask for name, mask in masks_of(text).items() if name in stored and mask in known}
+            # Without any stored column there is nothing to count rows by.
+            wanted = dict.fromkeys([*stored, *masks.values()]) or known[:1]
+            for batch in exactly(file.iter_batches(rows, columns=list(wanted)), rows):
+                yield self.selected(batch, columns, masks)
+
+    def selected(
+        self, batch: pa.RecordBatch, columns: Sequence[str], masks: Mapping[str, str]
+    ) -> pa.RecordBatch:
+        """Return the named columns of a batch, constants among them."""
+        if not columns:
+            return batch.select([])
+        return pa.record_batch([self.values(batch, c, masks) for c in columns], names=list(columns))
+
+    def values(self, batch: pa.RecordBatch, name: str, masks: Mapping[str, str]) -> pa.Array:
+        """Return one column of a batch, decoded, masked, of the catalogue's type."""
+        if name in self.constants:
+            return pa.repeat(pa.scalar(self.constants[name], self.types.get(name)), batch.num_rows)
+        if name in self.absent:
+            return pa.nulls(batch.num_rows, self.types.get(name, pa.null()))
+        array = batch.column(name)
+        while pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if name in masks:
+            array = masked(array, batch.column(masks[name]))
+        return self.cast(array, name) if name in self.types else array
+
+    def cast(self, array: pa.Array, name: str) -> pa.Array:
+        """Return values of a column as those of the catalogue's type, which hold them exactly."""
+        try:
+            return array.cast(self.types[name])
+        except pa.ArrowInvalid as error:
+            raise FormatError(
+                f"{self.remote or self.path}: '{name}' is {array.type} here and, with other files' values, "
+                f"{self.types[name]} in the whole catalogue, which not all values fit ({error}); write it with one "
+                "type in all files, or open them one by one"
+            ) from None
+
+    def keeping(self, columns: Sequence[str], *, slim: bool = False) -> ParquetPartition:
+        """Return the partition of which annotated copies keep only those columns and, if `slim`, no words of others."""
+        return replace(self, kept=Kept(frozenset(columns), slim))
+
+    def write_annotated(self, out: Path, annotation: Annotation) -> None:
+        """Write a copy with the new columns to `out`, streamed and atomic; old columns keep their bytes."""
+        with self.remote.fetched(out.parent) if self.remote else nullcontext(self.path) as path:
+            here = replace(self, path=path, remote=None)
+            known = open_file(path)
+            if known.n_rows != self.n_rows:
+                raise DamagedFileError(
+                    f"{self.remote or path} has {known.n_rows:,} rows, and had {self.n_rows:,} when it was opened; "
+                    "open it again once it is finished"
+                )
+            # Made in the threads, Arrow takes a fifth of the memory of NumPy's texts, and what was read goes.
+            computed = each_batch(
+                here.batches(annotation.read, annotation.rows),
+                lambda batch: new_table(annotation.compute(batch), annotation.columns),
+                annotation,
+            )
+            with closing(computed):
+                append_columns(
+                    path,
+                    out,
+                    annotation.columns,
+                    computed,
+                    old=known.columns,
+                    provenance=annotation.provenance,
+                    kept=self.kept,
+                    threads=annotation.threads,
+                )
+
+
+def open_file(path: Path, *, key: str | None = None, counted: bool = True) -> Catalog:
+    """Open one file as a catalogue of one partition."""
+    metadata, schema, pairs = describe(path)
+    partition = ParquetPartition(path, key or path.name, metadata.num_rows, counted)
+    return Catalog(FORMAT, path, columns_of(schema, pairs), (partition,), pairs)
+
+
+def describe(place: Path | RemoteFile) -> tuple[pq.FileMetaData, pa.Schema, dict[str, str]]:
+    """Return what a file's footer says: its metadata, Arrow schema and key-value pairs."""
+    with opened(place) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+    if twice := sorted(name for name, times in Counter(schema.names).items() if times > 1):
+        raise FormatError(f"{place} has several columns called {twice}; expected each name once: rename them")
+    pairs = {
+        k.decode("utf-8", "replace"): v.decode("utf-8", "replace")
+        for k, v in (metadata.metadata or {}).items()
+        if k != ARROW.encode()  # the schema says it better
+    }
+    return metadata, schema, pairs | recorded_provenance(pairs)
+
+
+@contextmanager
+def opened(place: Path | RemoteFile) -> Iterator[pq.ParquetFile]:
+    """Open a file for streaming; what goes wrong while it is read is said in our words."""
+    try:
+        with place.open() if isinstance(place, RemoteFile) else nullcontext(place) as source:
+            options = {"buffer_size": READ_BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+            with pq.ParquetFile(source, **options) as file:
+                yield file
+    except pa.ArrowNotImplementedError as error:
+        raise FormatError(f"{place} uses a feature of Parquet that is not known here: {error}") from error
+    except FileNotFoundError:
+        raise missing(Path(str(place))) from None
+    except UnicodeDecodeError as error:
+        raise damaged(place, f"{error.object!r}, a name in it, is no text") from error
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise CatalogError(
+                f"{place} cannot be read: {error.strerror or error}; check the disk"
+            ) from error
+        if isinstance(place, Path):
+            read_footer(place)  # knows better what is wrong, where it is the footer
+        raise damaged(place, str(error)) from error

@@ -1,0 +1,264 @@
+"""What a Parquet file knows of its columns beyond names and types, and the same for an annotated copy.
+
+Three conventions, read in this order of trust and written together, so that every reader finds one:
+VOParquet (a data-less VOTable, IVOA Note 1.0), astropy's `table_meta_yaml`, and Arrow field metadata.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from catalogs.catalog.catalog import Column
+from catalogs.catalog.earlier_columns import is_provenance, provenance_entries
+from catalogs.catalog.new_columns import OWN, NewColumn, Provenance
+from catalogs.metadata.astropy_header import (
+    ASTROPY,
+    ASTROPY_LENGTH,
+    EcsvHeaderError,
+    add_entries,
+    entry_line,
+    read_entries,
+    read_items,
+    remove_entries,
+)
+from catalogs.metadata.fits_history import meta_provenance
+from catalogs.metadata.pandas_metadata import PANDAS, attributes, with_columns
+from catalogs.metadata.votable_fields import (
+    Field,
+    VOTableError,
+    add_fields,
+    field_type,
+    new_votable,
+    read_fields,
+    remove_fields,
+)
+
+__all__ = [
+    "ARROW",
+    "DESCRIPTIONS",
+    "SHAPE",
+    "annotated_key_values",
+    "columns_of",
+    "new_fields",
+    "recorded_provenance",
+]
+
+VOTABLE = "IVOA.VOTable-Parquet.content"
+VOTABLE_VERSION = "IVOA.VOTable-Parquet.version"
+ARROW = "ARROW:schema"
+SHAPE = "shape"
+"""Arrow field metadata of vectors of several dimensions, which other readers know only as flat lists."""
+
+DESCRIPTIONS = (VOTABLE, ASTROPY)
+"""Keys under which whole tables are described, with references from one column to others."""
+
+ARROW_KEYS = {
+    "unit": ("unit", "units", "ivoa.unit", "ivoa:unit"),
+    "ucd": ("ucd", "ivoa.ucd", "ivoa:ucd"),
+    "description": ("description", "doc", "comment"),
+}
+"""Names under which writers put a column's unit, UCD and description into Arrow field metadata."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a column."""
+
+    unit: str | None = None
+    ucd: str | None = None
+    description: str | None = None
+    null: int | None = None
+
+    def under(self, trusted: About) -> About:
+        """Return what the more trusted source says, and this where that is silent."""
+        return About(*(a if a is not None else b for a, b in zip(trusted.all, self.all, strict=True)))
+
+    @property
+    def all(self) -> tuple[Any, ...]:
+        """The values, in order."""
+        return self.unit, self.ucd, self.description, self.null
+
+
+def columns_of(schema: pa.Schema, key_values: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return a file's columns with all that is known of them."""
+    votable, astropy = from_votable(key_values), from_astropy(key_values)
+    return tuple(
+        column(
+            field,
+            from_field(field).under(astropy.get(field.name, About())).under(votable.get(field.name, About())),
+        )
+        for field in schema
+    )
+
+
+def column(field: pa.Field, about: About) -> Column:
+    """Return a column; vectors have their shape, dictionaries the type that they decode to."""
+    datatype, shape = field.type, []
+    while pt.is_dictionary(datatype):
+        datatype = datatype.value_type
+    inner = datatype
+    while pt.is_fixed_size_list(inner):
+        shape.append(inner.list_size)
+        inner = inner.value_type
+    told = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
+    if all(size.isdigit() for size in told) and math.prod(map(int, told)) == math.prod(shape):
+        shape = list(map(int, told))
+    return Column(field.name, datatype, about.unit, about.ucd, about.description, about.null, tuple(shape))
+
+
+def from_votable(key_values: Mapping[str, str]) -> dict[str, About]:
+    """Return what a VOParquet file's VOTable says; nothing where it cannot be read."""
+    try:
+        fields = read_fields(key_values.get(VOTABLE, ""))
+    except VOTableError:
+        return {}
+    return {
+        f.name: About(f.unit or None, f.ucd or None, f.description.strip() or None, integer(f.null))
+        for f in fields
+    }
+
+
+def integer(text: str) -> int | None:
+    """Return a null value as an integer, or None."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def from_astropy(key_values: Mapping[str, str]) -> dict[str, About]:
+    """Return what astropy's YAML says; nothing where it cannot be read."""
+    try:
+        entries = read_entries(key_values.get(ASTROPY, ""))
+    except EcsvHeaderError:
+        return {}
+    return {e.name: About(e.unit, e.ucd, e.description) for e in entries}
+
+
+def from_field(field: pa.Field) -> About:
+    """Return what Arrow field metadata says."""
+    known = {
+        k.decode("utf-8", "replace").lower(): v.decode("utf-8", "replace")
+        for k, v in (field.metadata or {}).items()
+    }
+    unit, ucd, description = (
+        next((known[k] for k in keys if known.get(k)), None) for keys in ARROW_KEYS.values()
+    )
+    return About(unit, ucd, description)
+
+
+def new_fields(columns: Sequence[NewColumn]) -> pa.Schema:
+    """Return the Arrow schema of new columns, with field metadata."""
+    return pa.schema(
+        pa.field(
+            c.name,
+            c.datatype,
+            metadata={k: v for k in ARROW_KEYS if (v := getattr(c, k))},
+        )
+        for c in columns
+    )
+
+
+def annotated_key_values(
+    old: Mapping[str, str],
+    columns: Sequence[Column],
+    new: Sequence[NewColumn],
+    provenance: Provenance,
+    *,
+    dropped: Collection[str] = (),
+) -> dict[str, str | None]:
+    """Return the key-value metadata that an annotated copy changes, adds, or (None) leaves out; all other stays.
+
+    `columns` are the old ones that stay, `dropped` the names of those that do not.
+    """
+    changed: dict[str, str | None] = {key: None for key in old if key.startswith(OWN)}
+    changed |= {ASTROPY_LENGTH + name: None for name in dropped if ASTROPY_LENGTH + name in old}
+    changed[VOTABLE_VERSION] = old.get(VOTABLE_VERSION, "1.0")
+    changed[VOTABLE] = with_votable(old, columns, new, dropped)
+    changed[ASTROPY] = with_astropy(old, columns, new, dropped)
+    changed |= {ASTROPY_LENGTH + c.name: str(c.width) for c in new if pt.is_string(c.datatype) and c.width}
+    changed |= provenance_entries({**old, **recorded_provenance(old)}, provenance, dropped)
+    if PANDAS in old:
+        changed[PANDAS] = with_columns(old[PANDAS], dropped)
+    if ARROW in old and (schema := with_arrow(old, new, changed, dropped)):
+        changed[ARROW] = schema
+    return changed
+
+
+def with_votable(
+    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
+) -> str:
+    """Return the VOTable with the new fields: in the old one, or in one made for all columns."""
+    added = [vo_field(c, str(c.width or "")) for c in new]
+    try:
+        kept = remove_fields(old[VOTABLE], dropped) if dropped else old[VOTABLE]
+        return add_fields(kept, added)
+    except (KeyError, VOTableError):
+        known = [vo_field(c, old.get(ASTROPY_LENGTH + c.name, "")) for c in columns]
+        return new_votable([*known, *added])
+
+
+def vo_field(column: Column | NewColumn, width: str) -> Field:
+    """Return a column as a FIELD; text of a known width says so, since astropy's reader asks for it."""
+    kind, size = field_type(column.datatype)
+    null = column.null if isinstance(column, Column) else None
+    return Field(
+        column.name,
+        kind,
+        width if size == "*" and width else size,
+        unit=column.unit or "",
+        ucd=column.ucd or "",
+        null="" if null is None else str(null),
+        description=column.description or "",
+    )
+
+
+def with_astropy(
+    old: Mapping[str, str], columns: Sequence[Column], new: Sequence[NewColumn], dropped: Collection[str]
+) -> str:
+    """Return astropy's YAML with the new columns: in the old one, or in one made for all columns."""
+    added = [entry_line(c) for c in new]
+    try:
+        kept = remove_entries(old[ASTROPY], dropped) if dropped else old[ASTROPY]
+        return add_entries(kept, added)
+    except (KeyError, EcsvHeaderError):
+        return "\n".join(["datatype:", *(entry_line(c) for c in columns), *added])
+
+
+def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return what a file that astropy or pandas wrote says of an annotation before, in their words of the table."""
+    if any(map(is_provenance, pairs)):
+        return {}
+    found = {k: v for k, v in attributes(pairs).items() if is_provenance(k) and isinstance(v, str)}
+    if "blr" not in pairs.get(ASTROPY, ""):
+        return found
+    try:
+        return found | meta_provenance({item.key: item.value for item in read_items(pairs[ASTROPY])})
+    except EcsvHeaderError:
+        return found
+
+
+def with_arrow(
+    old: Mapping[str, str],
+    new: Sequence[NewColumn],
+    changed: Mapping[str, str | None],
+    dropped: Collection[str] = (),
+) -> str | None:
+    """Return the Arrow schema with the new fields; None where the old one cannot be read."""
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(old[ARROW])))
+        fields = [field for field in schema if field.name not in dropped]
+    except (pa.ArrowException, OSError, ValueError):  # names that are no text, too
+        return None
+    # Arrow's readers prefer the metadata in here to the file's own, so it has to say the same.
+    known = schema.metadata or {k.encode(): v.encode() for k, v in old.items() if k != ARROW}
+    pairs = known | {k.encode(): None if v is None else v.encode() for k, v in changed.items()}
+    left = {k: v for k, v in pairs.items() if v is not None}
+    return base64.b64encode(pa.schema([*fields, *new_fields(new)], left).serialize()).decode()

@@ -1,0 +1,241 @@
+"""What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample of the rows.
+
+Counts are exact.  What needs sorting (quantiles, distinct values, what a class depends on) comes from a sample of
+the rows, each as likely as the other: the rows whose seeded random keys are the smallest, so that the order and
+the size of batches matter only through the draw.  Few rows of many, as those with a class often are, are sampled
+by themselves too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalogs.arrays.distinct import DistinctCounter
+from catalogs.arrays.unique_texts import shortened
+from catalogs.arrays.values import batch_values, is_text
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, n_bytes
+from catalogs.catalog.elements import element_columns, element_values
+
+__all__ = ["SAMPLE_ROWS", "Choice", "ColumnProfile", "Profile", "as_numbers", "profile", "readable"]
+
+Array = np.ndarray[Any, Any]
+Choice = Callable[[Mapping[str, Array]], NDArray[np.bool_]]
+"""Which rows (n,) of a batch are meant, from the values (n,) of its columns."""
+
+SAMPLE_ROWS = 20_000
+"""Rows in the sample: a share is known to 0.4 %, and a hundred columns take 16 MB.  Long texts are cut."""
+
+BATCH_BYTES = 1 << 25
+"""Bytes of a file that a batch takes, about: texts, which types do not tell of, may be polygons and spectra."""
+
+MARKS: tuple[float, ...] = (-99999.0, -9999.0, -999.9, -999.0, -99.99, -99.9, -99.0, -9.99, -9.0, -1.0, 0.0)
+MARKS += (9.99, 90.0, 99.0, 99.9, 99.99, 99.999, 999.0, 999.9, 9999.0, 9999.99, 99999.0)
+"""Numbers that stand for 'no value' in catalogues; each is counted in every column."""
+
+
+@dataclass
+class ColumnProfile:
+    """One column of one value a row: counts over all rows, `minimum` and `maximum` with how often each occurs."""
+
+    column: Column
+    n: int = 0
+    missing: int = 0
+    minimum: float = np.inf
+    maximum: float = -np.inf
+    n_minimum: int = 0
+    n_maximum: int = 0
+    marks: dict[float, int] = field(default_factory=dict)
+    distinct: DistinctCounter = field(default_factory=DistinctCounter)
+    content: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.name
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column holds numbers of which some were there."""
+        return self.minimum <= self.maximum
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the rows without a value."""
+        return self.missing / max(1, self.n)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rows that have a value have the same."""
+        return self.n > self.missing and self.distinct.estimate == 1
+
+    def add(self, values: Array) -> None:
+        """Count a batch."""
+        self.n += len(values)
+        if values.dtype.kind in "OUS":
+            gone = values == ""
+            self.missing += int(np.count_nonzero(gone))
+            self.distinct.add(values[~gone])
+            self.content.update("\x1f".join(values.tolist()).encode())
+            return
+        if values.dtype.kind not in "biuf":
+            self.missing += (
+                len(values) if values.dtype.kind == "V" else int(np.count_nonzero(np.isnat(values)))
+            )
+            return
+        numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
+        known = np.isfinite(numbers)
+        self.missing += len(numbers) - int(known.sum())
+        self.content.update(np.where(known, numbers, np.nan).tobytes())
+        self.distinct.add(np.ma.getdata(values)[known])
+        self._extremes(numbers[known])
+
+    def _extremes(self, known: NDArray[np.float64]) -> None:
+        if not known.size:
+            return
+        low, high = float(known.min()), float(known.max())
+        if low < self.minimum:
+            self.minimum, self.n_minimum = low, 0
+        if high > self.maximum:
+            self.maximum, self.n_maximum = high, 0
+        self.n_minimum += int(np.count_nonzero(known == self.minimum))
+        self.n_maximum += int(np.count_nonzero(known == self.maximum))
+        for mark in MARKS:
+            if low <= mark <= high:
+                # 99.99 in a float32 column is the float32 nearest to it
+                hits = int(np.count_nonzero(np.isclose(known, mark, rtol=1e-7, atol=0)))
+                if hits:
+                    self.marks[mark] = self.marks.get(mark, 0) + hits
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """All columns that have one value a row, and the sample: `sample[name]` (n,), the same rows of each.
+
+    `chosen` is a sample of the rows that were chosen, in the same way.  The elements of short vectors are columns
+    too, `flux[3]`.
+    """
+
+    n_rows: int
+    columns: Mapping[str, ColumnProfile]
+    sample: Mapping[str, Array]
+    chosen: Mapping[str, Array]
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return a column of the sample as float64, NaN where missing or not finite."""
+        return as_numbers(self.sample[name])
+
+    def duplicate_columns(self) -> list[tuple[str, ...]]:
+        """Return the groups of columns that hold the same in every row."""
+        groups: dict[bytes, list[str]] = {}
+        for name, c in self.columns.items():
+            if c.n > c.missing:
+                groups.setdefault(c.content.digest(), []).append(name)
+        return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def as_numbers(values: Array) -> NDArray[np.float64]:
+    """Return values (n,) as float64, NaN where missing or not finite."""
+    numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def readable(column: Column) -> bool:
+    """Say whether a column holds one number, truth value or text a row."""
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    kinds = (*numbers, pa.types.is_boolean, is_text)
+    return not column.shape and any(is_kind(column.datatype) for is_kind in kinds)
+
+
+def profile(
+    catalog: Catalog,
+    *,
+    limit: int | None = None,
+    sample_rows: int = SAMPLE_ROWS,
+    seed: int = 0,
+    choice: Choice | None = None,
+    also: Callable[[pa.RecordBatch], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Profile:
+    """Return what the rows show, all or the first `limit`; `also` is called with each batch of all columns.
+
+    `choice` says of which rows there is to be a sample by themselves; without it that is the sample of all.
+    """
+    single = [c for c in catalog.columns if readable(c)]
+    vectors = {c.name: element_columns(c, catalog.names) for c in catalog.columns}
+    parts = [part for name in vectors for part in vectors[name]]
+    columns = {c.name: ColumnProfile(c) for c in (*single, *parts)}
+    rng, left = np.random.default_rng(seed), catalog.n_rows if limit is None else limit
+    reservoir, chosen, n = _Reservoir(sample_rows), _Reservoir(sample_rows), 0
+    if not columns:
+        return Profile(catalog.n_rows, columns, {}, {})
+    wanted = [*(c.name for c in single), *(name for name, elements in vectors.items() if elements)]
+    for whole in catalog.batches(wanted, max(1, min(_batch_rows(len(columns), catalog), left))):
+        batch = whole.slice(0, left)
+        values = batch_values(batch, wanted)
+        for name in wanted[len(single) :]:
+            values |= element_values(values.pop(name), vectors[name])
+        for name, counts in columns.items():
+            counts.add(values[name])
+        values = {n: shortened(v) if v.dtype.kind == "O" else v for n, v in values.items()}
+        keys = rng.random(batch.num_rows)
+        reservoir.add(values, keys)
+        if choice is not None:
+            these = choice(values)
+            chosen.add({name: column[these] for name, column in values.items()}, keys[these])
+        if also is not None:
+            also(batch)
+        if progress is not None:
+            progress(batch.num_rows)
+        n, left = n + batch.num_rows, left - batch.num_rows
+        if left <= 0:
+            break
+    sample = reservoir.rows(tuple(columns))
+    return Profile(n, columns, sample, sample if choice is None else chosen.rows(tuple(columns)))
+
+
+def _batch_rows(columns: int, catalog: Catalog) -> int:
+    """Return rows a batch, fewer of wide tables and of long texts: about four million values, or 32 MB of the file."""
+    stored = sum(map(n_bytes, catalog.partitions)) // max(1, sum(p.n_rows for p in catalog.partitions))
+    return max(256, min(BATCH_ROWS, 4_000_000 // max(1, columns), BATCH_BYTES // max(1, stored)))
+
+
+class _Reservoir:
+    """The rows with the smallest keys so far."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.keys: Array = np.empty(0)
+        self.parts: dict[str, Array] = {}
+
+    def add(self, values: Mapping[str, Array], keys: Array) -> None:
+        """Take those of a batch that are among the smallest."""
+        joined = np.concatenate([self.keys, keys])
+        chosen = np.sort(np.argpartition(joined, self.size)[: self.size]) if len(joined) > self.size else None
+        self.keys = joined if chosen is None else joined[chosen]
+        for name, column in values.items():
+            whole = _appended(self.parts.get(name), column)
+            self.parts[name] = whole if chosen is None else whole[chosen]
+
+    def rows(self, names: Sequence[str]) -> dict[str, Array]:
+        """Return the sample."""
+        return {
+            name: part if np.ma.getmaskarray(part).any() else np.ma.getdata(part)
+            for name in names
+            for part in [self.parts.get(name, np.empty(0))]
+        }
+
+
+def _appended(part: Array | None, column: Array) -> Array:
+    if part is None:
+        return column
+    if np.ma.isMaskedArray(part) or np.ma.isMaskedArray(column):
+        joined: Array = np.ma.concatenate([part, column])  # type: ignore[no-untyped-call]
+        return joined
+    return np.concatenate([part, column])

@@ -1,0 +1,273 @@
+"""Columns that give the class away: by themselves, or only together.
+
+By themselves: the column alone removes most of the class's uncertainty on rows not looked at (`information_gain`).
+
+Only together: a column that was computed from others with the class in the formula, say a surface brightness from a
+magnitude and an axis with a correction that depends on the type.  No single one says much; the residual of the
+numeric identity does.  It is found as the linear combination of the columns, or of their logarithms, that separates
+the classes best (Fisher's discriminant): its gain is compared with that of every smaller set on the same rows.
+Pairs and triples are screened by Wilks' lambda, which needs one covariance each, and the best judged on other rows.
+Shapes: n rows, d columns, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, eigh
+
+from catalogs.catalog.elements import Element
+from catalogs.profile._information_gain import SMOOTHING, Classes, binned, gain, number_of_bins, sorted_texts
+
+__all__ = ["ALONE", "Leak", "Scaled", "find_leaks", "single_gains", "spans_decades"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+ALONE = 0.6
+"""Share of the class's entropy from which a column by itself is suspected."""
+TOGETHER = 0.04
+"""Share that a set tells beyond its best part, from which the set is reported."""
+MOST_ROWS = 8000
+MOST_COLUMNS = 20
+JUDGED = 60
+"""Sets that are judged on other rows, the most promising by Wilks' lambda."""
+FEWEST_ROWS, FEWEST_AT_ALL = 200, 20
+"""For sets of columns, and to tell of what kind one is."""
+LOG_RANGE = 5.0
+"""Ratio of the ends of a column from which its logarithm may be meant."""
+IDENTITY = 0.8
+"""Share of some column's variance within the classes that the others explain, from which it was computed of them."""
+NEEDED = 0.6
+"""Factor by which each of them has to reduce what is left unexplained."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Columns that give the class away, and how much of its entropy they remove.
+
+    `beyond` is the gain over the best part of the set (over nothing, for one column), `combination` the formula
+    whose value tells the class.  `derived` says that it adds a logarithm to something that is none, and holds
+    closely within each class: a column was computed from the others, where a sum of like things is a colour.
+    The logarithm of a flux is like a magnitude.
+    """
+
+    columns: tuple[str, ...]
+    gain: float
+    beyond: float
+    combination: str = ""
+    derived: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A column (n,) of mean 0 and spread 1, of its logarithm where that is nearer to a Gaussian."""
+
+    name: str
+    values: Floats
+    scale: float
+    log: bool
+    flux: bool = False
+
+    @classmethod
+    def of(cls, name: str, values: Floats) -> Scaled | None:
+        """Return the column, None where it has too few values or no spread; the outermost are drawn in."""
+        known = np.isfinite(values)
+        if known.sum() < FEWEST_ROWS:
+            return None
+        log = spans_decades(values)
+        x = np.log10(np.where(known, values, 1.0)) if log else np.where(known, values, 0.0)
+        low, high = np.quantile(x[known], [0.005, 0.995])
+        clipped = np.clip(x, low, high)
+        spread = float(clipped[known].std())
+        if spread <= 1e-9 * float(np.abs(clipped[known]).max()):
+            return None
+        z = np.where(known, (clipped - clipped[known].mean()) / spread, np.nan)
+        return cls(name, z, spread, log)
+
+    @property
+    def shown(self) -> str:
+        """The column in a formula."""
+        plain = self.name.isidentifier() or isinstance(self.name, Element)
+        quoted = self.name if plain else f"`{self.name}`"
+        return f"log10({quoted})" if self.log else quoted
+
+
+def spans_decades(values: Floats) -> bool:
+    """Say whether a column (n,) is of sizes or fluxes, which formulae hold the logarithm of; magnitudes are none."""
+    x = values[np.isfinite(values)]
+    if len(x) < FEWEST_AT_ALL:
+        return False
+    low, high = np.quantile(x, [0.005, 0.995])
+    return bool(x.min() > 0 and high > LOG_RANGE * low) and _skewness(np.log10(x)) < _skewness(x)
+
+
+def _skewness(x: Floats) -> float:
+    low, middle, high = np.quantile(x, [0.05, 0.5, 0.95])
+    return float(abs(high + low - 2 * middle) / (high - low)) if high > low else np.inf
+
+
+def single_gains(columns: Mapping[str, Array], classes: Classes) -> dict[str, float]:
+    """Return what each column (n,), numbers or texts, tells of the class by itself."""
+    # Few rows of few classes: what tells them surely has its due, where sets of columns are compared more cautiously.
+    smoothing, bins = min(SMOOTHING, 0.5 * len(classes.names)), number_of_bins(classes)
+    coded = {
+        name: sorted_texts(v) if v.dtype.kind in "OUS" else binned(_floats(v), bins)
+        for name, v in columns.items()
+    }
+    return {name: gain(codes, classes, smoothing=smoothing) for name, codes in coded.items()}
+
+
+def _floats(values: Array) -> Floats:
+    numbers = np.ma.filled(np.ma.asanyarray(values).astype(np.float64), np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def find_leaks(
+    columns: Mapping[str, Array],
+    labels: Array,
+    *,
+    seed: int = 0,
+    together: Sequence[str] | None = None,
+    fluxes: Collection[str] = (),
+) -> tuple[list[Leak], dict[str, float]]:
+    """Return the leaks among columns (N,) for labels (N,), and every column's gain by itself.
+
+    `together` names the columns that pairs and triples are made of; default: all numeric ones that do not
+    already leak by themselves.  `fluxes` names those that are fluxes, whose logarithms make colours with magnitudes.
+    """
+    rng = np.random.default_rng(seed)
+    classes, rows = Classes.of(labels, rng)
+    if len(classes.names) < 2:
+        return [], {}
+    labelled = {name: values[rows] for name, values in columns.items()}
+    gains = single_gains(labelled, classes)
+    alone = [Leak((name,), g, g) for name, g in gains.items() if g >= ALONE]
+    names = [
+        n
+        for n in (together if together is not None else labelled)
+        if n in labelled and labelled[n].dtype.kind in "iufb" and gains[n] < ALONE
+    ]
+    thin = rng.permutation(len(classes.index))[:MOST_ROWS]
+    few = Classes(classes.index[thin], classes.names, classes.fold[thin])
+    made = (Scaled.of(n, _floats(labelled[n][thin])) for n in names)
+    scaled = [replace(s, flux=s.name in fluxes) for s in made if s is not None]
+    scaled = sorted(scaled, key=lambda s: -gains[s.name])[:MOST_COLUMNS]
+    sets = sorted(_judged(scaled, few), key=lambda leak: -leak.beyond)
+    return [*sorted(alone, key=lambda leak: -leak.gain), *sets], gains
+
+
+def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
+    """Return the pairs and triples that tell more than their parts."""
+    sets = [s for size in (2, 3) for s in combinations(columns, size)]
+    screened = sorted(((_screened(s, classes), i) for i, s in enumerate(sets)), reverse=True)
+    found = []
+    for promise, i in screened[:JUDGED]:
+        if promise <= 0:
+            break
+        leak = _leak(sets[i], classes)
+        if leak is not None and leak.beyond >= TOGETHER:
+            found.append(leak)
+    return found
+
+
+def _screened(columns: Sequence[Scaled], classes: Classes) -> float:
+    """Return the information, in nats under one Gaussian a class, that the set has beyond its best part."""
+    X, kept = _complete(columns, classes)
+    if len(X) < FEWEST_ROWS:
+        return 0.0
+    total, within = _scatters(X, kept)
+    d = len(columns)
+    whole = _information(total, within, range(d))
+    return whole - max(_information(total, within, part) for part in combinations(range(d), d - 1))
+
+
+def _information(total: Floats, within: Floats, part: Sequence[int]) -> float:
+    chosen = np.ix_(list(part), list(part))
+    ridge = 1e-9 * np.eye(len(part))
+    ratio = np.linalg.det(total[chosen] + ridge) / np.linalg.det(within[chosen] + ridge)
+    return 0.5 * float(np.log(max(ratio, 1.0)))
+
+
+def _complete(columns: Sequence[Scaled], classes: Classes) -> tuple[Floats, Classes]:
+    X = np.stack([c.values for c in columns], axis=1)
+    rows = np.asarray(np.isfinite(X).all(axis=1))
+    return X[rows], classes.only(rows)
+
+
+def _scatters(X: Floats, classes: Classes) -> tuple[Floats, Floats]:
+    """Return the covariance (d, d) of all rows, and within the classes."""
+    K, n = len(classes.names), len(X)
+    counts = np.maximum(np.bincount(classes.index, minlength=K), 1)
+    means = (
+        np.stack([np.bincount(classes.index, weights=x, minlength=K) for x in X.T], axis=1) / counts[:, None]
+    )
+    inner, outer = X - means[classes.index], X - X.mean(axis=0)
+    return outer.T @ outer / n, inner.T @ inner / n
+
+
+def _leak(columns: Sequence[Scaled], classes: Classes) -> Leak | None:
+    X, kept = _complete(columns, classes)
+    names = tuple(c.name for c in columns)
+    parts = [p for size in range(1, len(columns)) for p in combinations(range(len(columns)), size)]
+    whole, weights = _direction_gain(X, kept)
+    best = max(0.0, *(_direction_gain(X[:, list(p)], kept)[0] for p in parts))
+    if weights is None:
+        return None
+    raw = np.array([w / c.scale for w, c in zip(weights, columns, strict=True)])
+    formula = _formula(raw, columns)
+    mixed = len({c.log and not c.flux for c in columns}) > 1
+    return Leak(names, whole, whole - best, formula, mixed and _determined(X, kept))
+
+
+def _determined(X: Floats, classes: Classes) -> bool:
+    """Say whether, within the classes, some column follows closely from the others, and from no fewer of them."""
+    within = _scatters(X, classes)[1] + 1e-12 * np.eye(X.shape[1])
+    d = len(within)
+    for target in range(d):
+        others = [j for j in range(d) if j != target]
+        left = _unexplained(within, target, others)
+        needed = all(
+            left < NEEDED * _unexplained(within, target, [o for o in others if o != dropped])
+            for dropped in others
+        )
+        if left < 1 - IDENTITY and needed:
+            return True
+    return False
+
+
+def _unexplained(within: Floats, target: int, others: Sequence[int]) -> float:
+    """Return the share of a column's variance that others do not explain."""
+    if not others:
+        return 1.0
+    block, cross = within[np.ix_(others, others)], within[others, target]
+    return float(1 - cross @ np.linalg.solve(block, cross) / within[target, target])
+
+
+def _formula(raw: Floats, columns: Sequence[Scaled]) -> str:
+    """Return the combination with the coefficient nearest to the others' middle set to 1."""
+    plain = [i for i, c in enumerate(columns) if not c.log and abs(raw[i]) > 0]
+    first = plain[0] if plain else int(np.abs(raw).argmax())
+    terms = []
+    for w, c in zip(raw / raw[first], columns, strict=True):
+        factor = "" if abs(abs(w) - 1) < 5e-3 else f"{abs(w):.3g} "
+        terms.append(("- " if w < 0 else "+ ") + factor + c.shown)
+    return " ".join(terms).removeprefix("+ ")
+
+
+def _direction_gain(X: Floats, classes: Classes) -> tuple[float, Floats | None]:
+    """Return the gain of the direction (d,) that separates the classes best, and the direction itself."""
+    if X.shape[1] == 1:
+        return gain(binned(X[:, 0], number_of_bins(classes)), classes), None
+    total, within = _scatters(X, classes)
+    try:
+        _, vectors = eigh(total, within + 1e-9 * np.eye(len(within)))
+    except LinAlgError:
+        return 0.0, None
+    direction = vectors[:, -1]
+    return gain(binned(X @ direction, number_of_bins(classes)), classes), direction

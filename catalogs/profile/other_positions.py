@@ -1,0 +1,123 @@
+"""Positions that are in other columns than a right ascension and a declination of their own.
+
+Catalogues of the CDS have the parts of sexagesimal angles in columns each (`RAh RAm RAs DE- DEd DEm DEs`), others
+galactic coordinates alone, or both coordinates in one vector.  They are found and said to be positions; a
+specification names two columns, which have to be made of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pyarrow.types as pt
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.elements import Element
+from catalogs.profile.columns import Profile
+
+__all__ = ["OtherPosition", "find_other_position", "goes_round", "parts_of_positions"]
+
+HOURS = re.compile(r"ra_?(?P<part>h|m|s|hours?|min|sec)(?P<end>_?(j?2000|b?1950|icrs))?", re.IGNORECASE)
+DEGREES = re.compile(
+    r"dec?_?(?P<part>-|d|m|s|sign|deg|min|sec)(?P<end>_?(j?2000|b?1950|icrs))?", re.IGNORECASE
+)
+PARTS = {
+    "h": 0,
+    "hour": 0,
+    "hours": 0,
+    "-": 0,
+    "sign": 0,
+    "d": 1,
+    "deg": 1,
+    "m": 2,
+    "min": 2,
+    "s": 3,
+    "sec": 3,
+}
+"""Order of the parts of an angle."""
+PAIRS: tuple[tuple[str, str], ...] = (
+    ("glon", "glat"),
+    ("gallon", "gallat"),
+    ("gallong", "gallat"),
+    ("galacticlongitude", "galacticlatitude"),
+)
+PAIRS += (("l", "b"), ("lii", "bii"), ("ldeg", "bdeg"), ("gall", "galb"), ("lgal", "bgal"))
+VECTOR = re.compile(
+    r"(sky_?)?(pos(ition)?s?|coord(inate)?s?|ra_?dec|world|direction)(_?(j?2000|icrs|fk5|deg))?",
+    re.IGNORECASE,
+)
+FAINTEST = 100.0
+"""Beyond any magnitude, and any mark in place of one but 999."""
+COORDINATES = (2, 3)
+"""Elements of a vector of a position: two angles, or a direction in space."""
+
+
+@dataclass(frozen=True)
+class OtherPosition:
+    """The columns of a position, of which kind it is, and how a right ascension and a declination come of them."""
+
+    kind: str
+    columns: tuple[str, ...]
+    remedy: str
+
+
+def parts_of_positions(names: Collection[str]) -> set[str]:
+    """Return the columns, elements of vectors among them, that are parts of positions by their names together."""
+    vectors = {n for n in names if isinstance(n, Element) and VECTOR.fullmatch(n.vector)}
+    return {*_sexagesimal(names), *_galactic(names), *vectors}
+
+
+def find_other_position(catalog: Catalog) -> OtherPosition | None:
+    """Return the position of a catalogue without a column of right ascension, or None."""
+    parts = _sexagesimal(catalog.names)
+    if parts:
+        remedy = "RA = 15 (h + m / 60 + s / 3600), Dec = +-(d + m / 60 + s / 3600)"
+        return OtherPosition("parts of sexagesimal angles", parts, remedy)
+    for column in catalog.columns:
+        short = pt.is_fixed_size_list(column.datatype) and column.datatype.list_size in COORDINATES
+        ucd = (column.ucd or "").lower()
+        if short and (VECTOR.fullmatch(column.name) or ucd.startswith(("pos.eq", "pos.cartesian"))):
+            return OtherPosition("a vector", (column.name,), "its elements in two columns, in degrees")
+    by_ucd = [
+        c.name for axis in ("lon", "lat") for c in catalog.columns if _said(c.ucd) == f"pos.galactic.{axis}"
+    ]
+    galactic = _galactic(catalog.names) or (tuple(by_ucd) if len(by_ucd) == len(COORDINATES) else ())
+    if galactic:
+        return OtherPosition(
+            "galactic coordinates", galactic, "RA and Dec, by astropy's SkyCoord(l, b, frame='galactic').icrs"
+        )
+    return None
+
+
+def goes_round(seen: Profile, name: str) -> bool:
+    """Say whether 'l' goes round the sky, where a column is it or the 'b' beside it: both are bands too."""
+    longitude = next((c for n, c in seen.columns.items() if n.lower() == "l"), None)
+    return name.lower() not in {"l", "b"} or longitude is None or longitude.maximum > FAINTEST
+
+
+def _said(ucd: str | None) -> str:
+    return (ucd or "").lower().split(";")[0]
+
+
+def _sexagesimal(names: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of the parts of both angles, the hours first; none where hours, degrees or minutes lack."""
+    hours = {n: m for n in names for m in [HOURS.fullmatch(n)] if m}
+    degrees = {n: m for n in names for m in [DEGREES.fullmatch(n)] if m}
+    of_hours = {PARTS[m["part"].lower()] for m in hours.values()}
+    of_degrees = {PARTS[m["part"].lower()] for m in degrees.values()}
+    if not ({0, 2} <= of_hours and {1, 2} <= of_degrees):
+        return ()
+    found = (*_in_order(hours), *_in_order(degrees))
+    return tuple(found)
+
+
+def _in_order(found: dict[str, re.Match[str]]) -> list[str]:
+    return sorted(found, key=lambda name: PARTS[found[name]["part"].lower()])
+
+
+def _galactic(names: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of galactic longitude and latitude, where both are there."""
+    plain = {re.sub(r"[^a-z0-9]", "", n.lower()): n for n in names}
+    return next(((plain[lon], plain[lat]) for lon, lat in PAIRS if lon in plain and lat in plain), ())

@@ -1,0 +1,149 @@
+"""Rows held out of every fit, by salted hash of what names an object: the same rows for every model, on every machine.
+
+A hash needs no memory of earlier draws: an object keeps its side when the catalogue grows, is reordered, or comes in
+another format, and duplicates stay together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.arrays.unique_texts import unique_texts
+
+__all__ = [
+    "FINEST_ORDER",
+    "HEALPIX_ORDER",
+    "HealpixSplit",
+    "healpix_keys",
+    "healpix_pixels",
+    "held_out",
+    "held_out_keys",
+    "name_keys",
+    "split_by_pixels",
+]
+
+HEALPIX_ORDER = 5
+"""Pixels of 1.8 degrees: neighbours on the sky, which share calibration and environment, fall on one side."""
+
+FINEST_ORDER = 10
+"""Pixels of 3.4 arcminutes: finer ones would part neighbours, which a split by place is to keep together."""
+TOLERANCE = 0.25
+"""Part of the share asked for by which the share held out may differ from it."""
+
+_SALT = b"blr: held-out rows, 1"
+
+Array = np.ndarray[Any, Any]
+
+
+def held_out(columns: Sequence[Array], fraction: float) -> NDArray[np.bool_]:
+    """Return which rows (N,) are held out, about `fraction` of the different values in the columns, each (N,)."""
+    return held_out_keys(name_keys(columns), fraction)
+
+
+def held_out_keys(keys: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
+    """Return which rows (N,) are held out, of their `name_keys` (N,)."""
+    return np.asarray(keys < np.uint64(int(fraction * 2**64)))
+
+
+def name_keys(columns: Sequence[Array]) -> NDArray[np.uint64]:
+    """Return the salted hash (N,) of what the columns, each (N,), name: rows of equal values have the same.
+
+    Whole numbers hash alike as integers, floats and text; trailing blanks of text do not count.
+    """
+    texts = [_canonical(column) for column in columns]
+    joined = (
+        texts[0]
+        if len(texts) == 1
+        else np.array(["\x1f".join(row) for row in zip(*texts, strict=True)], object)
+    )
+    values, inverse, _ = unique_texts(joined)
+    keys = np.fromiter((_hash(value) for value in values), dtype=np.uint64, count=len(values))
+    return np.asarray(keys[inverse])
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8, key=_SALT).digest(), "big")
+
+
+def _canonical(column: Array) -> Array:
+    """Return the text (N,) of each value."""
+    values = np.ma.getdata(column)
+    if values.dtype.kind in "iub":
+        texts = [str(int(v)) for v in values]
+    elif values.dtype.kind == "f":
+        texts = [str(int(v)) if np.isfinite(v) and v == np.floor(v) else repr(float(v)) for v in values]
+    else:
+        texts = [str(v).strip() for v in values]
+    result = np.array(texts, dtype=object)
+    result[np.ma.getmaskarray(column)] = ""
+    return result
+
+
+def healpix_pixels(ra: Array, dec: Array, order: int = HEALPIX_ORDER) -> NDArray[np.int64]:
+    """Return the nested HEALPix pixel (N,) of positions in degrees (N,); -1 where there is none.
+
+    Gorski et al. (2005), doi:10.1086/427976.
+    """
+    # Slow to import, and most splits are by id.
+    from astropy import units  # noqa: PLC0415
+    from astropy.coordinates import Latitude, Longitude  # noqa: PLC0415
+    from astropy_healpix import HEALPix  # noqa: PLC0415
+
+    lon, lat = (np.ma.filled(np.ma.asarray(x, dtype=np.float64), np.nan) for x in (ra, dec))
+    known = np.isfinite(lon) & np.isfinite(lat) & (np.abs(lat) <= 90)
+    pixels = np.full(len(lon), -1, dtype=np.int64)
+    grid = HEALPix(nside=2**order, order="nested")
+    pixels[known] = grid.lonlat_to_healpix(
+        Longitude(lon[known] * units.deg), Latitude(lat[known] * units.deg)
+    )
+    return pixels
+
+
+def healpix_keys(pixels: NDArray[np.int64], order: int) -> NDArray[np.uint64]:
+    """Return the keys (N,) of the pixels of an order that hold nested pixels (N,) of `FINEST_ORDER`."""
+    coarse = pixels >> 2 * (FINEST_ORDER - order)  # -1, no position, stays -1
+    if order == HEALPIX_ORDER:  # as before there was a choice: held-out rows stay held out
+        return name_keys([coarse])
+    return name_keys([np.full(len(coarse), order), coarse])
+
+
+@dataclass(frozen=True, eq=False)
+class HealpixSplit:
+    """Held-out rows by place: `keys` (N,) of their pixels of an `order`, and the `shares` that the orders hold out."""
+
+    keys: NDArray[np.uint64]
+    order: int
+    shares: dict[int, float]
+    fraction: float
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that are held out."""
+        return self.shares[self.order]
+
+    @property
+    def fits(self) -> bool:
+        """Whether that is about the share asked for."""
+        return abs(self.share - self.fraction) <= TOLERANCE * self.fraction
+
+
+def split_by_pixels(pixels: NDArray[np.int64], fraction: float, *, order: int | None = None) -> HealpixSplit:
+    """Return the split of nested pixels (N,) of `FINEST_ORDER`, by the coarsest order whose share comes out.
+
+    Few pixels, or pixels of very unequal numbers of rows, hold out much more or less than `fraction`.  Where no order
+    from `HEALPIX_ORDER` on comes near, it is the nearest, and `fits` is False.  An `order` is taken as it is.
+    """
+    orders = range(HEALPIX_ORDER, FINEST_ORDER + 1) if order is None else (order,)
+    shares: dict[int, float] = {}
+    for tried in orders:
+        shares[tried] = float(held_out_keys(healpix_keys(pixels, tried), fraction).mean())
+        if HealpixSplit(np.empty(0, np.uint64), tried, shares, fraction).fits:
+            break
+    best = min(shares, key=lambda tried: abs(shares[tried] - fraction))
+    return HealpixSplit(healpix_keys(pixels, best), best, shares, fraction)

@@ -1,0 +1,312 @@
+"""What the numbers of a catalogue look like: values that stand for none, identifiers, observing bookkeeping.
+
+Nothing here is sure, so nothing is acted upon: `blr inspect` shows it, and `blr init` writes it into a
+specification that a person reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.types as pt
+
+from catalogs.arrays.unique_texts import stripped_texts
+from catalogs.arrays.values import is_real, is_text
+from catalogs.catalog.elements import Element
+from catalogs.errors import brief
+from catalogs.profile.columns import ColumnProfile, Profile
+from catalogs.profile.subjects import about_a_magnitude, without_unit
+from catalogs.sky.positions import is_position
+
+__all__ = [
+    "Suspected",
+    "bookkeeping",
+    "naming_column",
+    "not_numbers",
+    "suspected_identifiers",
+    "suspected_sentinels",
+    "suspected_texts",
+    "unread_numbers",
+]
+
+Array = np.ndarray[Any, Any]
+
+FEWEST = 2
+"""Rows with a number that other catalogues use as a mark, from which it may be one here."""
+FEWEST_UNUSUAL = 5
+"""The same of any other number."""
+GAP = 1.0
+"""Distance of a mark from the other values, in ranges of their middle 98 %."""
+FAR = 1000.0
+"""The same from which it may be the value of most rows."""
+SHIFTED = (99.0, 999.0, 9999.0)
+SHIFT = 10.0
+"""Marks of which catalogues take extinction or offsets off, and by how much at most."""
+SPIKE = 0.003
+"""Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
+NINES = re.compile(r"-?9+(\.9*)?(e[+-]?\d+)?")
+"""Marks that no quantity ends at: 90 is a bound of inclinations, -1 of correlations, 0 of sizes."""
+DENSE, LARGEST_COUNT = 2.0, 1e6
+"""Range of numbers a row, and their middle, from which different ones are names and no measurements."""
+MOST_CODES = 12
+"""Different values up to which a column may be one of codes."""
+FEW_ODD = 0.05
+"""Share of a column's texts that a row of units, or a mark, may be."""
+MOST_TEXTS = 3
+"""Different texts among numbers, above which the column is one of texts."""
+NO_VALUE = re.compile(r"null|\\N|nan|none|n/?a|#n/a|masked|indef|-+|\.+", re.IGNORECASE)
+COORDINATES = ("pos.", "time.")
+
+
+@dataclass(frozen=True)
+class Suspected:
+    """A number that may stand for no value, or a range of such, '90..' or '..-90', and how many rows have it."""
+
+    value: float | str
+    count: int
+    why: str
+
+
+def suspected_sentinels(profile: Profile, name: str) -> list[Suspected]:
+    """Return the numbers of a column that look like marks: at an end, apart from the others, and repeated or alike."""
+    column = profile.columns[name]
+    if not column.is_number or column.minimum == column.maximum or _coordinate(column):
+        return []
+    return [*_repeated(profile, name), *_shifted(profile, name)]
+
+
+def _repeated(profile: Profile, name: str) -> list[Suspected]:
+    """Return the numbers that several rows have, or one row, where they are marks of other columns."""
+    column = profile.columns[name]
+    candidates = dict(column.marks)
+    candidates |= {column.minimum: column.n_minimum, column.maximum: column.n_maximum}
+    if column.distinct.estimate <= MOST_CODES:
+        candidates = {
+            v: n for v, n in candidates.items() if v in column.marks and _stands_for_none(v, column)
+        }
+    elsewhere = {v for v, n in candidates.items() if n < FEWEST and _marks_others(profile, name, v)}
+    if max(candidates.values(), default=0) < FEWEST and not elsewhere:
+        return []
+    sample = profile.numbers(name)
+    known = sample[np.isfinite(sample)]
+    with np.errstate(over="ignore"):  # beyond float32 all are infinite, and none a mark
+        marked = np.isin(known.astype(np.float32), np.array([*candidates], dtype=np.float32))
+    bulk = known[~marked]
+    if len(bulk) < 20:
+        return []
+    middle = float(np.subtract(*np.quantile(bulk, [0.99, 0.01])))
+    found = []
+    for value, count in sorted(candidates.items()):
+        apart = max(float(bulk.min()) - value, value - float(bulk.max()))
+        if apart > 0 and (count >= FEWEST or value in elsewhere):
+            why = _why_a_mark(column, value, count, apart, middle)
+            found += [] if why is None else [Suspected(value, count, why)]
+    return found
+
+
+def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, middle: float) -> str | None:
+    """Return why a number stands for no value; None where it does not.
+
+    `apart` is its distance from the other values, `middle` the range of their middle 98 %.
+    """
+    famous = value in column.marks and _stands_for_none(value, column)
+    nines = famous and NINES.fullmatch(f"{value:g}") is not None
+    if count < FEWEST:
+        return "far from all others, and a mark in other columns" if apart > GAP * middle else None
+    most = 0.5 if apart < FAR * middle else 1.0
+    if not famous and not (FEWEST_UNUSUAL <= count < most * column.n and column.distinct.estimate > 20):
+        return None
+    if apart > GAP * middle or (nines and apart > 0.1 * middle):
+        return "repeated, and far from all other values"
+    spike = count > SPIKE * column.n and (nines or (famous and value == 0))
+    return "a spike at the end of the range" if spike else None
+
+
+def _marks_others(profile: Profile, name: str, value: float) -> bool:
+    """Say whether a number of nines ends the range of another column, and is repeated there."""
+    if NINES.fullmatch(f"{value:g}") is None or value not in profile.columns[name].marks:
+        return False
+    others = (c for c in profile.columns.values() if c.name != name and c.is_number)
+    return any(value in (c.minimum, c.maximum) and c.marks.get(value, 0) >= FEWEST for c in others)
+
+
+def _shifted(profile: Profile, name: str) -> list[Suspected]:
+    """Return the ranges of marks from which something was taken, as 99 less extinction: alike, and in one row each."""
+    column = profile.columns[name]
+    # Of nearly all columns the extremes say that there is none: no sample is sorted.
+    signs = [
+        sign
+        for sign, extreme in ((-1, -column.minimum), (1, column.maximum))
+        if any(abs(extreme - mark) < SHIFT for mark in SHIFTED)
+    ]
+    sample = profile.numbers(name) if signs else np.empty(0)
+    known = sample[np.isfinite(sample)]
+    if len(known) < 4 * FEWEST_UNUSUAL:
+        return []
+    found = []
+    for sign in signs:
+        x = np.sort(sign * known)
+        above = len(x) // 2 + int(np.argmax(np.diff(x[len(x) // 2 :]))) + 1
+        rest, cloud = x[:above], x[above:]
+        apart = cloud[0] - rest[-1] > GAP * (rest[-1] - np.quantile(rest, 0.01))
+        near = any(np.abs(cloud - mark).max() < SHIFT for mark in SHIFTED)
+        if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
+            end = np.floor(cloud[0])
+            text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
+            found.append(Suspected(text, len(cloud), "near a usual mark, and far from all other values"))
+    return found
+
+
+def _stands_for_none(value: float, column: ColumnProfile) -> bool:
+    """Say whether one of the numbers that other catalogues use as marks may be one in a column of this kind.
+
+    0 is a value but of magnitudes, and -1 a code beside few others: stars and galaxies are -1 and 1 in VISTA's tables.
+    """
+    if value == 0:
+        return is_real(column.column.datatype) and about_a_magnitude(column.column)
+    return value != -1 or column.distinct.estimate > MOST_CODES
+
+
+def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
+    """Return the texts, with their rows, that stand for no value in a text column of numbers: '-' in a CSV file.
+
+    None of a column whose texts are all numbers, which are codes.  Where the sample is not all there is, only those
+    that catalogues are known to write: an unknown one that it lacks would make the column one of texts again.
+    """
+    column = profile.columns[name]
+    if not is_text(column.column.datatype) or is_position(column.column):
+        return {}
+    counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
+    odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
+    numbers = counts.total() - sum(odd.values())
+    if len(profile.sample[name]) < profile.n_rows and not all(map(NO_VALUE.fullmatch, odd)):
+        return {}
+    few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
+    return odd if few and numbers > sum(odd.values()) else {}
+
+
+def not_numbers(profile: Profile, name: str) -> str | None:
+    """Return what keeps a text column from being one of numbers, in words: a row of units, Fortran's exponents.
+
+    None of a column of which most texts are neither numbers nor numbers written otherwise.
+    """
+    words, odd = _odd_texts(profile, name)
+    shown = ", ".join(f"'{brief(text)}'" for text, _ in odd.most_common(MOST_TEXTS))
+    if odd and sum(odd.values()) < 0.5 * len(words):
+        return f"{len(words) - sum(odd.values()):,} of {len(words):,} texts are numbers, but not {shown}"
+    if odd and all(map(_number_written_otherwise, odd)):
+        return f"{shown}: numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them"
+    return None
+
+
+def unread_numbers(profile: Profile, name: str) -> bool:
+    """Say whether a text column is one of numbers but for a few rows, or for how they are written."""
+    words, odd = _odd_texts(profile, name)
+    few = sum(odd.values()) <= FEW_ODD * len(words)
+    return bool(odd) and (few or all(map(_number_written_otherwise, odd)))
+
+
+def _odd_texts(profile: Profile, name: str) -> tuple[list[str], Counter[str]]:
+    """Return the texts of a column of texts, and those that are no numbers with their rows; none of other columns."""
+    if not is_text(profile.columns[name].column.datatype):
+        return [], Counter()
+    words = [text for text in stripped_texts(profile.sample[name]) if text]
+    return words, Counter(text for text in words if _number(text) is None)
+
+
+def _number_written_otherwise(text: str) -> bool:
+    return _number(re.sub(r"[dD](?=[+-]?\d+$)", "e", text).replace(",", "")) is not None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _coordinate(column: ColumnProfile) -> bool:
+    return (column.column.ucd or "").lower().startswith(COORDINATES)
+
+
+def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
+    """Return the columns that may name the objects, the likeliest first, each with what speaks for it or against.
+
+    A column of numbers with fractions names nothing, and integers above 2^53 in floating point were rounded.
+    """
+    found = []
+    for place, (name, c) in enumerate(profile.columns.items()):
+        if isinstance(name, Element):
+            continue
+        word, ucd = name.lower(), (c.column.ucd or "").lower()
+        by_ucd, by_name = ucd.startswith("meta.id"), _names_an_object(word)
+        unique = c.distinct.n > 0 and c.distinct.repeated == 0 and c.missing == 0
+        if unique and not (by_ucd or by_name or is_text(c.column.datatype) or _numbered(profile, name)):
+            continue  # measurements in whole numbers, of which few rows have no two alike
+        if is_real(c.column.datatype):
+            if by_name and c.is_number and c.maximum > 2**53:
+                found.append((9, place, name, "identifiers in floating point: rounded by their source"))
+            continue
+        if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
+            continue
+        if not (by_ucd or by_name) and not_numbers(profile, name):
+            continue  # measurements that differ in every row, below a row of units
+        if unique:
+            rank = (
+                0
+                if "meta.main" in ucd
+                else 1
+                if by_ucd or by_name
+                else 3
+                if is_text(c.column.datatype)
+                else 4
+            )
+            found.append((rank, place, name, "different in every row"))
+        elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
+            shown = f"{c.distinct.repeated:,} rows repeat another, {c.missing:,} have none"
+            found.append((6, place, name, shown))
+    return [(name, why) for _, _, name, why in sorted(found)]
+
+
+def _numbered(profile: Profile, name: str) -> bool:
+    """Say whether whole numbers count the rows, rise from row to row, or are larger than what is counted."""
+    values = profile.numbers(name)
+    known = values[np.isfinite(values)]
+    if len(known) < FEWEST:
+        return False
+    dense = float(np.ptp(known)) < DENSE * profile.columns[name].n
+    return dense or bool((np.diff(known) > 0).all()) or float(np.median(known)) > LARGEST_COUNT
+
+
+def naming_column(profile: Profile) -> str | None:
+    """Return the column to take for the objects' names: different in every row, or repeated where objects are."""
+    known = suspected_identifiers(profile)
+    unique = (name for name, why in known if why.startswith("different"))
+    repeated = (name for name, why in known if why.endswith(" 0 have none"))
+    return next(unique, None) or next(repeated, None)
+
+
+def _names_an_object(word: str) -> bool:
+    parts = word.replace("-", "_").split("_")
+    return word.endswith("id") or any(p in {"id", "name", "designation", "objid", "target"} for p in parts)
+
+
+def bookkeeping(profile: Profile, name: str) -> bool:
+    """Say whether a column is about the observation: whole numbers of no unit, of instruments, fields and dates.
+
+    Such columns tell how objects were selected, not what they are.
+    """
+    c = profile.columns[name]
+    if is_text(c.column.datatype) or pt.is_boolean(c.column.datatype) or c.column.unit:
+        return False
+    if not isinstance(name, Element) and without_unit(name) != name.lower():
+        return False
+    if (c.column.ucd or "").lower().startswith(("phot.", "phys.", "src.")):
+        return False
+    values = profile.numbers(name)
+    known = values[np.isfinite(values)]
+    return bool(known.size and (known == np.trunc(known)).all())

@@ -1,0 +1,250 @@
+"""Which files a URL means: one, those of a folder, or those that a pattern matches.
+
+Folders are looked through here, level by level: fsspec's own way passes over folders that it could not list, and files
+would seem to be gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import fsspec
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import glob_translate
+
+from catalogs.errors import CatalogError, FormatError
+from catalogs.remote._http import web_client
+from catalogs.remote._tag import state_of, tag_of
+from catalogs.remote.errors import speaking_of
+from catalogs.remote.remote_file import RemoteFile
+from catalogs.remote.urls import file_name, is_below, is_web, key_below, scheme_of, scrubbed, shown
+
+__all__ = ["Listing", "Place", "as_it_is_now", "local_path", "remote_listing"]
+
+WHOLE = ("hats.properties", "properties", "collection.properties")
+"""Files that tell a HATS catalogue."""
+DEEPEST = 32
+"""Folders within folders, beyond which a listing goes in circles."""
+LARGEST_PAGE = 1 << 26
+"""Bytes of links."""
+AT_ONCE = 8
+"""Files that are asked for their size at the same time."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file that a listing names: its path, and what it is called below the root."""
+
+    filesystem: Any
+    path: str
+    key: str
+
+    @property
+    def url(self) -> str:
+        """The file's URL, as it has to be asked for."""
+        return str(self.filesystem.unstrip_protocol(self.path))
+
+    def file(self) -> RemoteFile:
+        """Ask for the file's size and state; CatalogError where it is not there, or nobody can tell."""
+        with speaking_of(self.url):
+            info = self.filesystem.info(self.path)
+        if info.get("size") is None:
+            raise FormatError(
+                f"{shown(self.url)} is of unknown size, so nobody can tell whether all of it came; "
+                "fetch it, and open the copy"
+            )
+        return RemoteFile(self.filesystem, self.path, int(info["size"]), tag_of(info), state_of(info))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a URL means: a file, a folder's files, or those of a pattern; `root` is the folder above them."""
+
+    root: str
+    places: tuple[Place, ...]
+    kind: str  # "file", "folder" or "pattern"
+
+    @property
+    def name(self) -> str:
+        """What the URL's file, or the folder above its files, is called."""
+        (only, *_) = self.places
+        return PurePosixPath(only.key).name if self.kind == "file" else file_name(self.url)
+
+    @property
+    def url(self) -> str:
+        """The root's URL."""
+        return str(self.places[0].filesystem.unstrip_protocol(self.root))
+
+    def all_files(self) -> list[RemoteFile]:
+        """Return the files with their sizes; CatalogError where one cannot be had."""
+        files = []
+        for file in self.files():
+            if isinstance(file, CatalogError):
+                raise file
+            files.append(file)
+        return files
+
+    def files(self) -> Iterator[RemoteFile | CatalogError]:
+        """Yield, in their order, the files with their sizes, or why one cannot be had."""
+        if not getattr(self.places[0].filesystem, "async_impl", False):
+            yield from map(_file_or_error, self.places)  # a driver of one connection, such as ftp's
+            return
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            yield from pool.map(_file_or_error, self.places)
+
+
+def as_it_is_now(file: RemoteFile) -> RemoteFile:
+    """Ask for a file's size and state again."""
+    file.filesystem.invalidate_cache()
+    return Place(file.filesystem, file.path, "").file()
+
+
+def _file_or_error(place: Place) -> RemoteFile | CatalogError:
+    try:
+        return place.file()
+    except CatalogError as error:
+        return error
+
+
+def remote_listing(url: str, suffixes: tuple[str, ...], *, within: Sequence[str] = ()) -> Listing | Path:
+    """Return what a URL means; the path of one that means a local file.
+
+    Of a folder those files count that are named with one of the suffixes; a pattern (`s3://bucket/release/*.parquet`)
+    names its own.  Servers of the web may lead on to other places only below one of `within`, if that names some.
+    """
+    here = local_path(url)
+    if here is not None:
+        return here
+    filesystem, path = reached(url, tuple(within))
+    with speaking_of(url):
+        filesystem.invalidate_cache()
+        return listed(filesystem, path, suffixes)
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path that a URL such as `file:///data/a.parquet` means, None for those of elsewhere."""
+    if scheme_of(url) not in LocalFileSystem.protocol:
+        return None
+    return Path(str(LocalFileSystem._strip_protocol(url)))  # noqa: SLF001 -- fsspec's drivers have no other name for it
+
+
+def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
+    """Return the root and the files of a path on a file system."""
+    url = str(filesystem.unstrip_protocol(path))
+    plain, query, _ = path.partition("?") if is_web(url) else (path, "", "")
+    wild = wild_at(plain, url)
+    folder = plain.endswith("/") or (
+        not is_web(url) and filesystem.isdir(path)
+    )  # Spark calls folders x.parquet
+    if wild is None and plain.lower().endswith(suffixes) and not folder:
+        root = plain.rpartition("/")[0]
+        only = Place(filesystem, path, key_below(plain, root))
+        require_inside(only)
+        return Listing(root, (only,), "file")
+    if query:
+        raise FormatError(
+            f"{shown(url)} has a query, expected one of a single file; name its files one by one"
+        )
+    if wild is None:
+        root = path.rstrip("/")
+        refuse_other_than_page(filesystem, url, path, suffixes)
+        found = list(below(filesystem, path, DEEPEST))
+        refuse_hats(url, found, root)
+        found = [p for p in found if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
+    else:
+        root = plain[:wild].rpartition("/")[0]
+        matches = re.compile(glob_translate(plain)).fullmatch
+        page = f"{root}/" if is_web(url) else root
+        found = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
+    if not found:
+        raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
+    places = tuple(Place(filesystem, p, key_below(p, root)) for p in sorted(found))
+    for place in places:
+        require_inside(place)
+    return Listing(root, places, "folder" if wild is None else "pattern")
+
+
+def wild_at(path: str, url: str) -> int | None:
+    """Return where in a path a pattern's first wild card is, None where it has none; a host's [::1] is no such."""
+    start = path.find("/", path.find("://") + 3) if is_web(url) else 0
+    return min((at for c in "*[" if (at := path.find(c, max(0, start))) >= 0), default=None)
+
+
+def depth_of(pattern: str) -> int:
+    """Return how many folders deep a pattern reaches."""
+    return DEEPEST if "**" in pattern else pattern.count("/")
+
+
+def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
+    """Yield the files of a folder, at most so deep; what a page of the web links elsewhere is none of them.
+
+    Folders of the web are asked for as they are named, with or without a slash at the end: it may matter.
+    """
+    inside = partial(is_below, root=folder) if is_web(folder) else bool
+    for entry in filesystem.ls(folder, detail=True):
+        name = str(entry["name"])
+        if name.rstrip("/") == folder.rstrip("/") or not inside(name):
+            continue
+        if entry["type"] != "directory":
+            yield name
+        elif depth > 1:
+            yield from below(filesystem, name if is_web(folder) else name.rstrip("/"), depth - 1)
+
+
+def is_data(key: str) -> bool:
+    """Say whether no part of a file's path begins with . or _, as those of other things do."""
+    return not any(part.startswith((".", "_")) for part in PurePosixPath(key).parts)
+
+
+def require_inside(place: Place) -> None:
+    """Raise where a file's path below the root is none on this machine: a listing may name anything."""
+    path = PurePosixPath(place.key)
+    if path.is_absolute() or any(part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts):
+        raise FormatError(
+            f"{shown(place.url)} is of a name that no file may have here, expected one without '..', backslashes and "
+            "slashes that are quoted; fetch it under another name"
+        )
+
+
+def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple[str, ...]) -> None:
+    """Raise where something else than a page of links is at a folder's URL of the web: all of it would be read."""
+    info = filesystem.info(path) if is_web(url) else {}
+    kind, size = info.get("mimetype", "text/html"), info.get("size") or 0
+    if "html" not in kind or size > LARGEST_PAGE:
+        raise FormatError(
+            f"{shown(url)} is {kind}, {size:,} bytes: no page that lists files, and not named as one that can be read "
+            f"there; expected names ending in {', '.join(suffixes)}, or a folder; fetch it"
+        )
+
+
+def refuse_hats(url: str, found: Iterable[str], root: str) -> None:
+    """Raise where the files are those of a HATS catalogue."""
+    if any(key_below(path, root) in WHOLE for path in found):
+        raise FormatError(
+            f"{shown(url)} is a HATS catalogue, which is read from a local folder only; "
+            f"fetch it first, or open the Parquet files below its folder dataset, without its margins"
+        )
+
+
+def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:
+    """Return the file system of a URL and the path there; CatalogError where there is no driver for it."""
+    options = {"get_client": web_client(within)} if is_web(url) else {}
+    try:
+        filesystem, path = url_to_fs(url, **options)
+    except ImportError as error:
+        raise CatalogError(
+            f"{shown(url)} cannot be reached: {scrubbed(str(error))}; install the driver that is named"
+        ) from error
+    except ValueError as error:
+        known = ", ".join(sorted(fsspec.available_protocols()))
+        raise CatalogError(
+            f"{shown(url)} cannot be reached: {scrubbed(str(error))}; expected one of {known}"
+        ) from error
+    return filesystem, str(path)

@@ -1,0 +1,108 @@
+"""How many objects have another one within an arcsecond, in bounded memory, however far apart the rows are.
+
+The sky is cut into cubic cells about the unit sphere, so that neither the poles nor 0h are special.  An object lies in
+its own cell, and is a guest in those whose edge it is near: a pair across an edge is found in both.  Only the cells of
+the smallest hashes are kept, fewer whenever there are too many objects; all objects of such a cell are, so that what
+is counted in them is a fair sample of the sky ("distinct sampling", Gibbons 2001, VLDB, of places).
+Shapes: n rows, P places.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from catalogs.arrays.distinct import FULL, hashed
+
+__all__ = ["NeighbourCounter"]
+
+Floats = NDArray[np.float64]
+Hashes = NDArray[np.uint64]
+
+CAPACITY = 200_000
+"""Places that are kept: 10 MB."""
+CELLS = 60.0
+"""Size of a cell in radii, so that few objects are guests anywhere."""
+
+
+class NeighbourCounter:
+    """Counts rows with another row within `radius` arcseconds; exact up to `capacity` places, an estimate beyond."""
+
+    def __init__(self, radius: float = 1.0, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.halvings = 0
+        self._chord = 2 * np.sin(np.radians(radius / 3600) / 2)
+        self._place: Floats = np.empty((0, 3))
+        self._key: Hashes = np.empty(0, dtype=np.uint64)  # of the place and the cell
+        self._cell: Hashes = np.empty(0, dtype=np.uint64)
+        self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._owned: NDArray[np.bool_] = np.empty(0, dtype=bool)
+
+    def add(self, ra: Floats, dec: Floats) -> None:
+        """Count rows (n,), positions in degrees, all known."""
+        lon, lat = np.radians(ra), np.radians(dec)
+        place = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+        size = CELLS * self._chord
+        own = np.floor(place / size).astype(np.int64)
+        ends = [np.floor((place + side * self._chord) / size).astype(np.int64) for side in (-1, 1)]
+        self._keep(place, own, owned=True)
+        for corner in product((0, 1), repeat=3):
+            cell = np.stack([ends[side][:, axis] for axis, side in enumerate(corner)], axis=1)
+            self._keep_guests(place, cell, own, ends, corner)
+        while len(self._key) > self.capacity:
+            self.halvings += 1
+            self._take(self._cell <= FULL >> self.halvings)
+
+    def _keep_guests(
+        self, place: Floats, cell: Any, own: Any, ends: list[Any], corner: tuple[int, ...]
+    ) -> None:
+        """Keep the rows that are guests in the cell of one corner of the cube about them, each corner's cell once."""
+        other = (cell != own).any(axis=1)
+        for axis, side in enumerate(corner):
+            # Where both ends are in one cell the upper corner is the lower one again.
+            other &= (ends[0][:, axis] != ends[1][:, axis]) | (side == 0)
+        if other.any():
+            self._keep(place[other], cell[other], owned=False)
+
+    def _keep(self, place: Floats, cell: Any, *, owned: bool) -> None:
+        hashes = _combined(*(hashed(cell[:, axis]) for axis in range(3)))
+        kept = hashes <= FULL >> self.halvings
+        place, hashes = place[kept], hashes[kept]
+        key = _combined(*(hashed(place[:, axis]) for axis in range(3)), hashes)
+        joined = np.concatenate([self._key, key])
+        found, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
+        rows = np.concatenate([self._rows, np.ones(len(key), dtype=np.int64)])
+        self._rows = np.bincount(inverse.ravel(), weights=rows, minlength=len(found)).astype(np.int64)
+        self._key = found
+        self._place = np.concatenate([self._place, place])[first]
+        self._cell = np.concatenate([self._cell, hashes])[first]
+        self._owned = np.concatenate([self._owned, np.full(len(key), owned)])[first]
+
+    def _take(self, kept: NDArray[np.bool_]) -> None:
+        self._place, self._key, self._cell = self._place[kept], self._key[kept], self._cell[kept]
+        self._rows, self._owned = self._rows[kept], self._owned[kept]
+
+    @property
+    def near_another(self) -> int:
+        """Number of rows that have another within the radius, at the same place included."""
+        if not self._owned.any():
+            return 0
+        # A place is its own nearest neighbour, and each is in the tree once, as owner or as guest of several cells.
+        places = np.unique(self._place, axis=0)
+        distance, _ = KDTree(places).query(
+            self._place[self._owned], k=2, distance_upper_bound=self._chord * (1 + 1e-12)
+        )
+        near = np.isfinite(np.asarray(distance)[:, 1]) | (self._rows[self._owned] > 1)
+        return int(self._rows[self._owned][near].sum()) << self.halvings
+
+
+def _combined(*hashes: Hashes) -> Hashes:
+    """Return one hash (n,) of several, in order."""
+    total = hashes[0]
+    for other in hashes[1:]:
+        total = hashed(total * np.uint64(0x9E3779B97F4A7C15) + other)
+    return total

@@ -1,0 +1,327 @@
+"""Positions on the sky in degrees, from columns in degrees, radians, sexagesimal text, or hours beside degrees.
+
+The unit is the one stated, else the column's own, else by what the column holds: text is sexagesimal, numbers
+are degrees.  A unit that cannot be read is refused, since a position misread is worse than none.
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from astropy import units
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from catalogs.arrays.name_words import name_words
+from catalogs.arrays.text_numbers import holds_text, numbers_of, words_of
+from catalogs.arrays.values import is_real, is_text
+from catalogs.catalog.catalog import Catalog, Column
+from catalogs.errors import CatalogError
+
+__all__ = [
+    "PositionUnit",
+    "Positions",
+    "find_position_columns",
+    "is_position",
+    "match_positions",
+    "near_others",
+    "position_unit",
+    "positions",
+    "unit_of_position",
+]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+PositionUnit = Literal["deg", "rad", "sexagesimal", "hours"]
+"""Hours: right ascensions in decimal hours, 15 degrees each, beside declinations in degrees, as HyperLEDA has them."""
+
+UNITS: dict[str, PositionUnit] = {
+    "deg": "deg",
+    "degs": "deg",
+    "degree": "deg",
+    "degrees": "deg",
+    "rad": "rad",
+    "radian": "rad",
+    "radians": "rad",
+    "hms": "sexagesimal",
+    "dms": "sexagesimal",
+    '"h:m:s"': "sexagesimal",
+    '"d:m:s"': "sexagesimal",
+    "h:m:s": "sexagesimal",
+    "d:m:s": "sexagesimal",
+    "hh:mm:ss": "sexagesimal",
+    "dd:mm:ss": "sexagesimal",
+    "sexagesimal": "sexagesimal",
+    "h": "hours",
+    "hr": "hours",
+    "hour": "hours",
+    "hours": "hours",
+    "hourangle": "hours",
+}
+"""What catalogues write, in small letters."""
+
+SEXAGESIMAL = re.compile(
+    r"^\s*(?P<sign>[-+−]?)\s*(?P<whole>\d{1,3})\s*[:hʰd°\s]\s*(?P<minutes>\d{1,2})\s*"
+    r"(?:[:mᵐ'′\s]\s*(?P<seconds>\d{1,2}(?:\.\d*)?)\s*[sˢ\"″]?)?\s*$"
+)
+
+RA_NAMES: tuple[str, ...] = (
+    "ra",
+    "radeg",
+    "rajdeg",
+    "raj2000",
+    "ra2000",
+    "raicrs",
+    "alpha",
+    "alphaj2000",
+    "rightascension",
+    "al2000",
+)
+DEC_NAMES: tuple[str, ...] = (
+    "dec",
+    "decdeg",
+    "dejdeg",
+    "dej2000",
+    "dec2000",
+    "deicrs",
+    "delta",
+    "deltaj2000",
+    "declination",
+)
+DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg", "decl", "de2000")
+PLACES = {"ra", "dec", *RA_NAMES, *DEC_NAMES} - {"alpha", "delta", "de"}
+"""Words that no name has that is about anything but a place."""
+QUALIFIER = re.compile(
+    r"plug|targ(et)?|fib(er|re)|coord(inate)?s?|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia|orient|obs"
+    r"|hi|oc|opt(ical)?|radio|[12xy]"
+)
+"""Words beside a coordinate's: `PLUG_RA`, `raMean`, `ra_1`; with any other, as `ra_error`, it is none."""
+JOINED = re.compile(r"(plug|targ(et)?|fib(er|re)|obj|obs|cat|ifu)(?=(ra|dec)$)")
+"""The same words written together with it: MaNGA's `objra`."""
+OTHER_PLACE = re.compile(
+    r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid|cent(er|re)|pix(els?)?|peak|win|winimage|model)"
+    r"|(subhalo|group|halo|galaxy)?(pos(ition)?|cm|cent(re|er)of(mass|potential))z?"
+)
+ORIENTATION = re.compile(
+    r"^(gal|[yjhk]|ks)?(pa|phi|theta|posang|position_?angle)\d?(_.*)?$|_(pa|phi|theta|posang|angle)\d?(_[ugrizy])?$"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Right ascension and declination in degrees (n,), NaN where there is none, and how many were not possible.
+
+    `unreadable` counts texts that are no angle, `out_of_range` declinations beyond 90 and right ascensions
+    beyond a full turn, which are NaN too.
+    """
+
+    ra: Floats
+    dec: Floats
+    unreadable: int = 0
+    out_of_range: int = 0
+
+
+def position_unit(
+    text: str | None, *, is_text: bool, stated: PositionUnit | None = None, table: str = "[catalog]"
+) -> PositionUnit:
+    """Return the unit of a column of angles from what the catalogue writes; CatalogError where it is unreadable.
+
+    `table` is the specification's, where it may be stated.
+    """
+    if stated is not None:
+        return stated
+    if is_text:
+        return "sexagesimal"
+    word = (text or "").strip().lower()
+    if not word:
+        return "deg"
+    known = UNITS.get(word) or UNITS.get(re.sub(r"\{.*\}", "", word).strip())
+    if known is None:
+        known = by_astropy(word)
+    if known is None or known == "sexagesimal":
+        # To state degrees of what is in arcseconds would move it to another place of the sky.
+        remedy = (
+            "convert both columns to degrees"
+            if str(units.Unit(word, parse_strict="silent").physical_type) in {"angle", "time"}
+            else f'state it: position_unit = "deg" (or "rad") under {table}'
+        )
+        raise CatalogError(
+            f"got a position in the unit '{text}', expected degrees, radians, sexagesimal text, or hours; {remedy}"
+        )
+    return known
+
+
+def by_astropy(word: str) -> PositionUnit | None:
+    """Return the unit that astropy reads, where it is degrees or radians."""
+    parsed = units.Unit(word, parse_strict="silent")
+    return "deg" if parsed == units.deg else "rad" if parsed == units.rad else None
+
+
+def unit_of_position(
+    catalog: Catalog, ra: str, dec: str, *, stated: PositionUnit | None = None, table: str = "[catalog]"
+) -> PositionUnit:
+    """Return the unit of a catalogue's two columns; CatalogError where it is unreadable, or they differ.
+
+    `stated` is what the specification says under `table`.
+    """
+    found = []
+    for name in (ra, dec):
+        column = catalog.column(name)
+        try:
+            text = is_text(column.datatype)
+            found.append(position_unit(column.unit, is_text=text, stated=stated, table=table))
+        except CatalogError as error:
+            raise CatalogError(f"{catalog.path}, column '{name}': {error}") from error
+    if stated is None and found == ["hours", "deg"]:
+        return "hours"
+    if found[0] != found[1] or (stated is None and "hours" in found):
+        raise CatalogError(
+            f"{catalog.path}: got '{ra}' in {found[0]} and '{dec}' in {found[1]}, expected the same of both; name "
+            "other columns, or convert one, or, if one says it wrongly, state what both are in: "
+            f'position_unit = "deg" (or "rad", "sexagesimal", "hours" of the first beside degrees) under {table}'
+        )
+    return found[0]
+
+
+def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
+    """Return positions (n,) in degrees from two columns."""
+    if unit == "sexagesimal":
+        lon, bad_lon = sexagesimal(ra, per_unit=15.0)
+        lat, bad_lat = sexagesimal(dec, per_unit=1.0)
+    elif unit == "hours":
+        (lon, bad_lon), (lat, bad_lat) = (numbers(x, "deg") for x in (ra, dec))
+        lon = 15.0 * lon
+    else:
+        (lon, bad_lon), (lat, bad_lat) = (numbers(x, unit) for x in (ra, dec))
+    unreadable = int((bad_lon | bad_lat).sum())
+    outside = (np.abs(lat) > 90) | (lon < -180) | (lon > 360)
+    gone = outside | ~np.isfinite(lon) | ~np.isfinite(lat)
+    return Positions(
+        ra=np.where(gone, np.nan, lon % 360.0),
+        dec=np.where(gone, np.nan, lat),
+        unreadable=unreadable,
+        out_of_range=int(outside.sum()),
+    )
+
+
+def numbers(column: Array, unit: PositionUnit) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return angles (n,) in degrees, and which were unreadable: texts that are no number."""
+    if holds_text(column):
+        words = words_of(np.ma.filled(column, ""))
+        values = numbers_of(words)
+        bad = np.isnan(values) & (words != "")
+    else:
+        values = np.ma.filled(np.ma.asanyarray(column).astype(np.float64), np.nan)
+        bad = np.zeros(len(values), dtype=bool)
+    return np.asarray(np.degrees(values) if unit == "rad" else values), bad
+
+
+def sexagesimal(column: Array, *, per_unit: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return angles (n,) in degrees from texts such as '12:34:56.7' or '-00 12 30', and which were unreadable.
+
+    `per_unit` is 15 for hours.  Minus zero degrees is negative, which reading the parts as numbers would lose.
+    """
+    texts = [str(v) for v in np.ma.filled(column, "").tolist()]
+    values, bad = np.full(len(texts), np.nan), np.zeros(len(texts), dtype=bool)
+    for i, text in enumerate(texts):
+        if not text.strip():
+            continue
+        match = SEXAGESIMAL.match(text)
+        if match is None:
+            bad[i] = True
+            continue
+        minutes, seconds = float(match["minutes"]), float(match["seconds"] or 0)
+        if minutes >= 60 or seconds > 60:
+            bad[i] = True
+            continue
+        angle = per_unit * (float(match["whole"]) + minutes / 60 + seconds / 3600)
+        values[i] = -angle if match["sign"] in {"-", "−"} else angle
+    return values, bad
+
+
+def match_positions(
+    ra: Floats, dec: Floats, other_ra: Floats, other_dec: Floats, *, radius: float
+) -> NDArray[np.intp]:
+    """Return for each position (n,) the index of the nearest other one within `radius` arcseconds, else -1."""
+    here = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
+    there = np.flatnonzero(np.isfinite(other_ra) & np.isfinite(other_dec))
+    found = np.full(len(ra), -1, dtype=np.intp)
+    if not here.size or not there.size:
+        return found
+    index, separation, _ = sky(ra[here], dec[here]).match_to_catalog_sky(
+        sky(other_ra[there], other_dec[there])
+    )
+    near = separation.arcsec <= radius
+    found[here[near]] = there[np.asarray(index)[near]]
+    return found
+
+
+def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> list[NDArray[np.intp]]:
+    """Return for each position (n,) the indices of the others within `radius` arcseconds, the `most` nearest."""
+    if len(ra) < 2:
+        return [np.empty(0, dtype=np.intp) for _ in ra]
+    places = sky(ra, dec).cartesian.xyz.value.T
+    chord = 2 * np.sin(np.radians(radius / 3600) / 2)
+    _, index = KDTree(places).query(
+        places, k=min(most + 1, len(ra)), distance_upper_bound=chord * (1 + 1e-12)
+    )
+    rows = np.asarray(index, dtype=np.intp)
+    return [row[(row < len(ra)) & (row != i)] for i, row in enumerate(rows)]
+
+
+def sky(ra: Floats, dec: Floats) -> Any:
+    """Return positions in degrees as astropy's."""
+    # Slow to import, and nothing is matched by position in most runs.
+    from astropy.coordinates import Latitude, Longitude, SkyCoord  # noqa: PLC0415
+
+    return SkyCoord(Longitude(ra * units.deg), Latitude(dec * units.deg))
+
+
+def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:
+    """Return the columns of right ascension and declination, numbers before text, by UCD and by name."""
+    ra = ranked(catalog, "pos.eq.ra", RA_NAMES)
+    dec = ranked(catalog, "pos.eq.dec", DEC_NAMES)
+    for name in ra:
+        same_kind = [d for d in dec if _is_number(catalog, d) == _is_number(catalog, name)]
+        if same_kind:
+            return name, same_kind[0]
+    return None
+
+
+def _is_number(catalog: Catalog, name: str) -> bool:
+    return not is_text(catalog.column(name).datatype)
+
+
+def is_position(column: Column) -> bool:
+    """Say whether a column is called as a coordinate is, or holds angles."""
+    word = coordinate_word(column.name)
+    # Rubin gives a place in every band, `u_ra`: none of them is the object's, and none a measurement.
+    named = word in RA_NAMES + DEC_NAMES or not PLACES.isdisjoint(name_words(column.name))
+    placed = named or ORIENTATION.search(column.name.lower()) is not None
+    return placed or OTHER_PLACE.fullmatch(word) is not None or (column.unit or "").strip().lower() in UNITS
+
+
+def coordinate_word(name: str) -> str:
+    """Return a column's name without what is beside a coordinate's own word: `PLUG_RA` and `raMean` are 'ra'."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    if plain in RA_NAMES + DEC_NAMES:
+        return plain
+    return "".join(JOINED.sub("", word) for word in name_words(name) if QUALIFIER.fullmatch(word) is None)
+
+
+def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
+    """Return the columns that may be one coordinate, the likeliest first."""
+    found = []
+    for place, column in enumerate(catalog.columns):
+        word, plain_word = coordinate_word(column.name), re.sub(r"[^a-z0-9]", "", column.name.lower())
+        said = (column.ucd or "").lower().split(";")
+        by_ucd, by_name = said[0] == ucd, word in names
+        plain = is_text(column.datatype) or is_real(column.datatype)
+        if plain and not column.shape and (by_ucd or by_name):
+            rank = (is_text(column.datatype), not by_ucd, "meta.main" not in said, word != plain_word)
+            found.append((*rank, names.index(word) if by_name else len(names), place, column.name))
+    return [str(entry[-1]) for entry in sorted(found)]

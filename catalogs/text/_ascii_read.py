@@ -1,0 +1,142 @@
+"""Tables laid out by blanks or places, read through astropy's readers into Arrow: whole, so up to a stated size."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from astropy.io import ascii as astropy_ascii
+from astropy.io.ascii import convert_numpy
+from astropy.table import MaskedColumn, Table
+
+from catalogs.errors import DamagedFileError, FormatError
+from catalogs.files.compressed import reading
+from catalogs.memory.astropy_table import AstropyTable
+from catalogs.text._names import words_of_line
+from catalogs.text._records import is_data
+from catalogs.text.ascii_layout import Layout
+
+__all__ = ["LARGEST_BYTES", "read_table"]
+
+LARGEST_BYTES = 1 << 27
+"""Lines times the longest one: astropy gives all texts of a column the room of the longest."""
+
+LONGEST_WORDS = 160
+"""Characters of astropy's words that an error shows."""
+ZERO_IN_FRONT = re.compile(r"(?:^|\s)[-+]?0\d+(?=\s|$)", re.MULTILINE)
+NAME_OF_NUMBER = re.compile(r"[-+]?0\d+")
+
+
+def read_table(path: Path, layout: Layout, missing: tuple[str, ...] = ()) -> pa.Table:
+    """Return the whole table, its metadata with astropy's words on it; the last two that were read are kept.
+
+    FormatError where it is too large or has two columns of a name, DamagedFileError where it is no such table.
+    """
+    seen = path.stat()
+    return _read(path, layout, missing, (seen.st_size, seen.st_mtime_ns, seen.st_ino))
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, layout: Layout, missing: tuple[str, ...], _state: tuple[int, ...]) -> pa.Table:
+    lines = _lines(path)
+    with _explained(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # units that are not standard pass through as they are spelt
+        table = _by_astropy(path, layout, lines, missing)
+    for column in table.columns.values():
+        if column.dtype.kind == "U" and isinstance(column, MaskedColumn):
+            table[column.name] = column.filled("")  # no text is the empty one, as in all text tables
+    return AstropyTable(table).stored().table
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines; FormatError where they are too many or too long."""
+    with reading(path) as stream:
+        data = stream.read(LARGEST_BYTES + 1)
+    lines = data.splitlines()
+    room = max(len(data), len(lines) * max(map(len, lines), default=0))
+    if room > LARGEST_BYTES:
+        raise FormatError(
+            f"{path}: got {len(lines):,} lines of up to {max(map(len, lines)):,} characters, expected at most "
+            f"{LARGEST_BYTES >> 20} MB as lines of one length, for such tables are read whole; write it as CSV, "
+            "FITS or Parquet, or in several files"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return re.split(r"\r\n|\n|\r", text)
+
+
+def _by_astropy(path: Path, layout: Layout, lines: list[str], missing: Sequence[str]) -> Any:
+    """Return astropy's table."""
+    fill = [(text, "0") for text in missing]
+    if layout.kind == "blanks":
+        return _by_blanks(layout, lines, fill)
+    if layout.kind == "sextractor" and not any(is_data(line.encode()) for line in lines):
+        raise FormatError(
+            f"{path} holds no line of data; expected a line of column names, then rows: fetch it again"
+        )
+    if layout.kind != "cds":
+        return astropy_ascii.read(lines, format=layout.kind, guess=False, fill_values=fill or [("", "0")])
+    reader = astropy_ascii.get_reader(
+        astropy_ascii.Cds, readme=None if layout.readme is None else str(layout.readme)
+    )
+    if layout.readme is not None:
+        reader.data.table_name = re.sub(r"\.(gz|bz2)$", "", path.name)
+    reader.data.fill_values = [*reader.data.fill_values, *fill]
+    return reader.read([line for line in lines if line.strip()])
+
+
+def _by_blanks(layout: Layout, lines: list[str], fill: Sequence[tuple[str, str]]) -> Any:
+    """Return astropy's table of rows of as many words each; the comments, but for the names, go into its `meta`."""
+    rows = [line for line in lines[layout.header + 1 :] if is_data(line.encode()) and line.strip()]
+    table = Table(names=list(layout.names), dtype=["U1"] * len(layout.names))
+    if rows:
+        table = astropy_ascii.read(
+            rows,
+            format="no_header",
+            names=list(layout.names),
+            guess=False,
+            delimiter=" ",
+            fast_reader=True,
+            fill_values=fill,
+            converters=_texts(rows, layout.names),
+        )
+    comments = [
+        line.lstrip("# ") for i, line in enumerate(lines) if i != layout.header and line.startswith("#")
+    ]
+    if comments:
+        table.meta["comments"] = comments
+    return table
+
+
+def _texts(rows: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Return the converters of columns of numbers with a zero in front, which are names: texts, as in CSV."""
+    odd: set[str] = set()
+    for row in rows:
+        if ZERO_IN_FRONT.search(row):
+            odd |= {
+                n
+                for n, word in zip(names, words_of_line(row), strict=False)
+                if NAME_OF_NUMBER.fullmatch(word)
+            }
+    return {name: [convert_numpy(str)] for name in odd}
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in our words that the rows do not fit the header."""
+    try:
+        yield
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        said = " ".join(str(error).split())[:LONGEST_WORDS]
+        raise DamagedFileError(
+            f"{path} is damaged or no table: {said}; expected rows as its header describes them: correct it, or "
+            "fetch it again"
+        ) from None

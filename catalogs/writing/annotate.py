@@ -1,0 +1,146 @@
+"""Add columns to a catalogue: every partition is copied with them to an output folder, streamed and atomic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from catalogs.catalog.catalog import BATCH_ROWS, Annotation, Catalog, Compute, OldColumns, Progress
+from catalogs.catalog.computing import CheckedCompute, Computed, NewValues, computed_batches
+from catalogs.catalog.earlier_columns import with_user_bits
+from catalogs.catalog.kept_columns import Mode, old_columns
+from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.writing.conversion import copies
+from catalogs.writing.destination import (
+    check_local,
+    check_places,
+    check_room,
+    check_whole,
+    destination,
+    is_whole,
+    make_folder,
+)
+
+__all__ = [
+    "CheckedCompute",
+    "Computed",
+    "Mode",
+    "NewValues",
+    "Written",
+    "annotate",
+    "computed_batches",
+    "finish",
+]
+
+
+class Written(tuple[Path, ...]):  # noqa: SLOT001 -- a tuple has no room for slots that hold anything
+    """The files that were written; `warnings` says what of the old ones they could not take over."""
+
+    warnings: tuple[str, ...]
+
+    def __new__(cls, files: Iterable[Path], warnings: Iterable[str] = ()) -> Self:
+        """Make a tuple of the files."""
+        made = super().__new__(cls, files)
+        made.warnings = tuple(warnings)
+        return made
+
+
+def annotate(
+    cat: Catalog,
+    out: Path,
+    columns: Sequence[NewColumn],
+    compute: Compute,
+    *,
+    read: Sequence[str],
+    provenance: Provenance | None = None,
+    rows: int = BATCH_ROWS,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    mode: Mode = "annotated",
+    keep: Sequence[str] = (),
+    form: str | None = None,
+) -> Written:
+    """Copy every partition, margins too, to the folder `out` with new columns; return the files written.
+
+    `compute` gets a record batch of the columns `read`, n rows, and returns an array (n,) of each new column's type.
+
+    A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
+    replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
+    and position.  A catalogue with files of its own beside the partitions (HATS) appears at once, when all are
+    whole; of a part of one, see `finish`.  `form` asks for another format, "parquet" or "fits"; what that, or the
+    Parquet of a table in memory, has no place for stands in the result's `warnings`.
+
+    Before any work: ColumnNotFoundError; NameClashError where a column of somebody else's has a new one's name;
+    OutputExistsError, unless `overwrite`; StorageError where there is no room.  At work: DamagedFileError where a file
+    is not what it was when it was opened; ValueError and TypeError where `compute` returns something else.
+    """
+    check_local(out)
+    old = old_columns(cat, columns, mode, keep)
+    for name in read:
+        cat.column(name)
+    told = dict.fromkeys(_lost_already(cat, old, form))
+    files = copies(cat, old, form, told.setdefault)
+    finals = [out / file.key for file in files]
+    if form not in {None, cat.format}:
+        cat = replace(cat, whole=None)
+    check_places(files, finals, overwrite=overwrite)
+    check_whole(cat, out, finals, overwrite=overwrite)
+    # FITS is not compressed, so there the size of the source tells nothing.
+    staying = tuple(name for name in cat.names if old.stays(name))
+    check_room(cat, out, columns, OldColumns(only=staying) if form == "fits" else old)
+    read, compute = with_user_bits(read, compute, old.replaced, columns)
+    annotation = Annotation(
+        columns,
+        CheckedCompute(tuple(columns), compute),
+        read,
+        (provenance or Provenance()).covering(columns),
+        rows,
+        threads or _usable_cpus(),
+        progress,
+    )
+    with destination(cat, out) as folder:
+        for file in files:
+            make_folder((folder / file.key).parent)
+            file.write_annotated(folder / file.key, annotation)
+        if is_whole(cat):
+            left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
+            told |= dict.fromkeys(left_out)
+    return Written(finals, told)
+
+
+def _lost_already(cat: Catalog, old: OldColumns, form: str | None) -> Iterator[str]:
+    """Yield sentences on what a table in memory has lost of what is copied, as it was written down or as it is read."""
+    changed = dict(cat.changed)
+    if form in {None, cat.format}:
+        changed |= {name: what for name, what in cat.read_back.items() if name not in changed}
+    yield from (f"'{name}': {what}" for name, what in changed.items() if old.stays(name))
+    yield from cat.left_behind
+
+
+def finish(
+    cat: Catalog,
+    folder: Path,
+    columns: Sequence[NewColumn],
+    *,
+    provenance: Provenance | None = None,
+    mode: Mode = "annotated",
+    keep: Sequence[str] = (),
+) -> Sequence[str]:
+    """Write what a catalogue has beside its partitions, all of which lie annotated in `folder` at their keys.
+
+    For who annotates them one by one (`replace(cat, partitions=...)`), on several machines or to go on later.
+    Nothing has to be done for formats without such; doing it again gives the same.  Returns what had to be left out.
+    """
+    if cat.whole is None:
+        return ()
+    told = (provenance or Provenance()).covering(columns)
+    return cat.whole.finish(folder, columns, told, old_columns(cat, columns, mode, keep))
+
+
+def _usable_cpus() -> int:
+    """Return how many processors this process may use, which on a shared machine are not all of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

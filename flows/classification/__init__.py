@@ -1,0 +1,33 @@
+"""Classification of catalogues and releases: plan, jobs, scores, and what is published.
+
+- `annotation`: One file annotated into the staging folder; and several, one's own faults not in the others'
+  way.
+- `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
+  same for every flow.
+- `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
+- `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
+- `steps`: Classify catalogues with a stored model: the work itself, with or without Prefect.
+
+For this folder alone:
+
+- `_class_shares`: Class shares of a catalogue that is classified: the model's, given, or estimated from the
+  catalogue itself.
+- `_difference`: What differs between two annotations of a file: objects that changed class, gained or lost
+  a flag, moved in p.
+- `_disk_space`: Room for the copies of a classification: whether there is enough, and when slim ones are
+  the better choice.
+- `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
+  output's place.
+- `_output_columns`: What `output.columns = "full"` adds to the standard columns, in the order of
+  `catalogs.catalog.new_columns`.
+- `_plan`: What a classification would do, found out before any work starts and without writing anything.
+- `_publishing`: The end of a classification: final names, `summary.json`, a release's report, and last of
+  all `manifest.json`.
+- `_releases`: What a release has changed: `_releases/0007.json` in the output folder, one small file a
+  release, kept for ever.
+- `_tally`: What a catalogue's annotation adds up to: class counts with errors, flags, missing shares.
+- `_trial`: A trial of a classification: the first rows of each catalogue are scored, and nothing is
+  written.
+"""
+
+__all__ = ["annotation", "execution", "reprocessing", "scoring", "steps"]

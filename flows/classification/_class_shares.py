@@ -1,0 +1,206 @@
+"""Class shares of a catalogue that is classified: the model's, given, or estimated from the catalogue itself.
+
+A model keeps its training shares, and what it was corrected for in the training.  Other shares move the logits of every
+row by the same amount, so they are settled before the first row is written, and are part of the settings from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from blr.classifier import Classifier
+from blr.scores import Scores
+from blr.shift import class_priors, log_prior_shift
+from blr.threads import single_threaded_blas
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import DamagedFileError
+from flows.errors import UsageError
+from flows.features.reader import FeatureBatch, FeatureReader
+from flows.features.table_choice import target_table
+from flows.inputs.files import find_files, open_source
+from flows.inputs.opening import thinned
+from flows.models.model import Model
+from flows.reports.shift import ESTIMATED
+from flows.specification.specification import Shift, Specification
+
+__all__ = [
+    "EM_ROWS",
+    "chosen_shift",
+    "estimated_shares",
+    "prior_shares",
+    "shift_record",
+    "with_shares",
+]
+
+Floats = NDArray[np.float64]
+Asked = str | Mapping[str, float]
+Estimate = Callable[[], Shift]
+
+
+class RowScorer(Protocol):
+    """What gives rows of a catalogue their probabilities."""
+
+    @property
+    def reader(self) -> FeatureReader:
+        """What it reads."""
+        ...
+
+    def on(self, catalog: Catalog) -> RowScorer:
+        """Return the scorer for one catalogue."""
+        ...
+
+    def score(self, batch: pa.RecordBatch) -> tuple[Scores, FeatureBatch]:
+        """Return the scores of a batch."""
+        ...
+
+
+EM_ROWS = 100_000
+"""Rows that shares are estimated from, at equal distances over all files."""
+DIGITS = 8
+"""Of an estimated share: part of the settings, so that files done now and later are known to be of the same ones."""
+
+
+def prior_shares(model: Model) -> Floats:
+    """Return the class shares (K,) of the training rows, which the model's fit takes for those of all objects."""
+    return np.asarray(model.training["class_share"])
+
+
+def with_shares(model: Model, specification: Specification) -> Classifier:
+    """Return the model's classifier for the class shares that the settings give; by default, as it was trained."""
+    prior = specification.shift.class_prior
+    if not isinstance(prior, Mapping):
+        return model.classifier
+    shift = log_prior_shift([prior[name] for name in model.classes], prior_shares(model))
+    return replace(model.classifier, log_prior_shift=shift)
+
+
+def chosen_shift(
+    model: Model, given: Shift, *, asked: Asked | None = None, estimate: Estimate | None = None
+) -> Shift:
+    """Return the table [shift] of a classification: the model's, unless `given` or `asked` for are other class shares.
+
+    `estimate` finds the shares where "em" is asked for that the model was not trained with.
+    """
+    trained = model.specification.shift
+    if asked is None and (given == trained or (given.class_prior is None and not given.density_weights)):
+        return trained
+    wanted = given if asked is None else _asked(asked)
+    if wanted.density_weights and not trained.density_weights:
+        raise UsageError(
+            f"shift.density_weights: got true for {model.label}, which was trained without, expected a model of "
+            "weighted rows; train it again, or leave the key out"
+        )
+    if wanted.class_prior is None:
+        return trained
+    if model.specification.label.noise is not None:
+        raise UsageError(
+            f"shift.class_prior: got shares for {model.label}, whose labels may be wrong, expected a model of right "
+            "ones: the shares of its training rows' true classes are not those of their labels; leave class_prior out"
+        )
+    if trained.density_weights:
+        raise UsageError(
+            f"shift.class_prior: got shares for {model.label}, whose training rows were weighted by density ratio, "
+            "expected one of the two: both would correct the same shift; leave class_prior out, or train without "
+            "weights"
+        )
+    _check_classes(model, wanted.class_prior)
+    if not isinstance(wanted.class_prior, str):
+        return Shift(class_prior=wanted.class_prior, class_prior_source=wanted.class_prior_source)
+    if estimate is None:
+        raise UsageError(
+            f'shift.class_prior: got "em", which {model.label} was not trained with, expected shares that stay the '
+            "same from one release to the next; train again with it, or give the shares"
+        )
+    return estimate()
+
+
+def _asked(asked: Asked) -> Shift:
+    try:
+        return Shift.model_validate({"class_prior": asked})
+    except ValidationError as error:
+        raise UsageError(f"class_prior: {error.errors()[0]['ctx']['error']}") from error
+
+
+def _check_classes(model: Model, prior: Asked) -> None:
+    if isinstance(prior, Mapping) and set(prior) != set(model.classes):
+        raise UsageError(
+            f"shift.class_prior: got shares of {', '.join(prior)}, expected one of each class of {model.label}: "
+            f"{', '.join(model.classes)}; correct the names"
+        )
+    if model.specification.label.votes is not None:
+        raise UsageError(
+            f"shift.class_prior: got shares for {model.label}, which was trained on votes, expected labels of classes: "
+            "votes of one class are for objects of several, and do not look the same where these have other shares; "
+            "leave class_prior out"
+        )
+    links = {m.posterior.link for m in model.classifier.members} - {"logistic"}
+    if links:
+        raise UsageError(
+            f"shift.class_prior: got shares for {model.label}, whose link is {', '.join(links)}, expected a logistic "
+            'one: shares move logits; train with likelihood = "logistic"'
+        )
+
+
+def estimated_shares(model: Model, paths: Sequence[Path], scorer: RowScorer) -> Shift:
+    """Return the shares of the classes in catalogues, by EM over the model's probabilities of their rows.
+
+    `scorer` is the model's, of training shares.
+    """
+    tolerated = (DamagedFileError, OSError)  # such files are quarantined later
+    choice = target_table(model.specification, model.features)
+    found, failed = find_files(paths, scorer.reader.check, choice=choice, left_out={}, tolerated=tolerated)
+    if failed and not found:
+        raise next(iter(failed.values()))
+    step = max(1, math.ceil(sum(f.partition.n_rows for f in found) / EM_ROWS))
+    parts = [np.empty((0, len(model.classes)))]
+    with single_threaded_blas():
+        for file in found:
+            here = scorer.on(open_source(str(file.source), file.without, file.stamp, choice))
+            batches = thinned(file.partition.batches(here.reader.read), step)
+            parts.extend(here.score(batch)[0].probability for batch in batches)
+    p = np.concatenate(parts)
+    try:
+        shares = np.exp(class_priors(p, prior_shares(model)).log_shift) * prior_shares(model)
+    except ValueError as error:
+        raise UsageError(f'class_prior: got "em" over rows that say nothing of it: {error}') from error
+    rounded = np.round(shares / shares.sum(), DIGITS)
+    name = found[0].source.name if len(paths) == 1 else f"{found[0].source.name} and {len(paths) - 1} more"
+    return Shift(
+        class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
+        class_prior_source=f"{ESTIMATED}{name}"[:200],
+    )
+
+
+def shift_record(model: Model, specification: Specification) -> dict[str, Any]:
+    """Return what outputs say of class shares and of weights in the training; texts, and shares by class."""
+    told = model.training.get("shift", {})
+    shift = with_shares(model, specification).log_prior_shift
+    old = prior_shares(model)
+    new = old if shift is None else old * np.exp(shift)
+    record: dict[str, Any] = {"class_priors": _by_class(model, new / new.sum())}
+    if shift is not None:
+        given = (
+            isinstance(specification.shift.class_prior, Mapping) and specification.shift.class_prior_source
+        )
+        record["class_priors_training"] = _by_class(model, old)
+        record["class_priors_source"] = given or told.get("class_prior_source", "as given")
+    if model.specification.shift.density_weights:
+        target = told["target"]
+        record["training_weights"] = (
+            f"density ratio against {target['name']} (sha256 {target['content_hash']}): {told['n_training']} rows "
+            f"count as {told['n_effective']:.6g}"
+        )
+    return record
+
+
+def _by_class(model: Model, shares: Floats) -> dict[str, float]:
+    return dict(zip(model.classes, shares.tolist(), strict=True))

@@ -1,0 +1,262 @@
+"""What differs between two annotations of a file: objects that changed class, gained or lost a flag, moved in p.
+
+Both are streamed.  Rows are matched by their order where the input is the same, else by id; then in passes, each
+over the ids of one residue of a hash, so that memory is bounded whatever the catalogue's size.
+Shapes: n rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from blr.decisions import FLAG_MEANINGS
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog
+from catalogs.catalog.new_columns import safe_name
+from flows.inputs.table_choice import annotated_table
+
+__all__ = ["MOVED", "Annotation", "compare", "total_difference"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float32]
+Json = dict[str, Any]
+
+MOVED = 0.1
+"""In the probability of some class, from which an object is counted."""
+ROWS_AT_ONCE = 2_000_000
+"""Rows of the old file held in memory when matching by id: some 100 MB."""
+MOST_EXAMPLES = 20
+"""Objects named of each file, those that moved furthest."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Where an annotation is: the file, the prefix of its columns, the classes."""
+
+    path: Path
+    prefix: str
+    classes: tuple[str, ...]
+
+    def columns(self, shared: Sequence[str]) -> list[str]:
+        """Return the columns that are compared: class, flags, and the probabilities of the `shared` classes."""
+        return [f"{self.prefix}{name}" for name in ("class", "flags", *(f"p_{safe_name(c)}" for c in shared))]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of an annotation: classes (n,) by number, flags (n,), probabilities (n, K), `ids` (n,) as in the file."""
+
+    classes: Array
+    flags: Array
+    p: Floats
+    ids: Array
+
+    def __getitem__(self, chosen: Array) -> _Rows:
+        return _Rows(*(array[chosen] for array in vars(self).values()))
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+
+@dataclass
+class _Count:
+    """The differences met so far; `names` are the classes' by number, the first that of no class."""
+
+    names: tuple[str, ...] = ("",)
+    compared: int = 0
+    appeared: int = 0
+    vanished: int = 0
+    flag_changed: int = 0
+    moved: int = 0
+    largest_move: float = 0.0
+    transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    gained: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    examples: list[Json] = field(default_factory=list)
+
+    def add(self, old: _Rows, new: _Rows) -> None:
+        """Count rows that are each other's."""
+        self.compared += len(new)
+        changed = old.classes != new.classes
+        self._count_pairs(old.classes[changed], new.classes[changed])
+        self.flag_changed += int(np.count_nonzero(old.flags != new.flags))
+        for flag in FLAG_MEANINGS:
+            before, after = (old.flags & int(flag)) > 0, (new.flags & int(flag)) > 0
+            self.gained[str(flag.name)] += int(np.count_nonzero(after & ~before))
+            self.lost[str(flag.name)] += int(np.count_nonzero(before & ~after))
+        moves = np.abs(new.p - old.p).max(axis=1, initial=0.0)
+        moves = np.nan_to_num(
+            moves
+        )  # what had no probability, or has none now, did not move: its class changed
+        self.moved += int(np.count_nonzero(moves > MOVED))
+        self.largest_move = max(self.largest_move, float(moves.max(initial=0.0)))
+        self._keep_examples(old, new, moves, np.flatnonzero(changed | (moves > MOVED)))
+
+    def _count_pairs(self, old: Array, new: Array) -> None:
+        pairs, counts = np.unique(old * len(self.names) + new, return_counts=True)
+        for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True):
+            was, now = divmod(pair, len(self.names))
+            self.transitions[self.names[was], self.names[now]] += n
+
+    def _keep_examples(self, old: _Rows, new: _Rows, moves: Array, chosen: Array) -> None:
+        first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
+        self.examples += [
+            {
+                "id": str(new.ids[i]),  # text of a catalogue: whoever shows it escapes it
+                "was": self.names[old.classes[i]],
+                "is": self.names[new.classes[i]],
+                "moved": round(float(moves[i]), 6),
+            }
+            for i in first.tolist()
+        ]
+        self.examples.sort(key=lambda e: (-e["moved"], e["id"]))
+        del self.examples[MOST_EXAMPLES:]
+
+    def told(self, matched_by: str) -> Json:
+        """Return the differences as JSON can hold them."""
+        transitions = sorted(self.transitions.items())
+        return {
+            "matched_by": matched_by,
+            "compared": self.compared,
+            "appeared": self.appeared,
+            "vanished": self.vanished,
+            "class_changed": sum(self.transitions.values()),
+            "transitions": [{"was": a, "is": b, "objects": n} for (a, b), n in transitions],
+            "flag_changed": self.flag_changed,
+            "flags_gained": dict(self.gained),
+            "flags_lost": dict(self.lost),
+            "moved": self.moved,
+            "largest_move": round(self.largest_move, 6),
+            "examples": self.examples,
+        }
+
+
+def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Json:
+    """Return the differences of a file's annotation from the one before.
+
+    `by_row`: the rows are the same ones in the same order.  `id_column` names the objects.
+    """
+    shared = [c for c in new.classes if c in old.classes]
+    before, after = annotated_table(old.prefix).open(old.path), annotated_table(new.prefix).open(new.path)
+    known = id_column if id_column in before.names and id_column in after.names else None
+    count = _Count(names=("", *dict.fromkeys([*old.classes, *new.classes])))
+    read = partial(_rows, shared=shared, id_column=known, names=count.names)
+    if by_row and before.n_rows == after.n_rows:
+        for a, b in zip(read(before, old), read(after, new), strict=True):
+            count.add(a, b)
+        return count.told("row")
+    if known is None:
+        count.appeared, count.vanished = after.n_rows, before.n_rows
+        return count.told("nothing")
+    passes = 1 + before.n_rows // ROWS_AT_ONCE
+    for residue in range(passes):
+        _compare_by_id(count, partial(read, before, old), partial(read, after, new), residue, passes)
+    return count.told("id")
+
+
+def _rows(
+    catalog: Catalog,
+    annotation: Annotation,
+    *,
+    shared: Sequence[str],
+    id_column: str | None,
+    names: Sequence[str],
+) -> Iterator[_Rows]:
+    columns = annotation.columns(shared)
+    start = 0
+    for batch in catalog.batches([*columns, *([id_column] if id_column else [])], BATCH_ROWS):
+        yield _of_batch(batch, columns, id_column, names, start)
+        start += batch.num_rows
+
+
+def _of_batch(
+    batch: pa.RecordBatch, columns: Sequence[str], id_column: str | None, names: Sequence[str], start: int
+) -> _Rows:
+    given, *others = columns
+    values = batch_values(batch, [*others, *([id_column] if id_column else [])])
+    flags, *p = (values[name] for name in others)
+    # As numbers: texts, one a row, would take longer than the classification.
+    numbers = pc.index_in(batch.column(given).cast(pa.string()), pa.array(names, pa.string()))
+    n = batch.num_rows
+    return _Rows(
+        classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
+        flags=np.asarray(flags, dtype=np.int64),
+        p=np.stack(p, axis=1).astype(np.float32) if p else np.zeros((n, 0), np.float32),
+        ids=np.ma.getdata(values[id_column]) if id_column else np.arange(start, start + n),
+    )
+
+
+def _compare_by_id(
+    count: _Count,
+    before: Callable[[], Iterator[_Rows]],
+    after: Callable[[], Iterator[_Rows]],
+    residue: int,
+    passes: int,
+) -> None:
+    """Compare the rows whose id's hash has that residue; of rows with the same id, the first."""
+    old, keys = _held(before(), residue, passes)
+    met = np.zeros(len(keys), dtype=bool)
+    for rows in after():
+        hashes = _hashed(rows.ids)
+        mine = hashes % np.uint64(passes) == residue
+        new, wanted = rows[mine], hashes[mine]
+        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        there = keys[place] == wanted if len(keys) else np.zeros(len(new), dtype=bool)
+        met[place[there]] = True
+        count.appeared += int(np.count_nonzero(~there))
+        count.add(old[place[there]], new[there])
+    count.vanished += int(np.count_nonzero(~met))
+
+
+def _held(parts: Iterator[_Rows], residue: int, passes: int) -> tuple[_Rows, NDArray[np.uint64]]:
+    """Return the rows of a residue and the hashes of their ids, both in the order of the hashes."""
+    kept, hashes = [], []
+    for rows in parts:
+        hashed = _hashed(rows.ids)
+        mine = hashed % np.uint64(passes) == residue
+        kept.append(rows[mine])
+        hashes.append(hashed[mine])
+    if not kept:
+        empty = np.empty(0, dtype=object)
+        return _Rows(
+            np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32), empty
+        ), np.empty(0, np.uint64)
+    keys, first = np.unique(np.concatenate(hashes), return_index=True)
+    arrays = (np.concatenate([vars(rows)[name] for rows in kept]) for name in vars(kept[0]))
+    return _Rows(*arrays)[first], keys
+
+
+def _hashed(ids: Array) -> NDArray[np.uint64]:
+    """Return a 64-bit hash (n,) of each id, the same whatever the width of the integers."""
+    if ids.dtype.kind in "iub":
+        plain: Array = ids.astype(np.int64)
+    elif ids.dtype.kind == "f":
+        plain = ids.astype(np.float64)
+    else:
+        plain = ids.astype(object)
+    import pandas as pd  # noqa: PLC0415 - slow to import, for what only rows in another order need
+
+    return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
+
+
+def total_difference(parts: Sequence[Mapping[str, Any]]) -> Json:
+    """Return the differences of several files together."""
+    count = _Count()
+    for part in parts:
+        for name in ("compared", "appeared", "vanished", "flag_changed", "moved"):
+            setattr(count, name, getattr(count, name) + part[name])
+        count.largest_move = max(count.largest_move, part["largest_move"])
+        count.transitions.update({(t["was"], t["is"]): t["objects"] for t in part["transitions"]})
+        count.gained.update(part["flags_gained"])
+        count.lost.update(part["flags_lost"])
+    return count.told(", ".join(sorted({part["matched_by"] for part in parts})))

@@ -1,0 +1,183 @@
+"""One file's work: what its input is like now, what of it is done already, and what lies in its output's place.
+
+Small files are done in groups, one a task, since Prefect keeps some 20 kB of each task run.  A large file is a task of
+its own.  A killed run goes on file by file all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from catalogs.errors import OutputExistsError
+from flows.errors import UsageError
+from flows.inputs.files import Found
+from flows.inputs.origins import Origin
+from flows.runs.manifest import FileState, Manifest, Output, file_state
+from flows.runs.staging import Staging
+
+__all__ = ["MOST_TASKS", "Group", "Job", "Looker", "Policy", "groups"]
+
+MOST_TASKS = 200
+ROWS_A_TASK = 500_000
+"""Rows that are worth a task, a second's work; smaller files share one."""
+
+Policy = Literal["add", "overwrite", "release"]
+"""What may happen to other outputs in a folder: nothing, replacement by name, or replacement of all of a release."""
+
+
+REPLACEABLE = {
+    "add": {"nothing", "ours"},
+    "release": {"nothing", "ours", "left", "listed"},
+    "overwrite": {"nothing", "ours", "left", "listed", "foreign"},
+}
+"""What may have an output's place: what this work has put there before it was killed, what other work had; what the
+manifest lists, as it was or changed since; or a file of somebody else's."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One file of a catalogue: its state, the name of its output, and what of it is done already."""
+
+    found: Found
+    path: Path
+    name: str
+    n_rows: int
+    state: FileState
+    why: str = "new"  # why it is to be done
+    finished: Output | None = None  # listed in the manifest, and there
+    staged: Output | None = None  # whole, but not listed yet
+    previous: Output | None = None  # the output that it replaces
+    in_the_way: bool = False  # a changed file has its place, which is moved away first
+    origin: Origin | None = None  # of a file that was fetched
+    learned: bool = False  # finished, but fetched again to know that; the next run need not
+
+    @property
+    def to_do(self) -> bool:
+        """Whether it has to be annotated."""
+        return self.finished is None and self.staged is None
+
+    @property
+    def input_path(self) -> str | None:
+        """The URL of a file that was fetched."""
+        return self.origin.url if self.origin else None
+
+    def finished_as(self, listed: Output) -> Job:
+        """Return the job of a file whose output is there; of one that was fetched, its server's word is learned."""
+        learned = self.origin is not None and (listed.input_path, listed.input.tag) != (
+            self.origin.url,
+            self.origin.tag,
+        )
+        return replace(self, why="", finished=self.named(listed) if learned else listed, learned=learned)
+
+    def named(self, output: Output) -> Output:
+        """Return an output as one of the file that was fetched."""
+        return replace(output, input=self.state, input_path=self.input_path or output.input_path)
+
+
+@dataclass(frozen=True)
+class Looker:
+    """What is known when a file is looked at."""
+
+    staging: Staging
+    before: Manifest | None
+    same: bool
+    policy: Policy
+    verify: bool
+
+    def job(self, found: Found, origin: Origin | None = None) -> Job:
+        """Return what is to be done to one file; OutputExistsError where something else has its place.
+
+        `origin` is where it was fetched from, if it was.
+        """
+        part = found.partition
+        final = self.staging.out / found.name
+        if final.exists() and final.samefile(part.path):
+            raise UsageError(
+                f"{part.path}: got an output folder in which the annotated copy would replace its own input, "
+                "expected another; choose one with --out"
+            )
+        listed = self.before.find(found.name) if self.before else None
+        state = file_state(part.path, None if self.verify or listed is None else listed.input)
+        state = replace(state, tag=origin.tag) if origin else state
+        intact = listed is not None and listed.is_in(final, verify=self.verify)
+        job = Job(
+            found,
+            part.path,
+            found.name,
+            part.n_rows,
+            state,
+            previous=listed if intact else None,
+            origin=origin,
+        )
+        if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
+            return job.finished_as(listed)
+        staged = self.staging.find(found.name, state)
+        there = self._occupant(final, found.name, listed, staged)
+        if there == "listed" and intact and listed and listed.input.sha256 == state.sha256:
+            there = "ours"
+        if there not in REPLACEABLE[self.policy]:
+            raise OutputExistsError(
+                f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {part.path} "
+                "as it is now; choose another folder with --out, or replace it with --overwrite"
+            )
+        moved = self.policy == "release" and there == "listed" and not intact
+        return replace(job, why=self._why(listed, state, intact=intact), staged=staged, in_the_way=moved)
+
+    def _occupant(self, final: Path, name: str, listed: Output | None, staged: Output | None) -> str:
+        """Say what has the place of an output."""
+        if not final.exists():
+            return "nothing"
+        if staged is not None and self.staging.published(staged):
+            return "ours"
+        if self.staging.left_by_others(name):
+            return "left"
+        return "foreign" if listed is None else "listed"
+
+    def _why(self, listed: Output | None, state: FileState, *, intact: bool) -> str:
+        if listed is None or self.before is None:
+            return "new"
+        if listed.input.sha256 != state.sha256:
+            return "changed"
+        if not self.same:
+            return "other model or specification"
+        return "output incomplete" if intact else "output changed or gone"
+
+
+def _origin(listed: Output | None, state: FileState) -> str:
+    if listed is None:
+        return "that `blr classify` did not make here"
+    return "made of other input" if listed.input.sha256 != state.sha256 else "changed since it was made"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that one task does, in their order."""
+
+    jobs: tuple[Job, ...]
+
+    @property
+    def label(self) -> str:
+        """What the task is called by."""
+        more = len(self.jobs) - 1
+        return self.jobs[0].name + (f" and {more} more" if more else "")
+
+
+def groups(jobs: Sequence[Job]) -> list[Group]:
+    """Return the jobs in groups of about as many rows, at most `MOST_TASKS` of them."""
+    total = sum(job.n_rows for job in jobs)
+    wanted = max(ROWS_A_TASK, math.ceil(total / MOST_TASKS))
+    most_files = math.ceil(len(jobs) / MOST_TASKS)  # files of no rows cost time too
+    found: list[list[Job]] = []
+    rows = 0
+    for job in jobs:
+        full = rows + job.n_rows > wanted and len(found[-1]) >= most_files if found else True
+        if full:
+            found.append([])
+            rows = 0
+        found[-1].append(job)
+        rows += job.n_rows
+    return [Group(tuple(group)) for group in found]

@@ -1,0 +1,291 @@
+"""What a classification would do, found out before any work starts and without writing anything.
+
+Everything that can be wrong is found here: inputs, columns, names, what lies in the output folder already.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
+from catalogs.remote.errors import UnreachableError
+from flows.classification._disk_space import check_room
+from flows.classification._jobs import Job, Looker, Policy
+from flows.classification._output_columns import check_copies
+from flows.classification.scoring import Scorer
+from flows.errors import UsageError
+from flows.features.table_choice import target_table
+from flows.features.units import unchecked
+from flows.inputs.files import Found, copy_name, files_of, find_files, name_of
+from flows.inputs.origins import Brought, Known
+from flows.models.model import Model
+from flows.runs.manifest import FileState, Manifest, Output, Quarantined, file_state
+from flows.runs.progress import tell
+from flows.runs.staging import Staging
+from flows.specification.specification import Specification, specification_hash
+
+__all__ = ["Job", "Plan", "known_outputs", "make_plan"]
+
+TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
+    "add": (DamagedFileError, UnreachableError, OSError),
+    "overwrite": (DamagedFileError, UnreachableError, OSError),
+    "release": (CatalogError, OSError),
+}
+"""What may be wrong with a file without holding up the others: who names files by hand is told of the rest at once."""
+SHOWN = 4
+"""Columns that the line on units names."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All files, and the folder they go to."""
+
+    out: Path
+    staging: Staging
+    jobs: tuple[Job, ...]
+    found: Manifest | None  # what was in the folder, of whatever maker
+    same_maker: bool
+    policy: Policy = "add"
+    quarantined: tuple[Quarantined, ...] = ()
+    deferred: Mapping[str, str] = field(
+        default_factory=dict
+    )  # files that are being written, and why we think so
+    adopted: tuple[Output, ...] = ()  # published by a killed run, and not listed yet
+    brought: Brought = field(default_factory=Brought)  # what is known of inputs at URLs
+    advice: str = ""  # on the size of the copies
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether every file's output is there and listed, and nothing else is."""
+        known = self.found.quarantined if self.found and self.same_maker else ()
+        done = all(job.finished and not job.learned for job in self.jobs) and set(self.quarantined) == set(
+            known
+        )
+        return done and not self.retired and not self.adopted and self.same_maker
+
+    @property
+    def kept(self) -> tuple[Output, ...]:
+        """Outputs in the folder that are not of these inputs, or of files that were not fetched again, and stay."""
+        if self.policy == "release":
+            return tuple(self.brought.unchanged)
+        listed = self.found.outputs if self.found and self.same_maker else ()
+        others = {o.name: o for o in (*listed, *self.adopted)}
+        return (*self.brought.unchanged, *(o for name, o in others.items() if name not in self.names))
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Outputs in the folder that are not of these inputs, and go."""
+        if self.policy != "release":
+            return ()
+        listed = self.found.outputs if self.found else ()
+        return tuple(sorted({o.name for o in (*listed, *self.adopted)} - self.names))
+
+    @property
+    def names(self) -> set[str]:
+        """The outputs' names of all inputs, readable or not."""
+        known = {*(q.name for q in self.quarantined), *(o.name for o in self.brought.unchanged)}
+        return {*(j.name for j in self.jobs), *known, *self.deferred}
+
+    def still_good(self, name: str) -> Output | None:
+        """Return the output, of an earlier state of its input, that may stay where a new one did not come to be."""
+        listed = self.found.find(name) if self.found and self.same_maker else None
+        return listed if listed is not None and listed.summary and listed.is_in(self.out / name) else None
+
+
+def make_plan(
+    brought: Brought,
+    model: Model,
+    specification: Specification,
+    out: Path,
+    *,
+    policy: Policy = "add",
+    verify: bool = False,
+    deferred: Mapping[Path, str] | None = None,
+) -> Plan:
+    """Return what is to be done to classify the catalogues that were brought into the folder `out`.
+
+    `verify` hashes files again that look as they did; files that are `deferred` are left alone.
+    """
+    paths, scorer = brought.paths, Scorer.of(model, specification)
+    _check_outside(paths, out)
+    for _, error in brought.failed:
+        if not isinstance(error, TOLERATED[policy]):
+            raise error
+    spec_hash, form = specification_hash(specification), specification.output.form
+    before = Manifest.read(out)
+    same = before is not None and before.same_maker(model.label, spec_hash)
+    deferred = deferred or {}
+    known = _still_quarantined(paths, out, before) if before and same and not verify else {}
+    units: dict[str, None] = {}
+
+    def check(catalog: Catalog) -> None:
+        units.update(dict.fromkeys(_check(catalog, scorer, specification)))
+
+    found, failed = find_files(
+        paths,
+        check,
+        choice=target_table(specification, model.features),
+        form=form,
+        left_out={**deferred, **{path: q.reason for path, q in known.items()}},
+        tolerated=TOLERATED[policy],
+    )
+    if units:
+        tell().note(_said_of(units))
+    errors = [*failed.values(), *(error for _, error in brought.failed)]
+    if errors and not (
+        found or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
+    ):
+        raise errors[0]
+    _check_names_distinct(found, brought)
+    names = {f.name for f in found}
+    if before is not None and not same and policy != "release":
+        _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
+    staging = Staging.of(out, model.label, spec_hash)
+    looker = Looker(staging, before, same, policy, verify)
+    there = [f for f in found if f.partition.path.exists()]  # some may have gone meanwhile
+    jobs = tuple(looker.job(f, brought.origins.get(f.partition.path)) for f in there)
+    advice = check_room(out, jobs, scorer.columns, specification.output.mode)
+    fresh = [
+        _quarantined(path, _name(path, paths, form), out, error, before, brought)
+        for path, error in failed.items()
+    ]
+    fresh += [Quarantined(origin.name, origin.url, reason(error)) for origin, error in brought.failed]
+    plan = Plan(
+        out,
+        staging,
+        jobs,
+        before,
+        same,
+        policy,
+        quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
+        deferred={_name(path, paths, form): why for path, why in deferred.items()} | brought.deferred,
+        brought=brought,
+        advice=advice,
+    )
+    return _with_adopted(plan)
+
+
+def known_outputs(out: Path, model: Model, specification: Specification, *, verify: bool = False) -> Known:
+    """Return what is known of files at URLs from the last run; nothing after another maker's, or to `verify`."""
+    before = Manifest.read(out)
+    same = before is not None and before.same_maker(model.label, specification_hash(specification))
+    return Known(out, before if same and not verify else None, specification.output.form)
+
+
+def _quarantined(
+    path: Path, name: str, out: Path, error: Exception, before: Manifest | None, brought: Brought
+) -> Quarantined:
+    """Return what is written down of a file that could not be annotated."""
+    known, origin = before.find_quarantined(name) if before else None, brought.origins.get(path)
+    state = _state(path, known)
+    if origin is None:
+        return Quarantined(name, os.path.relpath(path, out), reason(error), state)
+    tagged = state and replace(state, tag=origin.tag)
+    return Quarantined(name, origin.url, brought.spoken(reason(error)), tagged)
+
+
+def reason(error: Exception) -> str:
+    """Return an error as one line; its kind too, where its author did not mean it for users."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
+
+
+def _state(path: Path, known: Quarantined | None) -> FileState | None:
+    try:
+        return file_state(path, known.input if known else None)
+    except OSError:
+        return None
+
+
+def _check(catalog: Catalog, scorer: Scorer, specification: Specification) -> tuple[str, ...]:
+    """Raise a `CatalogError` where a catalogue cannot be annotated; return which units could not be compared."""
+    here = scorer.on(catalog)  # refuses a catalogue without the columns, or in other units
+    for name in scorer.reader.read:
+        if n := catalog.column(name).absent:
+            raise ColumnNotFoundError(
+                f"{n:,} of {len(catalog.partitions):,} files of {catalog.path} have no column '{name}', expected it in "
+                "all, for the model reads it; classify the others by themselves, or write it there, null where unknown"
+            )
+    check_copies(catalog, scorer.columns, specification)
+    return unchecked(here.reader, catalog, scorer.model.columns)
+
+
+def _said_of(units: Collection[str]) -> str:
+    """Return the line on units that could not be compared."""
+    more = f"; and {len(units) - SHOWN:,} more" if len(units) > SHOWN else ""
+    return (
+        f"{'; '.join(list(units)[:SHOWN])}{more}: taken as they are; where that is right, say so under [target.units], "
+        "and where not, make the column of what is there in [target.expressions]"
+    )
+
+
+def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> dict[Path, Quarantined]:
+    """Return the files that could not be annotated the last time, and look as they did then."""
+    known = {q.input_path: q for q in before.quarantined if q.input is not None}
+    if not known:
+        return {}
+    files = {file: known.get(os.path.relpath(file, out)) for path in paths for file in files_of(path)}
+    return {
+        file: q for file, q in files.items() if q and q.input and file.exists() and q.input.looks_like(file)
+    }
+
+
+def _name(path: Path, sources: Collection[Path], form: str | None) -> str:
+    """Return the name of a file's output."""
+    source = next((s for s in sources if s.is_dir() and s in path.parents), path)
+    return copy_name(name_of(path, source), form, path)
+
+
+def _with_adopted(plan: Plan) -> Plan:
+    """Return the plan with what killed runs have published and could not list."""
+    listed = plan.found.outputs if plan.found else ()
+    known = plan.names.union(o.name for o in listed)
+    records = plan.staging.published_records(others=plan.policy == "release")
+    adopted = tuple(o for o in records if o.name not in known)
+    return plan if not adopted else Plan(**{**vars(plan), "adopted": adopted})
+
+
+def _check_outside(paths: Sequence[Path], out: Path) -> None:
+    """Raise UsageError where outputs would be inputs of the next run: they would lie in a folder that is one."""
+    inside = out.resolve()
+    for path in (path.resolve() for path in paths if path.is_dir()):
+        below = inside.relative_to(path).parts if inside.is_relative_to(path) else ()
+        if below and not any(part.startswith((".", "_")) for part in below):
+            raise UsageError(
+                f"{out}: got an output folder inside the catalogue {path}, which would hold its own copies the next "
+                "time, expected one outside of it; choose another with --out"
+            )
+
+
+def _check_names_distinct(found: Sequence[Found], brought: Brought) -> None:
+    first = {name: Path("a file at a URL") for name in brought.left_out()}
+    for one in found:
+        path = one.partition.path
+        other = first.setdefault(one.name, path)
+        if other != path:
+            raise UsageError(
+                f"got {other} and {path}, whose outputs would have the same name, expected different names; "
+                "classify them into two folders"
+            )
+
+
+def _check_replaceable(
+    before: Manifest, names: set[str], model: Model, out: Path, *, overwrite: bool
+) -> None:
+    """Raise OutputExistsError where another maker's outputs lie, unless all of them are to be replaced."""
+    other = f"the model {before.model}" if before.model != model.label else "another specification"
+    if not overwrite:
+        raise OutputExistsError(
+            f"{out}: got a folder with outputs of {other}, expected an empty one, or outputs of {model.label} "
+            "with the same specification; choose another with --out, or replace them with --overwrite"
+        )
+    left = [o.name for o in before.outputs if o.name not in names and (out / o.name).exists()]
+    if left:
+        raise OutputExistsError(
+            f"{out}: got {', '.join(left)} of {other} beside what is to be replaced, expected all to be, since a "
+            "folder holds outputs of one model; classify those too, move them, or choose another folder"
+        )

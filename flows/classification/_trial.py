@@ -1,0 +1,49 @@
+"""A trial of a classification: the first rows of each catalogue are scored, and nothing is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from flows.classification._output_columns import check_copies
+from flows.classification._tally import summarise
+from flows.classification.scoring import Scorer
+from flows.features.table_choice import target_table
+from flows.inputs.opening import first_rows, opened
+from flows.inputs.resolve import Source
+from flows.models.model import Model
+from flows.specification.specification import Specification
+
+__all__ = ["trial"]
+
+SHOWN = 10
+
+
+def trial(
+    sources: Sequence[Source], model: Model, specification: Specification, limit: int
+) -> dict[str, Any]:
+    """Score the first `limit` rows of each catalogue; return their summary and the first few rows."""
+    scorer = Scorer.of(model, specification)
+    choice = target_table(specification, model.features)
+    shown: list[dict[str, Any]] = []
+    for source in sources:
+        with opened([source], choice) as catalogs:
+            for catalog in catalogs:
+                check_copies(catalog, scorer.columns, specification)
+                here = scorer.on(catalog)  # its tallies are the scorer's
+                for batch in first_rows(catalog, here.reader.read, limit):
+                    new = here(batch)
+                    shown += _rows(new, SHOWN - len(shown))
+    return {"summary": summarise(scorer.tally(), model.classes, model.features), "rows": shown}
+
+
+def _rows(new: Mapping[str, np.ndarray[Any, Any]], n: int) -> list[dict[str, Any]]:
+    rows = zip(*(array[:n].tolist() for array in new.values()), strict=True)
+    return [{name: _plain(value) for name, value in zip(new, row, strict=True)} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,112 @@
+"""Bring a release up to date: the work itself, with or without Prefect.
+
+Classified are the inputs that are new, that have changed, or whose outputs another model or specification made; no
+others.  Outputs whose input is gone are moved to `_retired/`.  Running it again does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from catalogs.errors import OutputExistsError
+from flows.classification._class_shares import chosen_shift
+from flows.classification._plan import Plan, known_outputs, make_plan
+from flows.classification.execution import DIRECT, Steps, execute
+from flows.classification.steps import annotation_settings, request_of
+from flows.errors import UsageError
+from flows.inputs.fetching import fetching
+from flows.inputs.files import files_of
+from flows.inputs.resolve import Source, local_sources, resolve_sources
+from flows.inputs.still_written import PATIENCE, QUIET, still_written
+from flows.models.store import Store
+from flows.runs.allowed_roots import check_output
+from flows.runs.manifest import Manifest
+from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
+
+__all__ = ["reprocess"]
+
+Json = dict[str, Any]
+
+
+def reprocess(
+    specification: Specification | str | Path,
+    *,
+    store: str | Path,
+    model: str | None = None,
+    out: str | Path | None = None,
+    verify: bool = False,
+    threads: int | None = None,
+    dry_run: bool = False,
+    quiet_seconds: float = QUIET,
+    patience: float = PATIENCE,
+    steps: Steps = DIRECT,
+) -> Json:
+    """Bring the annotated copies of a specification's target up to date; return what was done.
+
+    `model` is by default the champion of the specification's name, `out` the specification's output folder.  Files
+    that changed within `quiet_seconds` are waited for, `patience` seconds in all, then left for the next run.
+    """
+    given = read_specification(specification)
+    base = Path(given.base_folder)
+    place = Store(check_output(store, key="store"))
+    folder = (
+        check_output(given.output.folder, key="output.folder", base=base)
+        if out is None
+        else check_output(out, key="out")
+    )
+    stored = place.find(model or given.name)
+    loaded = place.load(stored.label)
+    settings = annotation_settings(loaded, given).model_copy(
+        update={"shift": chosen_shift(loaded, given.shift)}
+    )
+
+    with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=not dry_run) as mirror:
+
+        def planned() -> Plan:
+            sources = _inputs(given, base, folder)
+            before = Manifest.read(folder)
+            _check_same_name(before, stored.name, folder)
+            unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
+            writing = still_written(unknown, quiet=quiet_seconds, patience=patience)
+            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
+            return make_plan(
+                brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
+            )
+
+        return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+
+
+def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:
+    """Return what there is to classify; UsageError where outputs would be inputs of the next run."""
+    target = specification.target.paths
+    key = "target.paths" if target else "catalog.paths"
+    sources = resolve_sources(target or specification.catalog.paths, base, key=key)
+    inside = out.resolve()
+    for path in local_sources(sources):
+        if path.resolve().is_relative_to(inside) or (path.is_dir() and inside.is_relative_to(path.resolve())):
+            raise UsageError(
+                f"{key}: got '{path}', which the output folder {out} is in or holds, expected inputs outside of it; "
+                "choose another output.folder"
+            )
+    return sources
+
+
+def _unknown_files(paths: Sequence[Path], before: Manifest | None, out: Path) -> list[Path]:
+    """Return the files that are not as they were at the last release: those may be still in the making."""
+    known = {o.input_path: o.input for o in before.outputs} if before else {}
+    files = (file for path in paths for file in files_of(path))
+    states = ((file, known.get(os.path.relpath(file, out))) for file in files)
+    return [file for file, state in states if state is None or not state.looks_like(file)]
+
+
+def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:
+    """Raise OutputExistsError where the folder is another product's, whose outputs would all be retired."""
+    if before is not None and before.model.partition("@")[0] != name:
+        raise OutputExistsError(
+            f"{out}: got a folder with outputs of the model {before.model}, expected one of '{name}'; "
+            "choose another output.folder"
+        )

@@ -1,0 +1,196 @@
+"""From a batch of a catalogue to its new columns: the one place where a model meets rows.
+
+Runs in several threads at once; what it counts on the way is kept batch by batch and added up exactly.
+Shapes: n rows, K classes, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from blr.classifier import Classifier
+from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
+from blr.scores import Scores
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
+from catalogs.errors import NameClashError
+from flows.classification._class_shares import shift_record, with_shares
+from flows.classification._output_columns import full_arrays
+from flows.classification._tally import Tally, total
+from flows.errors import ModelError
+from flows.features.drift import FeatureCounts
+from flows.features.measurement_errors import excess
+from flows.features.reader import FeatureBatch, FeatureReader, target_reader
+from flows.features.sentinels import check_target_marks
+from flows.features.units import converted
+from flows.models.model import Model
+from flows.specification.specification import Specification, specification_hash
+from flows.specification.target import Target
+from flows.version import code_version
+
+__all__ = ["Scorer", "budget_threshold", "flag_names", "provenance"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+CONFIDENCE_BINS = 1 << 20
+"""Of [0.5, 1], for the threshold of a review budget: a step of 5e-7, whatever the catalogue's size."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A model made ready for a catalogue: what to read, what is added, and the tallies of the batches so far."""
+
+    model: Model
+    classifier: Classifier
+    reader: FeatureReader
+    columns: tuple[NewColumn, ...]
+    prefix: str = "blr_"
+    target: Target = field(default_factory=Target)  # what a specification says of it
+    full: bool = False  # whether the columns are the full ones
+    tallies: list[Tally] = field(default_factory=list)
+    counts: list[FeatureCounts] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, model: Model, specification: Specification) -> Scorer:
+        """Return the scorer of a model for the target catalogue, flags and prefix of a specification."""
+        flags = specification.flags
+        classifier = replace(
+            with_shares(model, specification),
+            low_confidence=flags.low_confidence,
+            close_call=flags.close_call,
+        )
+        reader = target_reader(specification, model.features)
+        prefix = specification.output.prefix
+        try:
+            columns = standard_columns(model.classes, prefix, columns=specification.output.columns)
+        except NameClashError as error:
+            raise ModelError(f"the model {model.label}: {error}, and train again") from error
+        full = specification.output.columns == "full"
+        return cls(model, classifier, reader, columns, prefix, specification.target, full)
+
+    def on(self, catalog: Catalog) -> Scorer:
+        """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""
+        reader = converted(self.reader, catalog, trained=self.model.columns, stated=self.target.units)
+        check_target_marks(self.target, catalog)
+        return replace(self, reader=reader)
+
+    def with_low_confidence(self, threshold: float) -> Scorer:
+        """Return a scorer with another threshold and no tallies."""
+        classifier = replace(self.classifier, low_confidence=threshold)
+        return replace(self, classifier=classifier, tallies=[], counts=[])
+
+    @property
+    def _nothing(self) -> Tally:
+        """The count of no rows."""
+        K, F = len(self.model.classes), len(self.model.features)
+        return Tally.of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
+
+    def tally(self) -> Tally:
+        """Return what was counted so far."""
+        return total([*self.tallies, self._nothing])
+
+    def drift(self) -> FeatureCounts:
+        """Return how the features of the rows so far are distributed, for comparison with the training's."""
+        F = len(self.model.features)
+        return FeatureCounts.sum([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
+
+    def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
+        return FeatureCounts.of(X, missing, self.model.training.get("distribution", {}), self.model.features)
+
+    def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
+        """Return the scores of the rows inside `where`, and the features of all."""
+        found = self.reader.evaluate(batch)
+        inside = found.inside
+        noise = self.model.training.get("noise", {})
+        errors = None if found.errors is None else excess(found.errors[inside], noise, self.model.features)
+        unseen = None if found.not_detected is None else found.not_detected[inside]
+        scores = self.classifier.score(
+            found.X[inside], found.missing[inside], errors, not_detected=unseen, credible=credible
+        )
+        return scores, found
+
+    def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
+        """Return the new columns of a batch, and count it."""
+        scores, found = self.score(batch, credible=CREDIBLE if self.full else None)
+        inside, missing = found.inside, found.missing[found.inside]
+        self.counts.append(self._counted(found.X[inside], missing))
+        flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
+        p = _spread(scores.probability, inside, np.nan)
+        self.tallies.append(Tally.of(p, scores.count_draws, flags, missing))
+        arrays = [
+            self._best(p),
+            *p.T,
+            p.max(axis=1),
+            *_moments(scores, inside),
+            flags,
+            np.full(len(p), self.model.id),
+            *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
+        ]
+        return {
+            column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
+            for column, array in zip(self.columns, arrays, strict=True)
+        }
+
+    def _best(self, p: Floats) -> Array:
+        """Return the class (n,) of the largest probability, '' where there is none."""
+        names = np.array(["", *self.model.classes])
+        return np.asarray(names[np.where(np.isnan(p[:, 0]), 0, np.nan_to_num(p).argmax(axis=1) + 1)])
+
+
+def _moments(scores: Scores, inside: NDArray[np.bool_]) -> list[Array]:
+    """Return the logit's mean (of two classes), its standard deviation, and the mutual information, (n,) each."""
+    found = (scores.logit_mean, scores.logit_std, scores.mutual_information)
+    return [_spread(values, inside, np.nan) for values in found if values is not None]
+
+
+def _spread(values: Array, inside: NDArray[np.bool_], fill: float) -> Array:
+    """Return values of the rows inside as values of all rows, `fill` elsewhere."""
+    if inside.all():
+        return values
+    whole = np.full((len(inside), *values.shape[1:]), fill, dtype=values.dtype)
+    whole[inside] = values
+    return whole
+
+
+def budget_threshold(scorer: Scorer, catalog: Catalog, budget: float) -> float:
+    """Return the `low_confidence` that flags the least certain `budget` of a catalogue's classified rows, or less."""
+    edges = np.linspace(0.5, 1.0, CONFIDENCE_BINS + 1)
+    counts = np.zeros(CONFIDENCE_BINS, dtype=np.int64)
+    for batch in catalog.batches(scorer.reader.read):
+        p = scorer.score(batch)[0].probability
+        counts += np.histogram(pairwise_confidence(p[~np.isnan(p[:, 0])]), edges)[0]
+    allowed = int(budget * counts.sum())
+    return float(edges[np.searchsorted(np.cumsum(counts), allowed, side="right")])
+
+
+def flag_names() -> dict[int, tuple[str, str]]:
+    """Return each flag's bit, name and meaning."""
+    return {
+        int(flag.value).bit_length() - 1: (str(flag.name), meaning) for flag, meaning in FLAG_MEANINGS.items()
+    }
+
+
+def provenance(
+    model: Model, specification: Specification, input_sha256: str, read: Sequence[str]
+) -> Provenance:
+    """Return what is written into an annotated file: nothing that differs between two equal runs."""
+    entries = {
+        "model": model.label,
+        "model_id": str(model.id),
+        "specification_hash": specification_hash(specification),
+        "version": code_version(),
+        "input_sha256": input_sha256,
+        **{
+            key: said if isinstance(said, str) else ", ".join(f"{c} {x:.6g}" for c, x in said.items())
+            for key, said in shift_record(model, specification).items()
+        },
+        "columns_read": ", ".join(read),
+    }
+    return Provenance(entries, flag_names())

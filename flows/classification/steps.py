@@ -1,0 +1,120 @@
+"""Classify catalogues with a stored model: the work itself, with or without Prefect.
+
+A task is a group of files.  What passes between tasks is paths and small dictionaries.  Files are annotated in a
+staging folder and get their final names all together, once all are whole; `manifest.json` comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from flows.classification._class_shares import chosen_shift, estimated_shares
+from flows.classification._jobs import Policy
+from flows.classification._plan import Plan, known_outputs, make_plan
+from flows.classification._trial import trial
+from flows.classification.execution import DIRECT, Steps, execute
+from flows.classification.scoring import Scorer
+from flows.errors import SpecificationError
+from flows.inputs.fetching import fetching
+from flows.inputs.resolve import resolve_sources
+from flows.models.model import Model
+from flows.models.store import Store
+from flows.runs.allowed_roots import check_output
+from flows.specification.specification import Output as OutputTable
+from flows.specification.specification import Shift, Specification
+from flows.specification.toml_file import read_specification
+
+__all__ = ["DIRECT", "Steps", "annotation_settings", "classify", "settled"]
+
+Json = dict[str, Any]
+
+
+def classify(
+    catalogues: Sequence[str | Path],
+    *,
+    model: str,
+    store: str | Path,
+    out: str | Path,
+    specification: Specification | str | Path | None = None,
+    class_prior: str | Mapping[str, float] | None = None,
+    output_format: Literal["same", "parquet", "fits"] | None = None,
+    overwrite: bool = False,
+    verify: bool = False,
+    limit: int | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+    steps: Steps = DIRECT,
+) -> Json:
+    """Annotate catalogues with a model of the store; return what was done, as JSON can hold it.
+
+    `specification` replaces the target, flags and output that the model was trained with, and its class shares where
+    it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues, and `output_format`
+    chooses the copies' format alone.  `limit` scores that many rows of each catalogue and writes nothing.
+    """
+    place, folder = Store(check_output(store, key="store")), check_output(out, key="out")
+    stored = place.find(model)
+    loaded = place.load(stored.label)
+    given = loaded.specification if specification is None else read_specification(specification)
+    if output_format is not None:
+        output = given.output.model_copy(update={"format": output_format})
+        given = given.model_copy(update={"output": output})
+    sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
+    policy: Policy = "overwrite" if overwrite else "add"
+    resumable = not dry_run and limit is None
+    with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=resumable) as mirror:
+        settings = settled(loaded, given, class_prior, paths=lambda: mirror.bring(sources).paths)
+        if limit is not None:
+            return {"status": "trial", "model": loaded.label, **trial(sources, loaded, settings, limit)}
+
+        def planned() -> Plan:
+            brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
+            return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
+
+        return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+
+
+def settled(
+    model: Model,
+    given: Specification,
+    class_prior: str | Mapping[str, float] | None,
+    *,
+    paths: Callable[[], Sequence[Path]],
+) -> Specification:
+    """Return the settings of a classification, with class shares; `paths` gives the files they are estimated from."""
+    plain = annotation_settings(model, given)
+
+    def estimate() -> Shift:
+        unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
+        scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
+        return estimated_shares(model, paths(), scorer)
+
+    shift = chosen_shift(model, given.shift, asked=class_prior, estimate=estimate)
+    return plain.model_copy(update={"shift": shift})
+
+
+def request_of(model: Path, settings: Specification, threads: int | None) -> Json:
+    """Return what every task is told."""
+    return {"model": str(model), "specification": settings.model_dump(mode="json"), "threads": threads}
+
+
+def annotation_settings(model: Model, given: Specification) -> Specification:
+    """Return the model's specification, with what another one says of target, flags and output.
+
+    `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
+    Class shares are still the model's (`chosen_shift`).
+    Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
+    """
+    update = {
+        "target": given.target.model_copy(update={"paths": None}),
+        "flags": given.flags,
+        "output": given.output.model_copy(update={"folder": OutputTable().folder}),
+    }
+    settings = model.specification.model_copy(update=update)
+    try:
+        settings.check_target()
+    except ValueError as error:
+        raise SpecificationError(f"with the model {model.label}, {error}") from error
+    return settings

@@ -1,0 +1,26 @@
+"""The command line `blr`: options and one module for each group of commands.
+
+- `app`: The command line: `blr train`, `blr classify`, and what goes with them.
+
+For this folder alone:
+
+- `_classify`: `blr classify`.
+- `_demo`: `blr demo`.
+- `_errors`: What the user reads when something is wrong, and the exit status: the message alone, no
+  traceback.
+- `_inspect`: `blr inspect` and `blr init`.
+- `_models`: `blr models`.
+- `_options`: Options of the command line: those that several commands have, those that name what is
+  written, and long ones.
+- `_prefect_server`: Prefect for one command: its settings first, then its server beside the import, for
+  both are slow.
+- `_progress`: How far the work is: a bar with rows, rows/s and time left on a terminal, lines elsewhere; on
+  standard error.
+- `_reprocess`: `blr reprocess`.
+- `_review`: `blr review`.
+- `_serve`: `blr serve`, `blr ui`, `blr deployments`.
+- `_show`: What a person reads of a result, on standard output.
+- `_train`: `blr train`.
+"""
+
+__all__ = ["app"]

@@ -1,0 +1,61 @@
+"""`blr demo`."""
+
+# ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from flows.classification import steps as classification
+from flows.cli._prefect_server import start_prefect
+from flows.cli._progress import shown_progress
+from flows.demo.steps import run_demo
+from flows.training import steps as training
+
+__all__ = ["run_demonstration"]
+
+Work = Callable[..., dict[str, Any]]
+
+
+def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> None:
+    """Run the demonstration, its flows as flows unless it is direct."""
+    train, classify = (training.train, classification.classify) if direct else _flows(quiet=quiet)
+    told = run_demo(
+        out,
+        train=_shown(train, quiet=quiet),
+        classify=_shown(classify, quiet=quiet),
+        show=(lambda _: None) if json else _console().print,
+    )
+    if json:
+        sys.stdout.write(json_text.dumps(told, indent=1, allow_nan=False) + "\n")
+
+
+def _flows(*, quiet: bool) -> tuple[Work, Work]:
+    with shown_progress(quiet=quiet):
+        server = start_prefect()
+    from flows.classify import classify
+    from flows.train import train
+
+    server.wait()
+    return train, classify
+
+
+def _shown(work: Work, *, quiet: bool) -> Work:
+    """Return the work with its own progress bar: tables are printed between the bars, not through them."""
+
+    def shown(*arguments: Any, **options: Any) -> dict[str, Any]:
+        with shown_progress(quiet=quiet):
+            return work(*arguments, **options)
+
+    return shown
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=160)  # nobody cuts the lines of a file or a pipe

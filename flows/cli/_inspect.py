@@ -1,0 +1,157 @@
+"""`blr inspect` and `blr init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from catalogs.files.atomic import atomic_path
+from catalogs.remote.urls import is_remote
+from flows.cli._progress import shown_progress
+from flows.cli._show import plain_table, print_tables, say, show, show_trained
+from flows.draft.inspection import inspect_file
+from flows.draft.specification import starting_specification
+from flows.errors import OutputFolderError
+from flows.inputs.opening import opened_together
+from flows.inputs.resolve import Source, check_no_secret, resolve_sources
+from flows.inputs.table_choice import TableChoice
+
+__all__ = ["run_init", "run_inspect"]
+
+Json = dict[str, Any]
+
+
+def run_inspect(file: str, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
+    """Say what a file holds."""
+    with shown_progress(quiet=True):
+        told = inspect_file(named(file), limit=limit, label=label, table=table)
+    show(told, show_inspected, json=json)
+
+
+def run_init(
+    file: str,
+    label: str,
+    *,
+    out: Path | None,
+    overwrite: bool,
+    limit: int | None,
+    table: str | None,
+    json: bool,
+) -> None:
+    """Write a first specification, or print it."""
+    if out is not None and out.exists() and not overwrite:
+        raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
+    folder = Path() if out is None else out.parent
+    source = named(file)
+    url = source if isinstance(source, str) else None
+    check_no_secret(
+        [file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
+    )
+    with shown_progress(quiet=True), opened_together(source, TableChoice(table, (label,))) as catalog:
+        start = starting_specification(catalog, label, folder=folder, limit=limit, table=table, url=url)
+    if out is not None:
+        with atomic_path(out) as temporary:
+            temporary.write_text(start.text, encoding="utf-8")
+    told = {"status": "written" if out else "printed", "path": str(out) if out else None, **vars(start)}
+    show(told, _show_started, json=json)
+
+
+def named(file: str) -> Source:
+    """Return the path or the URL that a text means; of a pattern nothing is looked up."""
+    if not is_remote(file):
+        return Path(file)
+    (source,) = resolve_sources([file], Path(), key="FILE")
+    return source
+
+
+def _show_started(told: Json) -> None:
+    if told["path"] is None:
+        say(told["text"].rstrip("\n"))
+        return
+    for line in told["summary"]:
+        say(line)
+    say(f"{told['path']}: {len(told['classes'])} classes, {len(told['features'])} features")
+    say(f"Read it, then `blr train {told['path']}`")
+
+
+def show_inspected(told: Json) -> None:
+    """Show what a file holds."""
+    if told["kind"] == "model":
+        show_trained(told)
+        return
+    say(f"{told['path']}: {told['format']}, {told['n_rows']:,} rows, {len(told['columns'])} columns")
+    if told["n_seen"] < told["n_rows"]:
+        say(f"Ranges and shares are those of the first {told['n_seen']:,} rows")
+    keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
+    shown = [c for column in told["columns"] for c in (column, *column.get("elements", ()))]
+    rows = [
+        (*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c, told["files"])) for c in shown
+    ]
+    print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
+    for found in told["identifiers"]:
+        say(f"Suspected identifier: {found['column']} ({found['why']})")
+    if told["commented_out"]:
+        say(f"{told['commented_out']}: put their first field into quotation marks, if they are")
+    _show_position(told["position"])
+    for group in told["duplicate_columns"]:
+        say(f"Columns that are equal in every row: {', '.join(group)}")
+    if "label" in told:
+        _show_label(told["label"])
+
+
+def _show_position(place: Json | None) -> None:
+    if place is None:
+        say("No columns of positions were recognised")
+        return
+    if place["ra"] is None:
+        say(f"Position: {', '.join(place['columns'])}")
+    else:
+        say(f"Position: {place['ra']}, {place['dec']}, in {place['unit'] or 'an unreadable unit'}")
+    for remark in place["remarks"]:
+        say(f"  {remark}")
+
+
+def _show_label(label: Json) -> None:
+    """Show the labels and the columns that give them away."""
+    rows = [(text, f"{n:,}") for text, n in label["counts"].items()]
+    print_tables(plain_table(f"Labels in {label['column']}", ("label", "rows"), rows))
+    leaks = [
+        (
+            ", ".join(leak["columns"]),
+            f"{leak['gain']:.0%}",
+            f"{leak['beyond']:.0%}",
+            _kind(leak),
+            leak["combination"],
+        )
+        for leak in label["leaks"]
+    ]
+    columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
+    print_tables(plain_table("What gives the class away", columns, leaks))
+    for name, found in label["presence"].items():
+        say(f"Selection-like: {name} is {found['shown']}")
+    if label["bookkeeping"]:
+        say(f"Selection-like, whole numbers that tell of the class: {', '.join(label['bookkeeping'])}")
+
+
+def _kind(leak: Json) -> str:
+    if len(leak["columns"]) == 1:
+        return "suspect: by itself"
+    return "leak: computed with the class" if leak["derived"] else "colour, or leak: only together"
+
+
+def _remark(column: Json, files: int) -> str:
+    marks = [f"absent in {n:,} of {files:,} files"] if (n := column.get("absent")) else []
+    marks += [f"{_cell(s['value'])} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
+    marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column["texts"].items()]
+    marks += [column["not_numbers"]] if column["not_numbers"] else []
+    return "; ".join((["constant"] if column["constant"] else []) + marks)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"

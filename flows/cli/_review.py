@@ -1,0 +1,38 @@
+"""`blr review`."""
+
+# ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.cli._prefect_server import start_prefect
+from flows.cli._show import say, show
+from flows.reviews import selection as reviewing
+
+__all__ = ["run_review"]
+
+
+def run_review(out: Path, options: Mapping[str, Any], *, dry_run: bool, direct: bool, json: bool) -> None:
+    """Review, as a flow unless it is direct."""
+    if direct or dry_run:
+        told = reviewing.review(out, dry_run=dry_run, **options)
+    else:
+        server = start_prefect()
+        from flows.review import review
+
+        server.wait()
+        told = review(out, **options)
+    show(told, show_reviewed, json=json)
+
+
+def show_reviewed(told: Mapping[str, Any]) -> None:
+    """Show who was chosen, and where the list is."""
+    say(
+        f"{told['top']} flagged and {told['drawn']} drawn of {told['n_classified']:,} classified objects: "
+        + (", ".join(told["files"]) or "nothing written")
+    )
+    for remark in told["remarks"]:
+        say(remark)

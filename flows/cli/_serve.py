@@ -1,0 +1,118 @@
+"""`blr serve`, `blr ui`, `blr deployments`."""
+
+# ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
+
+from __future__ import annotations
+
+import signal
+import sys
+import webbrowser
+from pathlib import Path
+from types import FrameType
+
+from flows.errors import UsageError
+from flows.orchestration.deployments import FILE, deployments, deployments_text
+from flows.orchestration.home import ServedHome
+from flows.orchestration.settings import (
+    EmbeddedServer,
+    configured_server,
+    prefect_environment,
+    start_server_with_services,
+    without_credentials,
+)
+
+__all__ = ["run_deployments", "run_serve", "run_ui"]
+
+
+def run_deployments(out: Path | None) -> None:
+    """Print our `prefect.yaml`, or write it where there is none."""
+    if out is None:
+        sys.stdout.write(deployments_text())
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(deployments_text())
+    except FileExistsError:
+        raise UsageError(
+            f"{out}: got a file that is there already, expected none; remove it, or choose another with --out"
+        ) from None
+    sys.stdout.write(
+        f"{out}: change what it says of your survey, then `prefect deploy --all`, or `blr serve`\n"
+    )
+
+
+def run_serve(file: Path, *, limit: int, port: int | None) -> None:
+    """Serve the deployments until Ctrl-C."""
+    deployments(file)  # what is wrong with the file is said before a server starts
+    line = prefect_environment(console_level="INFO")
+    if configured_server() is not None:
+        _say(line)
+        _serve(file, limit)
+        return
+    with ServedHome.here().ours() as home:
+        server = _started(port)
+        home.announce(server)
+        server.wait()
+        _say(f"{line}\nits pages: {server.url}  (Ctrl-C ends it; schedules rest until the next `blr serve`)")
+        _serve(file, limit)
+
+
+def _serve(file: Path, limit: int) -> None:
+    from flows.orchestration.serve import serve
+
+    source = str(file) if file.exists() else f"no {FILE} here: ours"
+    _say(f"serving {', '.join(d.name for d in deployments(file))}  ({source})")
+    serve(file, limit=limit)
+
+
+def run_ui(*, opened: bool, port: int | None) -> None:
+    """Show the pages of the database that runs are kept in, until Ctrl-C; those of a server that is up, at once."""
+    line = prefect_environment()
+    configured = configured_server()
+    if configured is not None:
+        _show(line, configured.removesuffix("/api"), opened=opened)
+        return
+    home = ServedHome.here()
+    running = home.address()
+    if running is not None:
+        _show(line, running, opened=opened)
+        return
+    with home.ours():
+        server = _started(port)
+        home.announce(server)
+        server.wait()
+        _show(line, str(server.url), opened=opened)
+        _until_stopped(server)
+
+
+def _started(port: int | None) -> EmbeddedServer:
+    """Start at the port that was asked for, or at Prefect's usual one, or at any where that is taken."""
+    if port is not None:
+        return start_server_with_services(port)
+    try:
+        return start_server_with_services(4200)
+    except OSError:
+        return start_server_with_services(0)
+
+
+def _show(line: str, url: str, *, opened: bool) -> None:
+    _say(f"{line}\nits pages: {without_credentials(url)}")
+    if opened:
+        webbrowser.open(url)
+
+
+def _until_stopped(server: EmbeddedServer) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        if server.process is not None:
+            server.process.wait()
+    except KeyboardInterrupt:
+        server.stop()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

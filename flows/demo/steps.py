@@ -1,0 +1,181 @@
+"""The demonstration: OpenNGC's galaxies, classified twice, from nothing to annotated catalogues and reports.
+
+It does what a user would: write a specification, train, classify.  Running it again redoes what is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from catalogs.files.atomic import atomic_write_text
+from flows.classification import steps as classification
+from flows.demo._catalogue import ATTRIBUTION, write_catalogues
+from flows.reports import tables
+from flows.reports.data import Classification, TrainReport
+from flows.reports.html import write_report
+from flows.reports.skill import skill_tree
+from flows.runs.allowed_roots import check_output
+from flows.runs.manifest import write_json
+from flows.runs.progress import tell
+from flows.training import steps as training
+from flows.training.report import classification as shown
+from flows.training.report import load_boundary, train_report
+from flows.training.saving import BOUNDARY_FILE
+
+__all__ = ["REMARKS", "TASKS", "run_demo"]
+
+Json = dict[str, Any]
+Show = Callable[[RenderableType], None]
+
+TASKS: Final = {
+    "binary": "early (E, E-S0, S0, S0-a) or late (Sa to Sm, I)",
+    "five-class": "elliptical, lenticular, early spiral, late spiral, irregular",
+}
+INTRODUCTION: Final = (
+    "The galaxies of the New General Catalogue and its companions, as OpenNGC has them. Those with a Hubble type "
+    "train two models; then all are classified, the unlabelled and the doubtful ('S?', 'E?') too."
+)
+REMARKS: Final = (
+    "Left out of the features: redshift and radvel. They say how galaxies were selected, not what they look like.",
+    (
+        "Left out of the features: sbrightn. It was computed with a correction that depends on the morphological "
+        "type, so that together with bmag and majax it gives the class away (binary log loss falls from 0.52 to 0.25)."
+    ),
+    "B-V is missing for 68 % of the galaxies, so it is in one feature set only; where missing, it is integrated out.",
+    "Not trained on, but classified: galaxies without a Hubble type, and the doubtful types 'S?' and 'E?'.",
+)
+
+
+def run_demo(
+    out: Path,
+    *,
+    train: Callable[..., Json] = training.train,
+    classify: Callable[..., Json] = classification.classify,
+    show: Show = lambda _: None,
+) -> Json:
+    """Run the demonstration in the folder `out`; return what the summaries say.
+
+    `train` and `classify` are the plain functions or Prefect's flows; `show` prints for people.
+    """
+    check_output(out, key="out")
+    catalogues = write_catalogues(out / "catalogues")
+    show(Text(INTRODUCTION))
+    told: Json = {"catalogues": [str(path) for path in catalogues], "attribution": ATTRIBUTION}
+    for task in TASKS:
+        told[task] = _run_task(task, out, catalogues, train, classify, show)
+    show(_closing(out))
+    return told
+
+
+def _run_task(
+    task: str,
+    out: Path,
+    catalogues: tuple[Path, ...],
+    train: Callable[..., Json],
+    classify: Callable[..., Json],
+    show: Show,
+) -> Json:
+    """Train and classify one task; write its report and its summary; return the summary."""
+    folder, store = out / task, out / "models"
+    specification = _specification(task, folder)
+    trained = train(specification, store=store)
+    classified = classify([*catalogues], model=trained["model"], store=store, out=folder / "annotated")
+    report = train_report(
+        trained,
+        boundary=load_boundary(Path(trained["path"]) / BOUNDARY_FILE),
+        classifications=_found(classified["summary"]),
+        remarks=REMARKS,
+        attribution=(ATTRIBUTION,),
+    )
+    write_report(report, folder / "report.html")
+    summary = _summary(report, trained, classified)
+    write_json(folder / "summary.json", summary)
+    _show_task(task, report, show)
+    return summary
+
+
+def _specification(task: str, folder: Path) -> Path:
+    """Return the task's specification; one that is there stays, for its user may have changed it."""
+    path = folder / "spec.toml"
+    text = resources.files("flows").joinpath("templates", f"demo-{task}.toml").read_text(encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        atomic_write_text(path, text)
+    elif path.read_text(encoding="utf-8") != text:
+        tell().note(f"{path} is not the one of this version; it is used as it is")
+    return path
+
+
+def _found(summary: Mapping[str, Any]) -> tuple[Classification, ...]:
+    """Return what was found in the catalogues; once where both formats gave the same."""
+    found = [shown(name, counts) for name, counts in summary["files"].items()]
+    first = found[0]
+    if all((f.n_rows, f.counts, f.flags) == (first.n_rows, first.counts, first.flags) for f in found):
+        return (shown(" and ".join(f.catalogue for f in found), next(iter(summary["files"].values()))),)
+    return tuple(found)
+
+
+def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mapping[str, Any]) -> Json:
+    """Return the numbers of a task, for machines; those of the catalogues file by file, as both hold the same."""
+    return {
+        "model": trained["model"],
+        "classes": [*report.classes],
+        "selected": asdict(report.chosen),
+        "candidates": [asdict(row) for row in report.candidates],
+        "held_out": {
+            "n": report.n_judged,
+            "judged_by": report.judged_by,
+            "log_loss": report.log_loss,
+            "log_loss_plugin": report.log_loss_plugin,
+            "log_loss_baseline": report.log_loss_baseline,
+            "gain_over_baseline": report.log_loss_baseline - report.log_loss,
+            "skill": None if report.skill is None else skill_tree(report.skill),
+            "accuracy": report.accuracy,
+            "calibration_error": report.calibration_error,
+            "reviews": [asdict(review) for review in report.reviews],
+        },
+        "classified": {
+            name: {key: counts[key] for key in ("n_rows", "n_classified", "classes", "flags", "missing")}
+            for name, counts in classified["summary"]["files"].items()
+        },
+        "remarks": [*report.remarks],
+        "attribution": [*report.attribution],
+    }
+
+
+def _show_task(task: str, report: TrainReport, show: Show) -> None:
+    show(Text(f"\n{task}: {TASKS[task]}", style="bold"))
+    show(Text(f"model {report.name}@{report.version}", style="dim"))
+    show(Text(report.skill_words))
+    shown_tables = [
+        tables.candidate_table(report),
+        tables.performance_table(report),
+        tables.review_table(report),
+    ]
+    for found in report.classifications:
+        shown_tables += [tables.class_count_table(found), tables.flag_table(found)]
+    for table in shown_tables:
+        show(Padding(tables.to_rich(table), (1, 0, 0, 0)))
+
+
+def _closing(out: Path) -> Text:
+    """Return where everything is, and what must be said of the data."""
+    places = [
+        (out / "catalogues", "the galaxies as FITS and Parquet"),
+        *((out / task / "annotated", f"annotated copies, {task}") for task in TASKS),
+        *((out / task / "report.html", f"report, {task}") for task in TASKS),
+        *((out / task / "spec.toml", f"specification, {task}") for task in TASKS),
+        (out / "models", "the model store: blr models list --store " + str(out / "models")),
+    ]
+    width = max(len(str(path)) for path, _ in places)
+    lines = [f"  {path!s:{width}}  {what}" for path, what in places]
+    remarks = [f"  - {text}" for text in (*REMARKS, ATTRIBUTION)]
+    return Text("\n".join(["", "Where everything is", *lines, "", "What to know", *remarks]))

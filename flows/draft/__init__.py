@@ -1,0 +1,26 @@
+"""`blr inspect` and `blr init`: a first specification from a file.
+
+- `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them;
+  or a model.
+- `specification`: A first specification for a labelled catalogue: what `blr init` writes.
+
+For this folder alone:
+
+- `_bands`: Magnitudes and fluxes by band, and the colours of a first specification.
+- `_candidates`: The candidates that `blr init` writes: they follow from the numbers of rows, features and
+  classes alone.
+- `_classes`: The classes of a first specification: every label of five rows or more, and how they could be
+  grouped.
+- `_columns`: What a first specification makes of columns: features of all, but for reasons of physics or
+  bookkeeping.
+- `_exclusions`: Why a column is no feature of a first specification, and why one that is deserves a look.
+- `_fluxes`: The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are
+  fluxes.
+- `_names`: What a column's name says it is, believed where its values agree: an error, a flag, a score, the
+  observation.
+- `_page`: The text of a first specification: TOML, with what was seen in comments.
+- `_summary`: What a first specification leaves out, in a few lines that come before all else.
+- `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
+"""
+
+__all__ = ["inspection", "specification"]

@@ -1,0 +1,261 @@
+"""Magnitudes and fluxes by band, and the colours of a first specification.
+
+A name such as `petroMag_r`, `B-Mag` or `FLUX_IVAR_G` is taken apart into a band and the rest: magnitudes of one kind
+make colours, of neighbouring bands in wavelength, and two kinds in one band say how extended an object is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.arrays.name_words import name_words
+from catalogs.arrays.values import is_real, is_text
+from catalogs.catalog.catalog import Column
+from catalogs.catalog.elements import Element
+from catalogs.profile.leaks import spans_decades
+from catalogs.profile.subjects import about_a_flux, about_a_magnitude
+
+__all__ = [
+    "Colour",
+    "band_and_kind",
+    "colours",
+    "is_magnitude",
+    "kinds",
+    "magnitudes_among",
+    "most_bands",
+]
+
+WAVELENGTH: Mapping[str, float] = {
+    "fuv": 0.15, "nuv": 0.23, "u": 0.36, "b": 0.44, "g": 0.48, "bp": 0.51, "v": 0.55, "r": 0.62, "vis": 0.72,
+    "rp": 0.78, "i": 0.77, "z": 0.9, "y": 1.0, "j": 1.25, "h": 1.65, "k": 2.2, "ks": 2.2, "w1": 3.4, "w2": 4.6,
+    "w3": 12, "w4": 22, "ch1": 3.6, "ch2": 4.5, "ch3": 5.8, "ch4": 8.0, "bj": 0.46, "rf": 0.65, "i1": 0.76, "i2": 0.77,
+}  # fmt: skip
+"""Micrometres, roughly: colours are of neighbours."""
+FILTER = re.compile(r"f(?P<space>\d{3,4})(w2?|m|n|lp|x)|(f|j0)(?P<narrow>\d{3})")
+"""`F606W` of the space telescopes, and the narrow ones of S-PLUS and J-PLUS, `F378` or `J0378`."""
+HUBBLE_ULTRAVIOLET = {218, 225, 255, 275, 280}
+WEBB_BEYOND_3 = {322, 335, 356, 360, 410, 430, 444, 460, 466, 470, 480, 560, 770}
+"""Numbers are hundredths of a micrometre, but Hubble's and the narrow filters' nanometres, up to 1 micrometre."""
+WORDS = re.compile(r"^(mag|flux)|(mag|mpro|flux)$")
+JOINED = re.compile(
+    r"(?P<band>ks|[ubvgrizyjhk])(?P<kind>(aper|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er)?|tot(al)?|sersic)\w*)"
+)
+"""A band written together with its kind of magnitude: VISTA's `KSAPERMAG3`."""
+TOTAL = re.compile(r"(?P<band>[ubvgrizyjhk])(?P<kind>[tc])")
+"""HyperLEDA's `bt`, GAMA's `flux_ut` and `flux_uc`: total, and for colours."""
+INSTRUMENT = re.compile(
+    r"hsc|cfht(ls)?|megacam|u?vista|viking|video|ukidss|vhs|sdss|ps1|panstarrs|des|decam|kids|irac|spitzer|acs|wfc3"
+    r"|nircam|miri|nisp|(un|all)?wise|(2|two)mass|galex|gaia|euclid|sc|subaru|wircam|lsst|rubin|ext|gpc1?|omegacam"
+    r"|skymapper|[js]plus|ls|legacy"
+)
+"""Words that say who measured a band; with what is left of the names equal, their bands make colours too."""
+MISSING = 0.2
+"""Share of missing values, beyond that of the fullest band, from which a band is in no colour of its neighbours."""
+RARE = 0.5
+"""Share of missing values that a remark tells."""
+KINDS = re.compile(
+    r"aper\d?|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er|re)?|tot(al)?|sersic|gaap|best|dered|corr(ected)?|[tc]"
+)
+"""Words beside a band's by which numbers in several bands are magnitudes, where they may be: SkyMapper's `g_petro`."""
+FEWEST_BANDS = 3
+APART = 0.12
+"""Logarithm of the ratio of two wavelengths from which they are not of one band."""
+ALIKE, FEWEST_ROWS = 0.8, 50
+"""Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
+SYSTEMS = {"ab", "vega"}
+LETTER = re.compile(r"^([ubvrigzyjhk]|ks|w[1-4]|nuv|fuv)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Colour:
+    """The difference of two magnitudes."""
+
+    first: str
+    second: str
+    remark: str = "colour"
+
+
+def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
+    """Say whether a column holds magnitudes, by its UCD, unit, name and values (n,); surface brightness is none."""
+    known = values[np.isfinite(values)]
+    if not (is_real(column.datatype) or is_text(column.datatype)) or not known.size:
+        return False
+    middle = float(np.median(known))
+    if about_a_magnitude(column):
+        return -35 < middle < 40
+    # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
+    letter = "_".join(w for w in name_words(column.name) if w not in SYSTEMS)
+    return not (column.unit or "").strip() and bool(LETTER.match(letter)) and 5 < middle < 35
+
+
+def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:
+    """Return the columns of `rows` (n,) that hold magnitudes, by themselves or as those of three bands together."""
+    known = {c.name for c in columns if is_magnitude(c, rows[c.name])}
+    may_be: dict[str, list[str]] = {}
+    for column in columns:
+        kind = band_and_kind(column.name)[1]
+        if kind and _may_be_magnitudes(column, rows[column.name]):
+            may_be.setdefault(kind, []).append(column.name)
+    together = {
+        name
+        for kind, group in may_be.items()
+        if most_bands(group) >= FEWEST_BANDS and (_called_so(kind) or _rise_together(group, rows))
+        for name in group
+    }
+    return [c.name for c in columns if c.name in known or c.name in together]
+
+
+def _called_so(kind: str) -> bool:
+    return all(KINDS.fullmatch(w) or INSTRUMENT.fullmatch(w) for w in kind.split("_"))
+
+
+def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Say whether numbers in several bands are as alike as one object's magnitudes are.
+
+    Sizes are alike too, but spread by factors.
+    """
+    for a, b in pairwise(kinds(names)[0]):
+        both = np.isfinite(rows[a]) & np.isfinite(rows[b])
+        x, y = rows[a][both], rows[b][both]
+        if both.sum() < FEWEST_ROWS or x.std() * y.std() == 0 or float(np.corrcoef(x, y)[0, 1]) < ALIKE:
+            return False
+    return all(not spans_decades(rows[name]) for name in names)
+
+
+def _may_be_magnitudes(column: Column, values: NDArray[np.float64]) -> bool:
+    known = values[np.isfinite(values)]
+    unitless = not (column.unit or "").strip() and not about_a_flux(column)
+    return unitless and is_real(column.datatype) and known.size > 0 and 5 < abs(float(np.median(known))) < 35
+
+
+def band_and_kind(name: str) -> tuple[str | None, str]:
+    """Return the band that a column's name has, and the rest of the name, in small letters."""
+    if isinstance(name, Element):
+        # Bands of a vector are in order of wavelength wherever surveys have such.
+        return f"[{name.place}]", band_and_kind(name.vector)[1]
+    tokens = name_words(name)
+    for i in reversed(range(len(tokens))):
+        word = WORDS.sub("", tokens[i])
+        if word in WAVELENGTH or FILTER.fullmatch(word):
+            rest = tokens[:i] + tokens[i + 1 :]
+            return word, "_".join(t for t in rest if t not in {"mag", "flux"})
+    for i, token in enumerate(tokens):
+        beside = not tokens[1:] or tokens[max(0, i - 1)] in {"mag", "flux"}
+        joined = JOINED.fullmatch(token) or (TOTAL.fullmatch(token) if beside else None)
+        if joined is not None:
+            rest = [*tokens[:i], joined["kind"], *tokens[i + 1 :]]
+            return joined["band"], "_".join(t for t in rest if t not in {"mag", "flux"})
+    return None, "_".join(tokens)
+
+
+def wavelength(band: str) -> float:
+    """Return a band's wavelength, in micrometres; F606W is at 0.606, F150W at 1.5, F444W at 4.44."""
+    if band in WAVELENGTH:
+        return WAVELENGTH[band]
+    if band.startswith("["):
+        return float(band[1:-1])
+    found = FILTER.fullmatch(band)
+    number = int((found and (found["space"] or found["narrow"])) or 0)
+    hubble = number in HUBBLE_ULTRAVIOLET or (300 <= number < 1000 and number not in WEBB_BEYOND_3)
+    nanometres = hubble or (found is not None and found["narrow"] is not None)
+    return number / (1000 if nanometres else 100)
+
+
+def kinds(names: Sequence[str]) -> list[list[str]]:
+    """Return the magnitudes by kind, each in order of wavelength, those of the most bands first."""
+    found: dict[str, list[tuple[float, int, str]]] = {}
+    for place, name in enumerate(names):
+        band, kind = band_and_kind(name)
+        key = kind if band else "?"
+        found.setdefault(key, []).append((wavelength(band) if band else 0.0, place, name))
+    ordered = [[name for _, _, name in sorted(group)] for group in _chained(_across_instruments(found))]
+    return sorted(ordered, key=lambda group: -len(group))
+
+
+def most_bands(names: Sequence[str]) -> int:
+    """Return the number of bands of the kind that has most."""
+    banded = [name for name in names if band_and_kind(name)[0] is not None]
+    return max((len({band_and_kind(name)[0] for name in group}) for group in kinds(banded)), default=0)
+
+
+def _across_instruments(
+    found: Mapping[str, list[tuple[float, int, str]]],
+) -> list[list[tuple[float, int, str]]]:
+    """Return the groups with those made one that differ by an instrument only, where each has bands of its own."""
+    merged: dict[str, list[str]] = {}
+    for kind in found:
+        rest = "_".join(word for word in kind.split("_") if INSTRUMENT.fullmatch(word) is None)
+        merged.setdefault(rest, []).append(kind)
+    groups = []
+    for kinds_of_one in merged.values():
+        whole: list[tuple[float, int, str]] = []
+        for kind in sorted(kinds_of_one, key=lambda kind: (kind == "?", -len(found[kind]))):
+            if kind == "?" or {band for band, _, _ in whole} & {band for band, _, _ in found[kind]}:
+                groups.append(found[kind])
+            else:
+                whole += found[kind]
+        if whole:
+            groups.append(whole)
+    return groups
+
+
+def _chained(groups: Sequence[list[tuple[float, int, str]]]) -> list[list[tuple[float, int, str]]]:
+    """Return the groups, with the bands of others put to the largest where most of theirs are far from its own.
+
+    Between the optical and the infrared a colour tells most, and a catalogue has them from two surveys.
+    """
+    first, *others = sorted(groups, key=len, reverse=True) or [[]]
+    rest = []
+    for group in others:
+        new = [b for b in group if all(_apart(a, b) for a in first)]
+        first = [*first, *new] if 2 * len(new) > len(group) else first
+        rest.append([b for b in group if b not in first])
+    return [group for group in (first, *rest) if group]
+
+
+def _apart(a: tuple[float, int, str], b: tuple[float, int, str]) -> bool:
+    """Say whether two columns are in bands far from each other; of elements nobody knows the wavelengths."""
+    known = a[0] > 0 and b[0] > 0 and not isinstance(a[2], Element) and not isinstance(b[2], Element)
+    return known and abs(math.log(a[0] / b[0])) > APART
+
+
+def colours(names: Sequence[str], missing: Mapping[str, float]) -> list[Colour]:
+    """Return colours that, with one magnitude, say all that the magnitudes say; `missing` is the share of each column.
+
+    They are of neighbours in wavelength among the bands of the first kind, then of each other magnitude with the first
+    kind's in its band, which says how extended an object is, or with the one nearest to it.
+    """
+    groups = kinds(names)
+    if not groups:
+        return []
+    most = min(missing[n] for n in groups[0]) + MISSING
+    first = [n for n in groups[0] if missing[n] <= most]  # its rows have all of these colours, as a rule
+    chain = [Colour(a, b) for a, b in pairwise(first)]
+    rest = [n for n in groups[0] if n not in first]
+    rest += [n for group in groups[1:] for n in group]
+    return [*chain, *(_beside(first, name, missing[name]) for name in rest)]
+
+
+def _beside(first: Sequence[str], name: str, missing: float) -> Colour:
+    """Return the difference of a magnitude and the first kind's in its band, or in the nearest."""
+    band = band_and_kind(name)[0]
+    same = next((n for n in first if band is not None and band_and_kind(n)[0] == band), None)
+    if same is not None:
+        return Colour(same, name, "two kinds of magnitude in one band: how extended")
+    rare = f"; {name} is missing in {missing:.0%} of the rows" if missing > RARE else ""
+    return Colour(name, _nearest(first, band), f"colour{rare}")
+
+
+def _nearest(names: Sequence[str], band: str | None) -> str:
+    """Return the column whose band is nearest to another in wavelength, of an unknown one the middle column."""
+    known = {n: b for n in names for b in [band_and_kind(n)[0]] if b is not None and wavelength(b) > 0}
+    if band is None or not known or wavelength(band) <= 0:
+        return names[len(names) // 2]
+    return min(known, key=lambda n: abs(math.log(wavelength(known[n]) / wavelength(band))))

@@ -1,0 +1,332 @@
+"""What a first specification makes of columns: features of all, but for reasons of physics or bookkeeping.
+
+Magnitudes become colours and one magnitude; sizes a ratio and a logarithm; other numbers are taken as they are, or
+as logarithms where they span decades.  No column is left out for telling little.  What tells very much is a suspect:
+it comes first and is kept, with what a quick fit loses without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.catalog.elements import Element
+from catalogs.expressions.expression import expression_name, parse
+from catalogs.profile.columns import Profile
+from catalogs.profile.leaks import Leak, spans_decades
+from catalogs.profile.subjects import about_an_error
+from catalogs.profile.suspicions import unread_numbers
+from flows.draft._bands import colours, magnitudes_among, most_bands
+from flows.draft._exclusions import Evidence, Reason, reason_against, suspicion_of
+from flows.draft._fluxes import FluxBand, bare_fluxes, flux_bands, is_flux, said_by_magnitudes
+from flows.draft._suspects import Suspect, losses_without
+
+__all__ = ["Chosen", "choose_columns", "quoted"]
+
+MOST_SETS = 5
+"""Sets of columns that tell more together, in a comment."""
+MOST_FEATURES, MOST_WEIGHTS = 100, 600
+"""Bound on a first training's work: features that there may always be, and weights of a linear fit for more."""
+APPARENT = "apparent: leave it out where the target catalogue goes deeper"
+ABSOLUTE = "absolute: it knows the distance"
+BRIGHTEST = -5.0
+"""Of the apparent magnitudes of a catalogue, in the middle."""
+FEWEST_VALUES = 0.1
+"""Share of the rows that a feature needs values in."""
+ALIKE, CALLED_ALIKE = 0.5, 0.6
+"""Correlation of logarithms, and likeness of names where no unit is known, of two sizes of one thing."""
+
+
+@dataclass
+class Chosen:
+    """Features in order, each an expression with a remark, and the columns that are left out, each with a reason.
+
+    `kinds` are what the reasons are counted under; `suspects` are columns among the features.
+    """
+
+    features: dict[str, tuple[str, str]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    spare: dict[str, tuple[str, str]] = field(default_factory=dict)
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    bands: list[FluxBand] = field(default_factory=list)
+    together: list[Leak] = field(default_factory=list)
+    most: int = MOST_FEATURES
+    measured: NDArray[np.bool_] = field(
+        default_factory=lambda: np.zeros(0, dtype=bool)
+    )  # of rows, any feature
+
+    def add(self, name: str, expression: str, remark: str = "") -> None:
+        """Add a feature, or keep it as a spare one where there are enough."""
+        word = re.sub(r"\W+", "_", name.lower()).strip("_") or "feature"
+        while word in self.features or word in self.spare:
+            word += "_"
+        (self.spare if len(self.features) >= self.most else self.features)[word] = (expression, remark)
+
+    def leave_out(self, name: str, reason: Reason) -> None:
+        """Leave a column out."""
+        self.left_out[name], self.kinds[name] = str(reason), reason.kind
+
+    def columns(self) -> set[str]:
+        """Return the columns that features are made of, elements by their own names."""
+        bands = {band.name: band.flux for band in self.bands}
+        named = {cell for text, _ in self.features.values() for cell in _columns_of(text)}
+        return {bands.get(name, name) for name in named}
+
+    def counted(self) -> Counter[str]:
+        """Return how many columns are left out for reasons of each kind."""
+        return Counter(self.kinds.get(name, "others") for name in self.left_out)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The candidates for features, with the values of the labelled rows."""
+
+    seen: Profile
+    evidence: Evidence
+
+    def missing(self, name: str) -> float:
+        return 1.0 - float(np.isfinite(self.evidence.rows[name]).mean())
+
+    def gain(self, name: str) -> float:
+        return max(0.0, self.evidence.gains.get(name, 0.0))
+
+
+def _columns_of(text: str) -> set[str]:
+    """Return the columns of an expression, elements of vectors as `flux[2]`."""
+    return {f"{name}[{index[0]}]" if index else name for name, index in parse(text).cells}
+
+
+def quoted(name: str) -> str:
+    """Return a column's name, or an element's, as expressions have it."""
+    if isinstance(name, Element):
+        return f"{quoted(name.vector)}[{name.place}]"
+    return expression_name(name)
+
+
+def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
+    """Return the features and what is left out.
+
+    Where nothing but doubtful columns is left, those are taken, with the doubt as a remark: a person decides.
+    """
+    reasons = {name: reason_against(seen, name, evidence) for name in seen.columns if name != evidence.label}
+    chosen = _choose(seen, evidence, [name for name, reason in reasons.items() if reason is None])
+    for doubt in (1, 2):
+        # What could not be read as the numbers that it is would be a better feature than what is left.
+        if chosen.features or any(unread_numbers(seen, name) for name in reasons):
+            break
+        taken = [name for name, reason in reasons.items() if reason is not None and reason.doubt == doubt]
+        chosen = _choose(seen, evidence, taken)
+        _say_doubts(chosen, {name: str(reasons[name]) for name in taken})
+        reasons = {name: reason for name, reason in reasons.items() if name not in chosen.columns()}
+    for name, reason in reasons.items():
+        if reason is not None and name not in chosen.left_out:
+            chosen.leave_out(name, reason)
+    chosen.left_out = {n: chosen.left_out[n] for n in seen.columns if n in chosen.left_out}
+    chosen.together = [
+        leak
+        for leak in evidence.leaks
+        if len(leak.columns) > 1 and not leak.derived and not set(leak.columns) & set(chosen.left_out)
+    ][:MOST_SETS]
+    return chosen
+
+
+def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
+    for feature, (expression, remark) in chosen.features.items():
+        told = next((doubts[name] for name in sorted(parse(expression).names) if name in doubts), remark)
+        chosen.features[feature] = (expression, f"doubtful, but nothing else is left: {told}")
+
+
+def _photometry(
+    seen: Profile, evidence: Evidence, names: Sequence[str], fluxes: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the magnitudes and the bare fluxes that colours could be made of.
+
+    Where fluxes of several bands make colours, a magnitude or two of one band are other numbers.
+    """
+    magnitudes = magnitudes_among([seen.columns[n].column for n in names if n not in fluxes], evidence.rows)
+    bare = bare_fluxes(seen, names, evidence.rows)
+    apparent = [n for n in magnitudes if not _is_absolute(evidence.rows[n])]
+    if most_bands(apparent) < 2 <= max(most_bands(fluxes), most_bands(bare)):
+        magnitudes = []  # of one band there is no colour, where fluxes of several make some
+    return magnitudes, bare
+
+
+def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
+    fluxes = [n for n in names if is_flux(seen.columns[n].column)]
+    magnitudes, bare = _photometry(seen, evidence, names, fluxes)
+    said = said_by_magnitudes(seen, names, magnitudes)
+    bands = flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else []
+    made = {band.name: band.magnitudes(evidence.rows) for band in bands}
+    evidence = replace(evidence, rows={**evidence.rows, **made})
+    K = len(set(evidence.classes.tolist()))
+    most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
+    chosen, columns = Chosen(bands=bands, most=most), _Columns(seen, evidence)
+    for name, other in said.items():
+        chosen.leave_out(name, Reason(f"the flux of {other}: says nothing new", "copies"))
+    bare = [] if magnitudes or bands else bare
+    _add_colours(chosen, columns, magnitudes or list(made))
+    _add_flux_colours(chosen, columns, bare)
+    used = {*magnitudes, *bare, *said, *(band.flux for band in bands)}
+    _add_others(chosen, columns, [n for n in names if n not in used])
+    _drop_empty(chosen, evidence)
+    _put_suspects_first(chosen, columns)
+    _account_for(chosen, names)
+    _note_errors(chosen, seen)
+    return chosen
+
+
+def _account_for(chosen: Chosen, names: Sequence[str]) -> None:
+    """Give a reason for each column that no feature is made of."""
+    used = chosen.columns()
+    spare = {cell for text, _ in chosen.spare.values() for cell in _columns_of(text)}
+    empty = Reason("without enough values, or the same in all, in the rows of the classes", "empty")
+    many = Reason(f"beyond {chosen.most} features, and tells less by itself than those", "beyond the limit")
+    for name in names:
+        if name not in used and name not in chosen.left_out:
+            chosen.leave_out(name, many if name in spare else empty)
+
+
+def _put_suspects_first(chosen: Chosen, columns: _Columns) -> None:
+    """Find the suspects among the columns of the features, and what is lost without them."""
+    evidence = columns.evidence
+    used = [n for n in columns.seen.columns if n in chosen.columns()]
+    why = {n: text for n in used for text in [suspicion_of(columns.seen, n, evidence)] if text is not None}
+    if not why:
+        return
+    why = dict(sorted(why.items(), key=lambda entry: -columns.gain(entry[0])))
+    bands = {band.name: band.flux for band in chosen.bands}
+    uses = {f: {bands.get(n, n) for n in _columns_of(text)} for f, (text, _) in chosen.features.items()}
+    chosen.features = dict(sorted(chosen.features.items(), key=lambda entry: not uses[entry[0]] & {*why}))
+    values = {f: _evaluated(text, evidence) for f, (text, _) in chosen.features.items()}
+    chosen.suspects = losses_without(values, uses, evidence.classes, why)
+
+
+def _add_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+    """Add the colours, and the magnitude that is missing least, of apparent magnitudes and of absolute ones."""
+    absolute = [n for n in names if _is_absolute(columns.evidence.rows[n])]
+    for some, remark in (([n for n in names if n not in absolute], APPARENT), (absolute, ABSOLUTE)):
+        missing = {name: columns.missing(name) for name in some}
+        for c in colours(some, missing):
+            chosen.add(f"{c.first}_{c.second}", f"{quoted(c.first)} - {quoted(c.second)}", c.remark)
+        if some:
+            best = min(some, key=lambda n: round(missing[n], 2))
+            chosen.add(best, quoted(best), remark)
+
+
+def _is_absolute(values: NDArray[np.float64]) -> bool:
+    return bool(float(np.nanmedian(values)) < BRIGHTEST)
+
+
+def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+    """Add the colours of fluxes in a unit of no known zero point, which they do not need, and one flux."""
+    for c in colours(names, {name: columns.missing(name) for name in names}):
+        told = "colour, of fluxes whose zero point is not known" if c.remark == "colour" else c.remark
+        chosen.add(f"{c.first}_{c.second}", f"log10({quoted(c.first)} / {quoted(c.second)})", told)
+    if names:
+        best = min(names, key=lambda n: round(columns.missing(n), 2))
+        chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)
+
+
+def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
+    """Add ratios of columns of a kind, logarithms, and the rest, those that tell most by themselves first."""
+    rows = columns.evidence.rows
+    left = sorted(names, key=lambda n: -round(columns.gain(n), 2))
+    logs = {n for n in left if spans_decades(rows[n])}
+    for smaller, larger in _nested(columns, [n for n in names if n in logs]):
+        if smaller in left and larger in left:
+            chosen.add(f"{smaller}_{larger}", f"{quoted(smaller)} / {quoted(larger)}", "ratio")
+            chosen.add(f"log_{larger}", f"log10({quoted(larger)})", "size")
+            left = [n for n in left if n not in (smaller, larger)]
+    for name in left:
+        if name in logs:
+            chosen.add(f"log_{name}", f"log10({quoted(name)})", "spans decades")
+        else:
+            chosen.add(name, quoted(name))
+
+
+def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse."""
+    found, rows = [], columns.evidence.rows
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            units = {columns.seen.columns[n].column.unit for n in (a, b)}
+            called_alike = SequenceMatcher(None, a.lower(), b.lower()).ratio() >= CALLED_ALIKE
+            if len(units) > 1 or not (called_alike or all(units)):
+                continue
+            x, y = rows[a], rows[b]
+            both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+            if both.sum() < 50 or not _together(np.log(x[both]), np.log(y[both])):
+                continue
+            for small, large, u, v in ((a, b, x, y), (b, a, y, x)):
+                if np.mean(u[both] <= v[both]) > 0.999:
+                    found.append((small, large))
+                    break
+    return sorted(found, key=lambda pair: [_from_the_middle(columns, name) for name in pair])
+
+
+def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
+    """Say whether two columns (n,) rise together; what is the same in every row does not."""
+    return bool(x.std() > 0 and y.std() > 0 and np.corrcoef(x, y)[0, 1] >= ALIKE)
+
+
+def _from_the_middle(columns: _Columns, name: str) -> float:
+    """Return how far an element is from its vector's middle, where the deepest bands are; 0 of other columns."""
+    if not isinstance(name, Element):
+        return 0.0
+    places = [e.place for e in columns.seen.columns if isinstance(e, Element) and e.vector == name.vector]
+    return abs(name.place - max(places) / 2)
+
+
+def _drop_empty(chosen: Chosen, evidence: Evidence) -> None:
+    """Leave out features that hardly any labelled row has, or that are the same in all: none could be fitted."""
+    chosen.measured = np.zeros(len(next(iter(evidence.rows.values()), ())), dtype=bool)
+    for feature, (text, _) in list(chosen.features.items()):
+        values = _evaluated(text, evidence)
+        known = values[np.isfinite(values)]
+        if len(known) < max(10, FEWEST_VALUES * len(values)) or known.min() == known.max():
+            del chosen.features[feature]
+        else:
+            chosen.measured = chosen.measured | np.isfinite(values)
+
+
+def _evaluated(text: str, evidence: Evidence) -> NDArray[np.float64]:
+    expression = parse(text)
+    values = expression.evaluate({name: _values(evidence, name) for name in expression.names})
+    return np.asarray(values, dtype=np.float64)
+
+
+def _values(evidence: Evidence, name: str) -> NDArray[np.float64]:
+    """Return the values (n,) of a column, or (n, k) of a vector's elements, NaN where none was measured."""
+    if name in evidence.rows:
+        return evidence.rows[name]
+    elements = {e.place: e for e in evidence.rows if isinstance(e, Element) and e.vector == name}
+    whole = np.full((len(evidence.rows[next(iter(elements.values()))]), max(elements) + 1), np.nan)
+    for place, element in elements.items():
+        whole[:, place] = evidence.rows[element]
+    return whole
+
+
+def _note_errors(chosen: Chosen, seen: Profile) -> None:
+    """Find the error columns of the magnitudes that features are made of."""
+    errors = {n.lower(): n for n, c in seen.columns.items() if about_an_error(c.column)}
+    errors |= {f"{band.name}_err": f"{band.name}_err" for band in chosen.bands if band.error}
+    for feature, (expression, _) in chosen.features.items():
+        parts = [p.strip("` ") for p in expression.split(" - ")]
+        known = [_error_of(p, errors) for p in parts]
+        if all(known):
+            names = [quoted(k) for k in known if k is not None]
+            chosen.errors[feature] = names[0] if len(names) == 1 else f"hypot({names[0]}, {names[1]})"
+
+
+def _error_of(name: str, errors: Mapping[str, str]) -> str | None:
+    word, bracket, place = name.lower().partition("[")
+    guesses = (f"{word}_err", f"e_{word}", f"{word}err", f"err_{word}", f"{word}_error", f"sigma_{word}")
+    return next((errors[e] for g in guesses for e in [f"{g}{bracket}{place}"] if e in errors), None)

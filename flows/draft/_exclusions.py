@@ -1,0 +1,311 @@
+"""Why a column is no feature of a first specification, and why one that is deserves a look.
+
+Reasons are of physics or of bookkeeping; to be weak is none.  What tells much of the class is a suspect: it is kept,
+and a person decides.  Names are believed where the values agree (`flows.draft._names`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from blr.arrays import mid_ranks
+from catalogs.arrays.values import is_text
+from catalogs.catalog.elements import Element
+from catalogs.profile.columns import Profile
+from catalogs.profile.leaks import ALONE, Leak
+from catalogs.profile.other_positions import goes_round, parts_of_positions
+from catalogs.profile.presence import Presence
+from catalogs.profile.subjects import about_a_flux, about_a_magnitude, about_the_distance
+from catalogs.profile.suspicions import not_numbers
+from catalogs.sky.positions import is_position
+from flows.draft._bands import is_magnitude
+from flows.draft._names import (
+    error_of,
+    is_bookkeeping,
+    is_dust,
+    is_flag,
+    is_limit_of,
+    is_of_the_observation,
+    is_score,
+    is_type,
+)
+
+__all__ = [
+    "Evidence",
+    "Reason",
+    "near_copies",
+    "reason_against",
+    "same_question",
+    "suspicion_of",
+    "vector_name",
+    "votes",
+]
+
+Floats = NDArray[np.float64]
+
+MISSING = 0.9
+"""Share of missing values from which a column is left out."""
+COMPARABLE = 0.1
+"""Share of a class's rows in which a column is measured, from which it can be compared with other classes'."""
+SAME_ORDER = 0.9995
+"""Rank correlation from which one of two columns says nothing new: a velocity of recession and its redshift."""
+TURNED, BELOW = 100.0, -20.0
+"""Degrees above or below which an angle is no inclination and no size, but a direction."""
+MOST_COMPARED, ROWS_COMPARED = 60, 2000
+GREEK = {"alpha", "delta"}
+"""Names of coordinates where both are there."""
+LIMIT = re.compile(
+    r"(?P<of>.+?)[_-]?(inf|sup|low(er)?|upp(er)?|lo|hi|high|min|max|plus|minus|[lup]_?(16|68|84|95))",
+    re.IGNORECASE,
+)
+VOTES = re.compile(r"(?P<stem>.+)_(?P<kind>counts?|votes?|debiased|fraction|weighted_fraction|weight)")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a column is left out, with the kind that it is counted under.
+
+    `doubt` is larger than 0 where a person may well decide otherwise, 1 being the most likely.
+    """
+
+    text: str
+    kind: str
+    doubt: int = 0
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the columns beside their profile.
+
+    `rows` are the numbers (n,) of the sampled rows that have a class, suspected sentinels made missing.
+    """
+
+    label: str
+    rows: Mapping[str, Floats]
+    classes: NDArray[np.object_] = field(
+        default_factory=lambda: np.empty(0, dtype=object)
+    )  # (n,), of the rows
+    identifiers: Sequence[str] = ()
+    ours: Collection[str] = ()
+    alone: Mapping[str, Leak] = field(default_factory=dict)
+    derived: Mapping[str, Leak] = field(default_factory=dict)
+    leaks: Sequence[Leak] = ()
+    gains: Mapping[str, float] = field(default_factory=dict)
+    presence: Mapping[str, Presence] = field(default_factory=dict)
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, str] = field(default_factory=dict)
+
+
+def reason_against(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column is no feature, None where it may be one."""
+    return (
+        _no_number(seen, name, evidence)
+        or _of_no_object(seen, name, evidence)
+        or _answered(seen, name, evidence)
+        or _said_already(seen, name, evidence)
+    )
+
+
+def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column names the object, or holds no number of it."""
+    c = seen.columns[name]
+    known = evidence.rows.get(name)
+    missing = 0.0 if known is None else 1.0 - float(np.isfinite(known).mean())
+    reasons = {
+        ("of an earlier annotation", "of an earlier annotation"): name in evidence.ours,
+        ("names the object", "names of objects"): name in evidence.identifiers,
+        (f"missing in {missing:.0%} of the rows with a class", "empty"): missing > MISSING,
+        ("without any value", "empty"): not c.is_number and not is_text(c.column.datatype),
+        ("a place or a direction on the sky", "places on the sky"): _on_the_sky(seen, name),
+        (_text_reason(seen, name), "texts"): known is None and is_text(c.column.datatype),
+        ("without a name that an expression could hold", "unnamed"): not name or "`" in name,
+        ("the same in every row", "constant"): c.constant,
+        (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
+        ("yes or no: a flag, not a measurement", "flags and codes"): pt.is_boolean(c.column.datatype),
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    return None if found is None else Reason(*found)
+
+
+def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column of numbers is no measurement of the object: an error, a flag, bookkeeping, dust."""
+    column, values, rows = seen.columns[name].column, evidence.rows[name], evidence.rows
+    columns = {n: c.column for n, c in seen.columns.items()}
+    magnitude = about_a_magnitude(column)
+    of = error_of(column, values, rows, columns)
+    limited = _limited(name, evidence)
+    reasons = {
+        ("the Galaxy's dust before it: correct fluxes with it, under [photometry]", "dust"): is_dust(
+            column, values
+        ),
+        ("an error" + (f" of {of}" if of else "") + ", not a measurement", "errors"): of is not None,
+        ("about the observation", "about the observation"): is_of_the_observation(
+            column, values, rows, columns
+        ),
+        (f"a limit of {limited}, not a measurement", "errors"): limited is not None,
+        ("whole numbers: a flag or a code, not a measurement", "flags and codes"): not magnitude
+        and is_flag(name, values),
+        ("whole numbers called as bookkeeping is", "bookkeeping"): is_bookkeeping(column, values),
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    if found is None:
+        return None
+    return Reason(*found, doubt=2 if found[0].startswith("whole numbers") else 0)
+
+
+def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
+    """Return why a column that is kept deserves a look: it may give the class away; None of others."""
+    told = []
+    gain = evidence.gains.get(name, 0.0)
+    if name in evidence.alone:
+        told.append(f"by itself it tells {gain:.0%} of the class (suspected from {ALONE:.0%})")
+    if name in evidence.presence:
+        told.append(evidence.presence[name].shown)
+    column = seen.columns[name].column
+    if about_the_distance(column) and not is_magnitude(column, evidence.rows[name]):
+        told.append("a distance: leave it out where the target does not know it alike")
+    return "; ".join(told) or None
+
+
+def _limited(name: str, evidence: Evidence) -> str | None:
+    """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
+    found = None if isinstance(name, Element) else LIMIT.fullmatch(name)
+    if found is None or found["of"] not in evidence.rows:
+        return None
+    return found["of"] if is_limit_of(evidence.rows[name], evidence.rows[found["of"]]) else None
+
+
+def _text_reason(seen: Profile, name: str) -> str:
+    odd = not_numbers(seen, name)
+    return "text" if odd is None else f"text: {odd}"
+
+
+def _on_the_sky(seen: Profile, name: str) -> bool:
+    """Say whether a column is a coordinate or an angle of orientation; sizes and inclinations are in degrees too."""
+    c = seen.columns[name]
+    ucd = (c.column.ucd or "").lower()
+    if about_the_distance(c.column) or ucd.startswith("phys.angsize"):
+        return False
+    if ucd.startswith("pos.") or (name in parts_of_positions(seen.columns) and goes_round(seen, name)):
+        return True
+    if is_position(replace(c.column, unit=None)):
+        # Spectral indices are called alpha too, and are no right ascensions.
+        return name.lower() not in GREEK or {"alpha", "delta"} <= {n.lower() for n in seen.columns}
+    degrees = (c.column.unit or "").strip().lower() in {"deg", "degree", "degrees"}
+    angle = degrees and c.is_number and (c.maximum > TURNED or c.minimum < BELOW)
+    return angle or (is_text(c.column.datatype) and is_position(c.column))
+
+
+def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column is somebody's answer to a question about the object, or made with the class."""
+    values, kind = evidence.rows[name], "others' answers"
+    if name in evidence.derived:
+        leak = evidence.derived[name]
+        rest = ", ".join(c for c in leak.columns if c != name)
+        told = f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
+        return Reason(told, "leaks")
+    shares = votes(name, seen.columns)
+    whole = evidence.shares.get(name)
+    scored = is_score(name, values, set(evidence.classes.tolist()))
+    asked = same_question(evidence.label, name) and _share_or_count(values)
+    reasons = {
+        (f"votes, as {shares}: an answer to a question about the object", 0): shares is not None,
+        (f"a share of one whole, as {whole}: somebody's answer, or a probability of it", 1): whole
+        is not None,
+        ("a score or a probability: another classifier's answer", 1): scored,
+        ("a morphological type: somebody's answer to a question about the object", 1): is_type(name, values),
+        (f"named like {evidence.label}: an answer to the same question?", 0): asked,
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    return None if found is None else Reason(found[0], kind, found[1])
+
+
+def _share_or_count(values: Floats) -> bool:
+    known = values[np.isfinite(values)]
+    return bool(known.size and known.min() >= 0 and (known.max() <= 1 or (known == np.trunc(known)).all()))
+
+
+def _said_already(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
+    """Return why a column says nothing that could be learned, or that another one does not say."""
+    if name in evidence.presence and _measured_in(name, evidence) < 2:
+        told = f"no two classes to compare; {evidence.presence[name].shown}"
+        return Reason(told, "measured for one class", 1)
+    if name in evidence.copies and not _bands_alike(seen, name, evidence.copies[name]):
+        return Reason(f"in the same order as {evidence.copies[name]}: says nothing new", "copies")
+    return None
+
+
+def _measured_in(name: str, evidence: Evidence) -> int:
+    """Return in how many classes a column is measured often enough to be compared."""
+    known = np.isfinite(evidence.rows[name])
+    return sum(known[evidence.classes == c].mean() >= COMPARABLE for c in set(evidence.classes.tolist()))
+
+
+def _bands_alike(seen: Profile, name: str, other: str) -> bool:
+    """Say whether two columns are both magnitudes, or both fluxes.
+
+    Two kinds of magnitude order bright rows alike in some bands and not in others: each kind is taken whole, or not.
+    """
+    a, b = seen.columns[name].column, seen.columns[other].column
+    return (about_a_magnitude(a) and about_a_magnitude(b)) or (about_a_flux(a) and about_a_flux(b))
+
+
+def same_question(label: str, name: str) -> bool:
+    """Say whether a column is called as the label is, but for its end: another answer to the same question."""
+    ours, theirs = label.lower().split("_"), name.lower().split("_")
+    shared = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours))
+    return len(ours) > 2 and shared >= 2
+
+
+def votes(name: str, names: Collection[str]) -> str | None:
+    """Return the column beside which a column is of votes, its counts or its other shares; None where it is none."""
+    found = VOTES.fullmatch(name.lower())
+    if found is None:
+        return None
+    kinds = ("count", "votes", "vote", "debiased", "fraction", "weighted_fraction", "weight")
+    known = {n.lower(): n for n in names}
+    others = [f"{found['stem']}_{kind}" for kind in kinds if kind != found["kind"]]
+    return next((known[other] for other in others if other in known), None)
+
+
+def vector_name(name: str) -> str:
+    """Return the name of the column that an element is of, or the column's own."""
+    return name.vector if isinstance(name, Element) else name
+
+
+def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
+    """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
+    ranked: dict[str, Floats] = {}
+    found: dict[str, str] = {}
+    for name in names[:MOST_COMPARED]:
+        x = rows[name][:ROWS_COMPARED]
+        for other, y in ranked.items():
+            both = np.isfinite(x) & np.isfinite(y)
+            if (
+                both.sum() >= 50
+                and both.sum() >= 0.9 * np.isfinite(x).sum()
+                and _same_order(x[both], y[both])
+            ):
+                found[name] = other
+                break
+        else:
+            ranked[name] = x
+    return found
+
+
+def _same_order(x: Floats, y: Floats) -> bool:
+    if x.std() == 0 or y.std() == 0:
+        return False
+    a, b = mid_ranks(x), mid_ranks(y)
+    return abs(float(np.corrcoef(a, b)[0, 1])) > SAME_ORDER

@@ -1,0 +1,125 @@
+"""The tables [photometry.NAME] of a first specification: magnitudes of columns that say they are fluxes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalogs.arrays.values import is_real
+from catalogs.catalog.catalog import Column
+from catalogs.profile.columns import Profile
+from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
+from catalogs.sky.photometry import ZERO_POINT, magnitude
+from flows.draft._bands import band_and_kind, kinds
+from flows.draft._exclusions import Floats
+from flows.features.flux_units import flux_unit
+
+__all__ = ["FluxBand", "bare_fluxes", "flux_bands", "is_flux", "said_by_magnitudes"]
+
+ERROR_WORDS = re.compile(r"(ivar|err(or)?|sigma|unc|e)")
+MOSTLY = 0.9
+"""Share of positive values from which what is called a flux is taken for one."""
+IVAR = re.compile(r"ivar|inverse.?variance", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class FluxBand:
+    """A magnitude made of a flux, whose column's unit is known, with its error where there is one."""
+
+    name: str
+    flux: str
+    unit: str
+    error: str | None = None
+    dust: str | None = None
+
+    def magnitudes(self, rows: Mapping[str, Floats]) -> Floats:
+        """Return Pogson's magnitudes (n,): what a look at the column needs."""
+        return np.asarray(magnitude(rows[self.flux], ZERO_POINT[self.unit]))
+
+    def lines(self, quoted: Mapping[str, str]) -> Iterator[str]:
+        """Yield the table; `quoted` are names as expressions and TOML have them."""
+        yield f"[photometry.{self.name}]"
+        yield f"flux = {quoted[self.flux]}  # {self.unit}"
+        if self.error is None:
+            yield 'scale = "pogson"  # no error was found: where the flux is not positive, there is no magnitude'
+        else:
+            key = "inverse_variance" if IVAR.search(self.error) else "error"
+            yield f"{key} = {quoted[self.error]}"
+        if self.dust is not None:
+            through = "transmission" in self.dust.lower()
+            given = "transmission" if through else "e_bv"
+            more = "" if through else ", coefficient = 3.2"
+            yield f"# extinction = {{ {given} = {quoted[self.dust]}{more} }}  # if it is not taken off yet"
+
+
+def is_flux(column: Column) -> bool:
+    """Say whether a column is a flux in a unit that magnitudes are made of."""
+    return is_real(column.datatype) and flux_unit(column.unit) is not None and not about_an_error(column)
+
+
+def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
+    """Return the columns that are called fluxes of bands, two bands at least, in one unit that is none of ours.
+
+    They are positive in most rows (n,), as fluxes are that were detected.
+    """
+    called: dict[str, list[str]] = {}
+    for name in names:
+        known = rows[name][np.isfinite(rows[name])]
+        column = seen.columns[name].column
+        called_so = about_a_flux(column) and not is_flux(column) and band_and_kind(name)[0] is not None
+        if called_so and np.mean(known > 0) > MOSTLY:
+            called.setdefault((column.unit or "").strip(), []).append(name)
+    groups: list[list[list[str]]] = sorted(map(kinds, called.values()), key=lambda some: -len(some[0]))
+    return [n for group in groups[0] for n in group] if groups and len(groups[0][0]) > 1 else []
+
+
+def said_by_magnitudes(seen: Profile, names: Sequence[str], magnitudes: Sequence[str]) -> dict[str, str]:
+    """Return the fluxes of which there are magnitudes of the same kind and band, each with that one."""
+    known = {band_and_kind(name): name for name in magnitudes if band_and_kind(name)[0] is not None}
+    others = [name for name in names if name not in magnitudes and about_a_flux(seen.columns[name].column)]
+    return {name: known[band_and_kind(name)] for name in others if band_and_kind(name) in known}
+
+
+def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
+    """Return the bands of all columns that are fluxes, those of the kind with the most bands first.
+
+    A magnitude of another kind beside the first kind's says how extended an object is.
+    """
+    groups = kinds([name for name in names if band_and_kind(name)[0] is not None])
+    found: list[FluxBand] = []
+    for i, group in enumerate(groups):
+        for name in group:
+            band, kind = band_and_kind(name)
+            called = f"mag_{band}" if i == 0 else f"mag_{band}_{kind}"
+            found.append(_flux_band(seen, name, called.rstrip("_"), found))
+    return found
+
+
+def _flux_band(seen: Profile, name: str, called: str, known: Sequence[FluxBand]) -> FluxBand:
+    """Return a flux's magnitude, called so, or otherwise where a column or a magnitude is."""
+    band, kind = band_and_kind(name)
+    every = [c.column for c in seen.columns.values()]
+    made = re.sub(r"\W", "", called)
+    while made in seen.columns or made in {f.name for f in known}:
+        made += "_"
+    error = next((c.name for c in every if about_an_error(c) and _of(c.name, str(band), kind)), None)
+    unit = flux_unit(seen.columns[name].column.unit)
+    return FluxBand(made, name, str(unit), error, _dust(every, str(band)))
+
+
+def _of(error: str, band: str, kind: str) -> bool:
+    """Say whether an error's name is a flux's but for the word that says error."""
+    theirs, rest = band_and_kind(error)
+    words = [w for w in rest.split("_") if w and not ERROR_WORDS.fullmatch(w)]
+    plain = [re.sub(r"(err|ivar)$", "", w) for w in words]
+    return theirs == band and "_".join(w for w in plain if w not in {"", "flux"}) == kind
+
+
+def _dust(columns: Sequence[Column], band: str) -> str | None:
+    """Return the column of the dust before a band: its own transmission, else E(B-V)."""
+    dusty = [c.name for c in columns if about_dust(c)]
+    through = [n for n in dusty if "transmission" in n.lower() and band_and_kind(n)[0] == band]
+    return next(iter([*through, *(n for n in dusty if "transmission" not in n.lower())]), None)

@@ -1,0 +1,240 @@
+"""What a column's name says it is, believed where its values agree: an error, a flag, a score, the observation.
+
+Names decide nothing alone: 'depth' is a limiting magnitude of a survey, or that of a planet's transit, and 'sn' a
+supernova.  Where name and values part, the column is a measurement.  Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.arrays import mid_ranks
+from catalogs.arrays.name_words import name_words
+from catalogs.catalog.catalog import Column
+from catalogs.catalog.elements import Element
+from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
+from flows.draft._bands import band_and_kind, is_magnitude
+
+__all__ = [
+    "error_of",
+    "is_bookkeeping",
+    "is_dust",
+    "is_flag",
+    "is_limit_of",
+    "is_of_the_observation",
+    "is_score",
+    "is_type",
+]
+
+Floats = NDArray[np.float64]
+
+DATES = re.compile(r"mjd.*|jd|hjd|bjd|epoch|date|obsdate")
+DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
+"""Modified Julian dates, Julian dates, years."""
+CONDITIONS: Mapping[str, tuple[float, float]] = {
+    r"seeing|psfsize|psffwhm": (0.05, 30),
+    r"airmass": (0.99, 20),
+    r"exptime|exposures?|livetime|ontime": (0, 1e9),
+    r"sky|skybright(ness)?|bkg|background": (-1e9, 1e9),
+    r"zeropoint|zp|.*maglim|lim(it|iting)?": (5, 40),
+}
+"""Words about an observation, and the range of what they may name."""
+DEPTHS = re.compile(r".*depth")
+COUNTED = re.compile(r"(\w*_)?(n_?obs|n_?exp|n_?visits?|n_?frames?|n_?epochs?)([a-z]*|_\w+)")
+SIGNAL_TO_NOISE = re.compile(r".*(snr|s2n)|sn|tsnr2?")
+FOLLOWS = 0.5
+"""Rank correlation with a magnitude, a flux or an error from which a ratio of signal to noise is of that."""
+FLAG = re.compile(
+    r"(is|has)?_?\w*(flags?|flg|bits?|bitmask|warn(ing)?|quality)|qual|qflag|clean|reliable|valid|status|\w*codes?"
+)
+CODE = re.compile(r"\w*(class|type|subclass|category|cluster)|clas|cls")
+OBSERVING = ("obs.", "instr.", "time.epoch", "time.start", "time.end", "meta.")
+BOOKKEEPING = re.compile(
+    r"run|rerun|camcol|field(id)?|plate(id)?|fib(er|re)(id)?|tile(id)?|brick(id)?|ccd\w*|chip|detector|visit|night"
+    r"|expnum|obsid|healpix\w*|hpx\w*|ipix|htmid|zone|patch|tract|survey|program(me)?|mosaic|pointing|sector|roi"
+    r"|ids?|oid|\w{2,}_?id|release|version|seq(uence)?|season|fid|ifu|skycell|stripe"
+)
+ALONE_BOOKKEEPING = re.compile(
+    r"number|num|no|nr|index|idx|row|order|rank|target|mask|frame|slit|chunk|unnamed.*"
+)
+"""Words that say so where they are the whole name."""
+SCORE = re.compile(
+    r"\w*scores?\d?|\w*prob(abilit(y|ies))?s?|prob\w*|stellarity|class_?star|star_?class|likelihood|posterior|d?rb"
+    r"|classt(ar|at)|confidence|realbogus|nn_?class|p"
+)
+TYPE = re.compile(r"t|tt|t[_-]?type|(hyper)?leda_t|(.*_)?(morph|hubble)_?(t|type|class|stage|code)(_.*)?")
+STAGES = (-12.0, 14.0)
+"""Numerical Hubble stages, and marks a little beyond."""
+MOST_REDDENING = 60.0
+ERROR_WORD = re.compile(
+    r"^del(?=log|mag)|invvar|ivar|uncert(ainty|ainties)?|unc|err(or)?s?\d?|msig|sigma|sig(?=mpro)"
+)
+SURE_ERROR = re.compile(
+    r"(^|[^a-z])e_|^e_|err|ivar|invvar|unc(ert\w*)?([^a-z]|$)|msig|sigmpro", re.IGNORECASE
+)
+ELLIPSE = re.compile(
+    r"conf_?\d*_?(semi_?(major|minor|maj|min)|pos_?ang(le)?|ang(le)?|pa)|(err|error|e)_?(maj|min|pa|ang|theta)\w*"
+    r"|(err|error)_?ell\w*|pos(itional|ition)?_?(err|unc)\w*|r_?(68|90|95|99)|theta_?(68|95)"
+)
+"""What says how well a place is known."""
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a column's name, of an element those of its vector."""
+    return name_words(name.vector if isinstance(name, Element) else name)
+
+
+def _joined(name: str) -> str:
+    return "_".join(words(name))
+
+
+def _known(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def _whole(values: Floats) -> bool:
+    known = _known(values)
+    return bool(known.size and (known == np.trunc(known)).all())
+
+
+def _within(values: Floats, low: float, high: float) -> bool:
+    known = _known(values)
+    return bool(known.size and np.quantile(known, 0.01) >= low and np.quantile(known, 0.99) <= high)
+
+
+def is_flag(name: str, values: Floats) -> bool:
+    """Say whether a column (n,) is yes or no, or whole numbers called a flag, a quality or a class."""
+    known = _known(values)
+    if not _whole(values):
+        return False
+    if len(np.unique(known)) == 2 and set(np.unique(known)) <= {-1.0, 0.0, 1.0, 2.0}:
+        return True
+    return any(FLAG.fullmatch(w) or CODE.fullmatch(w) for w in words(name))
+
+
+def is_bookkeeping(column: Column, values: Floats) -> bool:
+    """Say whether whole numbers (n,) without a unit are called a plate, a field, an index or the like."""
+    if not _whole(values) or (column.unit or "").strip():
+        return False
+    named = any(BOOKKEEPING.fullmatch(w) for w in words(column.name))
+    return named or ALONE_BOOKKEEPING.fullmatch(_joined(column.name)) is not None
+
+
+def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
+    """Say whether a share (n,) is called a score, a probability or a class: another classifier's answer."""
+    known = _known(values)
+    if not known.size or known.min() < 0 or known.max() > 100 or (known.max() > 1 and known.max() <= 50):
+        return False
+    if _whole(values):
+        return False
+    folded = {c.casefold() for c in classes if len(c) > 2}
+    parts = words(name)
+    return any(SCORE.fullmatch(w) for w in parts) or (len(parts) > 1 and not folded.isdisjoint(parts))
+
+
+def is_type(name: str, values: Floats) -> bool:
+    """Say whether a column (n,) is called a morphological type, and holds numerical stages of both signs, or codes."""
+    known = _known(values)
+    if TYPE.fullmatch(name.lower()) is None or not _within(values, *STAGES):
+        return False
+    return bool(_whole(values) or (known.min() < 0 < known.max()))
+
+
+def is_dust(column: Column, values: Floats) -> bool:
+    """Say whether a column (n,) is called the Galaxy's extinction, and may be one."""
+    return about_dust(column) and _within(values, -1.0, MOST_REDDENING)
+
+
+def is_of_the_observation(
+    column: Column, values: Floats, rows: Mapping[str, Floats], columns: Mapping[str, Column]
+) -> bool:
+    """Say whether a column (n,) is about an observation: dates, conditions, depths, numbers of exposures.
+
+    Ratios of signal to noise are of the photometry where they follow a magnitude or a flux of the table, or its error;
+    others are measurements of the object.
+    """
+    ucd, parts = (column.ucd or "").lower(), [*words(column.name), _joined(column.name)]
+    if ucd.startswith(OBSERVING):
+        return True
+    if any(DATES.fullmatch(w) for w in parts):
+        return any(_within(values, *r) for r in DATE_RANGES)
+    ranges = [r for pattern, r in CONDITIONS.items() if any(re.fullmatch(pattern, w) for w in parts)]
+    counted = any(COUNTED.fullmatch(w) for w in parts) and _whole(values)
+    if counted or any(_within(values, *r) for r in ranges):
+        return True
+    bands = (band_and_kind(name)[0] for name in (column.name, *(w.removesuffix("depth") for w in parts)))
+    if any(DEPTHS.fullmatch(w) for w in parts) and any(bands):
+        return True
+    noisy = ucd.startswith("stat.snr") or any(SIGNAL_TO_NOISE.fullmatch(w) for w in parts)
+    return noisy and _follows_photometry(column.name, values, rows, columns)
+
+
+def _follows_photometry(
+    name: str, values: Floats, rows: Mapping[str, Floats], columns: Mapping[str, Column]
+) -> bool:
+    """Say whether a column (n,) has the order of a magnitude or a flux, or of an error of one."""
+    others = [columns[n] for n in rows if n != name and n in columns]
+    bright = [
+        c.name
+        for c in others
+        if about_a_flux(c)
+        or is_magnitude(c, rows[c.name])
+        or (about_an_error(c) and band_and_kind(c.name)[0] is not None)
+    ]
+    return any(_follows(values, rows[n]) for n in bright)
+
+
+def _follows(x: Floats, y: Floats) -> bool:
+    both = np.isfinite(x) & np.isfinite(y)
+    if both.sum() < 20 or x[both].std() == 0 or y[both].std() == 0:
+        return False
+    return abs(float(np.corrcoef(mid_ranks(x[both]), mid_ranks(y[both]))[0, 1])) > FOLLOWS
+
+
+def is_limit_of(values: Floats, of: Floats) -> bool:
+    """Say whether a column (n,) is never on the other side of another: an end of its interval."""
+    both = np.isfinite(values) & np.isfinite(of)
+    if not both.any():
+        return False
+    above = values[both] >= of[both]
+    return bool(above.mean() > 0.98 or (values[both] <= of[both]).mean() > 0.98)
+
+
+def error_of(
+    column: Column, values: Floats, rows: Mapping[str, Floats], columns: Mapping[str, Column]
+) -> str | None:
+    """Return the column that a column (n,) is the error of, '' where that is not known; None of what is no error.
+
+    It is one by its UCD; by its name, where what it is of is in the table; or where it surely says so and
+    follows the photometry.  The errors of radii that a table without the radii has are measurements.
+    """
+    name = column.name.vector if isinstance(column.name, Element) else column.name
+    if (column.ucd or "").lower().startswith("stat.error"):
+        return ""
+    known = _known(values)
+    if not known.size or (known.min() < 0 < known.max()):
+        return None
+    if ELLIPSE.fullmatch(_joined(name)) is not None:
+        return ""
+    without = _without_error_words(name)
+    vectors = {n.vector if isinstance(n, Element) else n for n in columns} - {name}
+    of = next((n for n in sorted(vectors) if "".join(words(n)) in without), None)
+    if of is not None:
+        return of
+    sure = without and SURE_ERROR.search(name) is not None
+    return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
+
+
+def _without_error_words(name: str) -> set[str]:
+    """Return what a name is without the words that say error, in the ways to read it; nothing of other names."""
+    parts = words(name)
+    ways = {"".join(ERROR_WORD.sub("", w) for w in parts)}
+    if parts[:1] in (["e"], ["s"]):
+        ways.add("".join(parts[1:]))
+    if parts[-1:] in (["e"], ["sig"], ["sigma"]):
+        ways.add("".join(parts[:-1]))
+    return ways - {"", "".join(parts)}

@@ -1,0 +1,329 @@
+"""The text of a first specification: TOML, with what was seen in comments."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.elements import Element
+from catalogs.expressions.expression import parse
+from catalogs.formats import annotated_columns
+from catalogs.profile.columns import Profile
+from catalogs.profile.suspicions import (
+    naming_column,
+    suspected_identifiers,
+    suspected_sentinels,
+    suspected_texts,
+)
+from flows.draft._candidates import default_candidates
+from flows.draft._classes import StartingClasses
+from flows.draft._columns import Chosen, quoted
+from flows.draft._exclusions import same_question, vector_name
+from flows.draft._summary import summary
+from flows.specification.specification import Output
+
+__all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
+
+HELD_OUT = 0.2
+PREFIX = Output().prefix
+MOST_SHOWN = 30
+"""Labels, and further features, that are listed."""
+FEW_LABELS = 2000
+"""Labelled rows below which none is held out."""
+VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The value of split.by, with a remark, and the column of catalog.id where it is 'id'."""
+
+    by: str
+    remark: str = ""
+    identifier: str | None = None
+    order: int | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """The lines of the file; `other` are columns of which no number a row can be taken, each with why."""
+
+    catalog: Catalog
+    seen: Profile
+    label: str
+    folder: Path
+    chosen: Chosen
+    classes: StartingClasses
+    split: Split
+    place: Mapping[str, Any] | None
+    other: Mapping[str, str]
+    table: str | None = None
+    url: str | None = None
+
+    @property
+    def summary(self) -> list[str]:
+        """What is left out, with counts, and the suspects."""
+        n_columns = sum(c != self.label for c in self.seen.columns) + len(self.other)
+        return summary(self.classes, self.chosen, self.other, n_columns)
+
+    def lines(self) -> Iterator[str]:
+        """Yield them, what is left out first."""
+        yield from (f"# {_line(told)}" for told in self.summary)
+        yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {_line(self.catalog.path.name)} show."
+        yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
+        yield f"name = {_text(self._name())}"
+        yield ""
+        yield from self._catalog()
+        yield from self._label()
+        yield from self._split()
+        yield from self._photometry()
+        yield from self._features()
+        yield from self._candidates()
+        yield from self._output()
+        yield from self._target()
+
+    def _target(self) -> Iterator[str]:
+        """Yield, as comments, how another survey's file is classified: no part of the training."""
+        bands = {band.name: vector_name(band.flux) for band in self.chosen.bands}
+        used = {name for text, _ in self.chosen.features.values() for name in parse(text).names}
+        name = _text(min(bands.get(name, name) for name in used))
+        yield ""
+        yield "# Another survey's file, where its columns have other names, or have to be made of its own first:"
+        yield "# [target]"
+        yield f'# columns = {{ {name} = "..." }}'
+        yield f'# expressions = {{ {name} = "..." }}  # such as 22.5 - 2.5 * log10(flux_r)'
+
+    def _output(self) -> Iterator[str]:
+        """Yield another prefix, where columns that somebody else made are called as ours would be."""
+        ours = annotated_columns(self.catalog)
+        theirs = [n for n in self.catalog.names if n.lower().startswith(PREFIX) and n not in ours]
+        if theirs:
+            taken = {n.lower() for n in theirs}
+            free = next(p for i in count(2) for p in [f"blr{i}_"] if not any(t.startswith(p) for t in taken))
+            yield ""
+            yield "[output]"
+            yield f"prefix = {_text(free)}  # since {_line(theirs[0])} is not of an earlier annotation"
+
+    def _name(self) -> str:
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.catalog.path.name.split(".")[0]).strip("-_")
+        return (stem or "survey")[:60]
+
+    def _catalog(self) -> Iterator[str]:
+        here = Path(os.path.relpath(self.catalog.path.resolve(), self.folder.resolve())).as_posix()
+        path = self.url or here
+        yield "[catalog]"
+        yield f"paths = [{_text(path)}]"
+        if self.table is not None:
+            yield f"table = {_text(self.table)}"
+        known = suspected_identifiers(self.seen)
+        stated = self.split.identifier or naming_column(self.seen)
+        for name, why in known:
+            told = f"id = {_text(name)}  # {_line(why)}"
+            yield told if name == stated else f"# {told}"
+        yield from self._position()
+        yield from self._sentinels()
+        yield ""
+
+    def _position(self) -> Iterator[str]:
+        if self.place is None:
+            return
+        mark = "" if self.place["unit"] else "# "
+        if self.place["ra"] is None:
+            yield f"# The position is in {_line(', '.join(self.place['columns']))}"
+        else:
+            yield f"{mark}ra = {_text(self.place['ra'])}"
+            yield f"{mark}dec = {_text(self.place['dec'])}"
+        yield from (f"# {_line(remark)}" for remark in self.place["remarks"])
+
+    def _sentinels(self) -> Iterator[str]:
+        marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
+        found = {name: found for name, found in marks.items() if found}
+        texts = {n: suspected_texts(self.seen, n) for n in self.seen.columns if n != self.label}
+        texts = {name: some for name, some in texts.items() if some}
+        if not found and not texts:
+            return
+        yield ""
+        yield "[catalog.sentinels]  # numbers that look like 'no value'"
+        whole = {e.vector for e in found if isinstance(e, Element)}
+        for vector in sorted(whole):
+            marked = [
+                s for e, some in found.items() if isinstance(e, Element) and e.vector == vector for s in some
+            ]
+            values = ", ".join(map(_mark, sorted({s.value for s in marked}, key=str)))
+            yield f"{_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
+        for name, some in found.items():
+            if isinstance(name, Element):
+                continue
+            values = ", ".join(_mark(s.value) for s in some)
+            why = "; ".join(
+                f"{_shown(s.value)}: {s.count:,} row{'s' if s.count > 1 else ''}, {s.why}" for s in some
+            )
+            yield f"{_text(name)} = [{values}]  # {why}"
+        for name, those in texts.items():
+            told = "; ".join(f"{n:,} rows" for n in those.values())
+            yield f"{_text(name)} = {_texts(tuple(those))}  # {told}: a text among numbers"
+
+    def _label(self) -> Iterator[str]:
+        yield "[label]"
+        yield f"column = {_text(self.label)}"
+        yield ""
+        yield "[label.classes]  # class = its spellings in the column; group them as the question asks"
+        for c in self.classes.kept:
+            told = f"{c.rows:,} rows"
+            if len(c.spellings) > 1:
+                each = ", ".join(f"{_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
+                told += f" ({each}): case alone makes no class"
+            if c.but_for_case:
+                others = ", ".join(map(_text, c.but_for_case))
+                told += f"; differs from {others} in case only: merge them if case means nothing here"
+            if c.name != c.spellings[0] and self.classes.cut is None:
+                told += "; renamed, since its columns would be called as those of another class"
+            yield f"{_text(c.name)} = {_texts(c.spellings)}  # {told}"
+        yield from self._other_labels()
+        yield from self._votes()
+        yield ""
+
+    def _other_labels(self) -> Iterator[str]:
+        dropped = self.classes.dropped
+        if self.classes.cut is not None:
+            yield "# The labels are numbers in order, cut in two: '..x' is below x, 'x..' from x on, 'x..y' between."
+            yield "# Move the cut, make more classes, or leave the doubtful middle out, as the question asks."
+            yield "# Fractions of votes can be the targets as they are: an answer's column each under [label.votes]."
+        for name, n in list(dropped.items())[:MOST_SHOWN]:
+            yield f"# {_text(name)} = [{_text(name)}]  # left out: {n:,} rows"
+        if len(dropped) > MOST_SHOWN:
+            yield f"# ... and {len(dropped) - MOST_SHOWN} labels of fewer rows"
+        if 1 < len(dropped) <= MOST_SHOWN:
+            yield "# All that are left out, as one class:"
+            yield f'# "any other" = {_texts(tuple(dropped))}  # {sum(dropped.values()):,} rows'
+        groups = self.classes.groups()
+        if groups and sum(map(len, groups.values())) <= 2 * MOST_SHOWN:
+            yield "# Or fewer classes, here by the labels' first letters, instead of all above:"
+            yield from (f"# {_text(letter)} = {_texts(some)}" for letter, some in groups.items())
+        if self.classes.doubtful:
+            some = list(self.classes.doubtful.items())[:8]
+            told = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
+            yield f"# In no class, since they say doubt, or that nobody knows: {told}"
+
+    def _votes(self) -> Iterator[str]:
+        """Yield the counts of the label's own question, which say more than a class cut out of them."""
+        counts = [n for n in self.seen.columns if same_question(self.label, n) and VOTES.search(n)]
+        if len(counts) > 1:
+            yield "# If these are votes, they can be the targets themselves, in place of [label] and all above:"
+            yield "# [label.votes]"
+            yield from (f"# {_text(VOTES.sub('', name)[-40:].strip('_'))} = {_text(name)}" for name in counts)
+
+    def _split(self) -> Iterator[str]:
+        yield "[split]"
+        yield f"by = {_text(self.split.by)}" + (f"  # {self.split.remark}" if self.split.remark else "")
+        if self._rows() < FEW_LABELS:
+            yield "held_out = 0  # all labels train, and folds judge: few can be spared"
+        else:
+            yield f"held_out = {HELD_OUT}"
+        if self.split.order is not None:
+            yield f"healpix_order = {self.split.order}  # stated, so that held-out rows stay so as the catalogue grows"
+        yield ""
+
+    def _photometry(self) -> Iterator[str]:
+        names = {name: _text(quoted(name)) for name in self.seen.columns}
+        for band in self.chosen.bands:
+            yield from band.lines(names)
+            yield ""
+
+    def _features(self) -> Iterator[str]:
+        yield "[features]"
+        for name, suspect in self.chosen.suspects.items():
+            yield f"# Suspect: {_line(name)}, {_line(suspect.shown)}"
+        for name, (expression, remark) in self.chosen.features.items():
+            yield f"{_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
+        spare = list(self.chosen.spare.items())
+        if spare:
+            yield f"# More than {self.chosen.most} would make a first training slow; these tell least by themselves:"
+        for name, (expression, remark) in spare[:MOST_SHOWN]:
+            yield f"# {_text(name)} = {_text(expression)}" + (f"  # {_line(remark)}" if remark else "")
+        if len(spare) > MOST_SHOWN:
+            yield f"# ... and {len(spare) - MOST_SHOWN} more columns"
+        yield ""
+        yield (
+            "# Columns left out, and why:"
+            if self.chosen.left_out or self.other
+            else "# No column is left out."
+        )
+        for name, reason in {**_of_vectors(self.chosen.left_out, self.seen), **self.other}.items():
+            yield f"#   {_line(name)}: {_line(reason)}"
+        if self.chosen.together:
+            yield "# Together these tell more than apart; colours do, but so does what was computed with the class:"
+            for leak in self.chosen.together:
+                yield f"#   {_line(leak.combination)}: {leak.gain:.0%} of the class"
+        yield ""
+        if self.chosen.errors:
+            yield "# [errors]  # one-sigma errors, where the target's are larger than those of the training rows"
+            yield from (f"# {_text(n)} = {_text(e)}" for n, e in self.chosen.errors.items())
+            yield ""
+
+    def _candidates(self) -> Iterator[str]:
+        yield "[select]"
+        yield 'by = "stack"  # a mixture, as left-out rows ask for it; or the one of the highest "evidence"'
+        yield ""
+        yield "# Each candidate is a mixture over its prior's scale and, where there are several, its widths."
+        for candidate in default_candidates(self._rows(), len(self.chosen.features), len(self.classes.kept)):
+            yield "[[candidate]]"
+            yield f"basis = {_inline(candidate.basis.model_dump(exclude_defaults=True))}"
+            if candidate.transform != "none":
+                yield f"transform = {_text(candidate.transform)}"
+            yield ""
+
+    def _rows(self) -> int:
+        """Return the labelled rows, as far as they were seen."""
+        return sum(c.rows for c in self.classes.kept)
+
+
+def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
+    """Return the reasons with a vector's name once, where the reason against all of its elements is the same."""
+    reasons: dict[str, set[str | None]] = {}
+    for name in seen.columns:
+        reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
+    told = {}
+    for name, reason in left_out.items():
+        whole = vector_name(name)
+        told[whole if reasons.get(whole) == {reason} else name] = reason
+    return told
+
+
+def _inline(table: Mapping[str, Any]) -> str:
+    """Return an inline table of TOML."""
+    return f"{{ {', '.join(f'{name} = {_value(value)}' for name, value in table.items())} }}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)
+
+
+def _text(text: str) -> str:
+    """Return a text as TOML has it: JSON's texts are TOML's too, all but the one control character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _mark(value: float | str) -> str:
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _texts(texts: tuple[str, ...]) -> str:
+    return f"[{', '.join(_text(text) for text in texts)}]"
+
+
+def _line(text: str) -> str:
+    """Return a text that is safe in a comment."""
+    return "".join(c if c.isprintable() else " " for c in text)

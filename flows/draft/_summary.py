@@ -1,0 +1,58 @@
+"""What a first specification leaves out, in a few lines that come before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from catalogs.errors import brief
+from flows.draft._classes import StartingClasses
+from flows.draft._columns import Chosen
+
+__all__ = ["summary"]
+
+MOST_NAMED = 6
+"""Labels that a line names, and suspects."""
+
+
+def summary(classes: StartingClasses, chosen: Chosen, other: Mapping[str, str], n_columns: int) -> list[str]:
+    """Return what is left out, with counts, and the suspects; `n_columns` are all but the label.
+
+    `other` are columns of which no number a row can be taken.
+    """
+    return [*_labels(classes), _columns(chosen, other, n_columns), *_suspects(chosen)]
+
+
+def _labels(classes: StartingClasses) -> Iterator[str]:
+    kept = sum(c.rows for c in classes.kept)
+    for doubt, some in (("", classes.dropped), (" of doubt", classes.doubtful)):
+        if some:
+            what = f"label{'s' if len(some) > 1 else ''}{doubt}"
+            total = kept + sum(classes.dropped.values()) + sum(classes.doubtful.values())
+            yield (
+                f"Left out: {len(some)} {what} with {sum(some.values()):,} of {total:,} labelled rows "
+                f"({_named(some)})"
+            )
+    if not classes.dropped and not classes.doubtful:
+        yield f"Left out: no label; {len(classes.kept)} classes"
+
+
+def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
+    counts = chosen.counted()
+    if other:
+        counts["no number a row"] += len(other)
+    if not counts:
+        return f"Left out: none of {n_columns} columns"
+    told = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
+    return f"Left out: {sum(counts.values())} of {n_columns} columns ({told}); each with its reason under [features]"
+
+
+def _suspects(chosen: Chosen) -> Iterator[str]:
+    for name, suspect in [*chosen.suspects.items()][:MOST_NAMED]:
+        yield f"Suspect, kept: {name}, {suspect.shown}"
+    if len(chosen.suspects) > MOST_NAMED:
+        yield f"Suspects, kept: {len(chosen.suspects) - MOST_NAMED} more, which tell less"
+
+
+def _named(some: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{brief(name)!r} {n:,}" for name, n in [*some.items()][:MOST_NAMED])
+    return shown + (f", and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else "")

@@ -1,0 +1,263 @@
+"""What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them; or a model.
+
+One streamed pass of bounded memory (`catalogs.profile.columns`); what needs more than counts comes from a seeded
+sample.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.elements import element_columns
+from catalogs.errors import CatalogError, nearest
+from catalogs.profile.columns import Choice, ColumnProfile, Profile, profile, readable
+from catalogs.profile.leaks import Leak
+from catalogs.profile.other_positions import find_other_position, goes_round
+from catalogs.profile.presence import uneven_presence
+from catalogs.profile.suspicions import (
+    bookkeeping,
+    not_numbers,
+    suspected_identifiers,
+    suspected_sentinels,
+    suspected_texts,
+)
+from catalogs.remote.urls import shown
+from catalogs.sky.positions import find_position_columns, positions, unit_of_position
+from catalogs.text.table import commented_out
+from flows.errors import UsageError
+from flows.features.leaks import found_leaks, without_sentinels
+from flows.inputs.opening import opened_together
+from flows.inputs.resolve import Source
+from flows.inputs.table_choice import TableChoice
+from flows.labels.reader import LabelledRows, label_texts
+from flows.models.asdf_file import is_model_file, read_model
+from flows.models.store import Store
+from flows.runs.progress import tell
+
+__all__ = [
+    "described_positions",
+    "inspect_catalog",
+    "inspect_file",
+    "labelled_rows",
+    "leaking_column",
+    "seen_profile",
+]
+
+RADIANS = 2 * np.pi
+HOURS = 24
+
+
+def inspect_file(
+    source: Source, *, limit: int | None = None, label: str | None = None, table: str | None = None
+) -> dict[str, Any]:
+    """Return what a file holds, here or at a URL; of a catalogue, what the first `limit` rows show, or all.
+
+    `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.
+    """
+    if isinstance(source, Path) and source.exists() and is_model_file(source):
+        model = read_model(source)
+        return {"kind": "model", **Store(source.parent.parent.parent).described(model, "stored")}
+    with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
+        told = inspect_catalog(catalog, limit=limit, label=label)
+    return told if isinstance(source, Path) else told | {"path": shown(source)}
+
+
+def inspect_catalog(
+    catalog: Catalog, *, limit: int | None = None, label: str | None = None
+) -> dict[str, Any]:
+    """Return what a catalogue holds, as JSON can hold it."""
+    labelled = None if label is None else labelled_rows(catalog, label)
+    seen = seen_profile(catalog, limit=limit, choice=labelled)
+    told = {
+        "kind": "catalogue",
+        "path": str(catalog.path),
+        "format": catalog.format,
+        "n_rows": catalog.n_rows,
+        "n_seen": seen.n_rows,
+        "files": len(catalog.partitions),
+        "columns": [_column(c.name, catalog, seen) for c in catalog.columns],
+        "identifiers": [{"column": name, "why": why} for name, why in suspected_identifiers(seen)],
+        "position": described_positions(catalog, seen),
+        "commented_out": commented_out(catalog),
+        "duplicate_columns": [list(group) for group in seen.duplicate_columns()],
+    }
+    return told if labelled is None else told | {"label": _label(catalog, seen, labelled)}
+
+
+def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
+    """Return the choice of the rows that have a class; UsageError where the column cannot hold one."""
+    if label not in catalog.names:
+        raise UsageError(
+            f"--label: got '{label}', expected a column of {catalog.path}; {nearest(label, catalog.names)}; labels in "
+            "another file are joined to it, by table = { ... } under [label] of a specification of your own"
+        )
+    if not readable(catalog.column(label)):
+        if not catalog.n_rows:
+            raise UsageError(f"{catalog.path} has no rows, expected labelled objects; name another file")
+        raise UsageError(
+            f"--label: got '{label}', which holds {catalog.column(label).datatype}, expected a column of texts or "
+            "whole numbers, one a row; choose the column of the class"
+        )
+    return LabelledRows(label)
+
+
+def seen_profile(catalog: Catalog, *, limit: int | None = None, choice: Choice | None = None) -> Profile:
+    """Return the profile of a catalogue's rows, telling how far it is; `choice` as of `profile`."""
+    n = catalog.n_rows if limit is None else min(limit, catalog.n_rows)
+    tell().start("looking at rows", n, "rows")
+    return profile(catalog, limit=limit, choice=choice, progress=tell().advance)
+
+
+def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
+    column = catalog.column(name)
+    told: dict[str, Any] = {
+        "name": name,
+        "datatype": str(column.datatype),
+        "unit": column.unit,
+        "ucd": column.ucd,
+        "description": column.description,
+        "absent": column.absent,
+    }
+    names = (c.name for c in element_columns(column, catalog.names))
+    elements = [seen.columns[element] for element in names if element in seen.columns]
+    if elements:
+        told["elements"] = [
+            {"name": str(c.name), "datatype": str(c.column.datatype), **_shown(c, seen)} for c in elements
+        ]
+    return told | _shown(seen.columns.get(name), seen)
+
+
+def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
+    nothing = {"missing": None, "minimum": None, "median": None, "maximum": None}
+    if counts is None or not counts.n:
+        return nothing | {
+            "distinct": None,
+            "constant": False,
+            "sentinels": [],
+            "texts": {},
+            "not_numbers": None,
+        }
+    told: dict[str, Any] = nothing | {"missing": counts.missing_share}
+    if counts.is_number:
+        numbers = seen.numbers(counts.name)
+        known = numbers[np.isfinite(numbers)]
+        told |= {"minimum": counts.minimum, "maximum": counts.maximum}
+        told["median"] = float(np.median(known)) if known.size else None
+    return told | {
+        "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
+        "constant": counts.constant,
+        "sentinels": [asdict(s) for s in suspected_sentinels(seen, counts.name)],
+        "texts": suspected_texts(seen, counts.name),
+        "not_numbers": None if suspected_texts(seen, counts.name) else not_numbers(seen, counts.name),
+    }
+
+
+def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
+    """Return which columns hold the position, in which unit, and what is wrong with them; None without any.
+
+    `ra` and `dec` are None where it is in other `columns`: parts of angles, galactic coordinates, a vector.
+    """
+    found = find_position_columns(catalog)
+    if found is None:
+        return _other_position(catalog, seen)
+    ra, dec = found
+    told: dict[str, Any] = {"ra": ra, "dec": dec, "unit": None, "remarks": []}
+    try:
+        unit = unit_of_position(catalog, ra, dec)
+    except CatalogError as error:
+        return told | {"remarks": [str(error)]}
+    told["unit"] = unit
+    place = positions(seen.sample[ra], seen.sample[dec], unit)
+    if place.unreadable:
+        remark = f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
+        as_numbers = positions(seen.sample[ra], seen.sample[dec], "deg")
+        if as_numbers.unreadable < place.unreadable:
+            remark += f', as numbers all but {as_numbers.unreadable:,}: state position_unit = "deg", or "rad"'
+        told["remarks"].append(remark)
+    if place.out_of_range:
+        told["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
+    if unit == "deg":
+        told["remarks"] += _other_units(*(seen.columns[name] for name in found))
+    return told
+
+
+def _other_position(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
+    """Return a position in other columns than two, which a specification cannot name as they are."""
+    other = find_other_position(catalog)
+    if other is None or not all(goes_round(seen, name) for name in other.columns):
+        return None
+    made = f"{other.kind}: to split or match by position, make two columns in degrees, {other.remedy}"
+    return {"ra": None, "dec": None, "unit": None, "columns": list(other.columns), "remarks": [made]}
+
+
+def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
+    """Return what speaks against degrees in two columns that are taken for such."""
+    columns = (ra, dec)
+    if not all(c.is_number for c in columns):
+        return []
+    turn, pole = (max(abs(c.minimum), abs(c.maximum)) for c in columns)
+    if turn <= RADIANS and pole <= RADIANS / 4 and all(c.column.unit is None for c in columns):
+        return ['no unit, and no value beyond 2 pi: if these are radians, state position_unit = "rad"']
+    if ra.minimum >= 0 and turn <= HOURS < pole and ra.maximum - ra.minimum > HOURS / 2:
+        return [
+            f'no {ra.name} beyond {HOURS}: if these are hours, beside degrees, state position_unit = "hours"'
+        ]
+    return []
+
+
+def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> dict[str, Any]:
+    """Return the labels with their counts in all rows, and the leaks."""
+    label, counts = labelled.column, labelled.counts.copy()
+    texts = label_texts(seen.chosen[label])
+    leaks, gains = found_leaks(catalog, seen, label, texts)
+    order = sorted(gains, key=lambda name: -gains[name])
+    return {
+        "column": label,
+        "sampled": len(texts),
+        "unlabelled": counts.pop("", 0),
+        "counts": dict(counts.most_common(40)),
+        "leaks": [asdict(leak) | {"columns": list(leak.columns)} for leak in leaks],
+        "gains": {name: max(0.0, gains[name]) for name in order},
+        "presence": {
+            name: asdict(found) | {"shown": found.shown}
+            for name, found in uneven_presence(
+                {n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts
+            ).items()
+        },
+        "bookkeeping": [
+            n
+            for n in order
+            if gains[n] > 0.05 and n not in dict(suspected_identifiers(seen)) and bookkeeping(seen, n)
+        ],
+    }
+
+
+def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:
+    """Return the fewest columns without which no derived set is whole, each with the set that speaks against it.
+
+    The one that is in the most sets goes first: it is what was computed from the others.
+    """
+    left, gone = [leak for leak in leaks if leak.derived], {}
+    while left:
+        weight = Counter[str]()
+        for leak in left:
+            weight.update(dict.fromkeys(leak.columns, 1))
+        most = max(weight.values())
+        tied = [name for name in weight if weight[name] == most]
+        worst = min(tied, key=lambda name: -_first_power(left, name))
+        gone[worst] = next(leak for leak in left if worst in leak.columns)
+        left = [leak for leak in left if worst not in leak.columns]
+    return gone
+
+
+def _first_power(leaks: list[Leak], name: str) -> float:
+    """Return how much the sets that a column is in tell: breaks ties."""
+    return sum(
+        leak.beyond for leak in leaks if name in leak.columns and f"log10({name})" not in leak.combination
+    )

@@ -1,0 +1,280 @@
+"""A first specification for a labelled catalogue: what `blr init` writes.
+
+It trains as it is, and says in comments what was seen, what was left out, and why; a person edits it from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from blr.selection.folds import assign_folds
+from catalogs.catalog.catalog import Catalog, Column
+from catalogs.catalog.elements import Element
+from catalogs.errors import brief
+from catalogs.formats import annotated_columns
+from catalogs.profile import split
+from catalogs.profile.columns import Profile, as_numbers
+from catalogs.profile.presence import shares_of_one, uneven_presence
+from catalogs.profile.subjects import about_a_magnitude
+from catalogs.profile.suspicions import naming_column, suspected_identifiers, suspected_texts
+from catalogs.sky.positions import positions
+from flows.draft._classes import StartingClasses, can_name, fewest_rows, starting_classes
+from flows.draft._columns import Chosen, choose_columns, quoted
+from flows.draft._exclusions import Evidence, near_copies, reason_against
+from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
+from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile
+from flows.errors import TrainingError
+from flows.features.leaks import found_leaks, without_sentinels
+from flows.labels.classes import RARE
+from flows.labels.reader import label_texts
+from flows.specification.toml_file import parse_specification
+
+__all__ = ["Start", "starting_specification"]
+
+FEWEST = 2
+"""Sampled rows of each class on each side of the best split."""
+MOST_TOLD = 4
+"""Reasons, and columns of one reason, in an error."""
+LABELS_ALONE = ("names the object", "a place or a direction on the sky", "text")
+"""Reasons against every column of a file that measures nothing."""
+FEWEST_MEASURED = 0.1
+"""Share of a class's rows that have some feature, below which nothing can be learned of it."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The specification, and what of it a program may want to know; `summary` is what a person reads first."""
+
+    text: str
+    classes: dict[str, int]
+    features: dict[str, str]
+    left_out: dict[str, str]
+    suspects: dict[str, str]
+    summary: list[str]
+
+
+def starting_specification(
+    catalog: Catalog,
+    label: str,
+    *,
+    folder: Path,
+    limit: int | None = None,
+    table: str | None = None,
+    url: str | None = None,
+) -> Start:
+    """Return a specification that lies in `folder`, for the classes in the column `label`.
+
+    `table` was asked for, of several in the file; `url` is where the catalogue is, if it is not here.
+    """
+    labelled = labelled_rows(catalog, label)
+    if catalog.n_rows == 0:
+        raise TrainingError(f"{catalog.path} has no rows, expected labelled objects; name another file")
+    seen, counts = seen_profile(catalog, limit=limit, choice=labelled), labelled.counts
+    texts = label_texts(seen.chosen[label])
+    place = described_positions(catalog, seen)
+    classes = _enough(starting_classes(counts), counts, label)
+    labels = _labels(texts, classes)
+    by, classes = _split(seen, label, labels, place, classes)
+    classes = _enough(classes, counts, label)
+    labels = _labels(texts, classes)
+    chosen, bare = _chosen(catalog, seen, label, labels)
+    if bare:
+        # What has no feature cannot be classified: the classes of such objects are left out.
+        classes = _enough(classes.without(bare), counts, label)
+        chosen, _ = _chosen(catalog, seen, label, _labels(texts, classes))
+    if not chosen.features:
+        raise TrainingError(
+            f"got no column of {catalog.path} that could be a feature ({_some_reasons(chosen.left_out)}), "
+            "expected numbers that tell something but do not give the class away; "
+            + _remedy_of_texts(chosen.left_out)
+        )
+    told = {
+        c.name: f"holds {c.datatype}: {_remedy(c)}"
+        for c in catalog.columns
+        if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
+    }
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told, table, url)
+    text = "\n".join(page.lines()) + "\n"
+    parse_specification(text, source="the specification that init wrote")
+    features = {name: expression for name, (expression, _) in chosen.features.items()}
+    suspects = {name: suspect.shown for name, suspect in chosen.suspects.items()}
+    rows = {c.name: c.rows for c in classes.kept}
+    return Start(text, rows, features, chosen.left_out, suspects, page.summary)
+
+
+def _remedy_of_texts(left_out: Mapping[str, str]) -> str:
+    """Return what to do about a catalogue without features, by what keeps its columns from being numbers."""
+    if any(re.search(r"but not .*'--+'", reason) for reason in left_out.values()):
+        return (
+            "rows of units and of dashes below the names are VizieR's: take its FITS or VOTable output, "
+            "or remove those two rows"
+        )
+    if all(reason in LABELS_ALONE for reason in left_out.values()):
+        return (
+            "of labels alone: name the catalogue that has the measurements, and join these to it by "
+            "table = { ... } under [label]"
+        )
+    odd = any("numbers written otherwise" in reason for reason in left_out.values())
+    return "convert those numbers" if odd else "write the specification by hand"
+
+
+def _some_reasons(left_out: Mapping[str, str]) -> str:
+    """Return why the columns were left out, those of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        by_reason.setdefault(brief(reason), []).append(f"'{brief(name)}'")
+    told = [
+        f"{', '.join(names[:MOST_TOLD])}{', ...' if len(names) > MOST_TOLD else ''}: {reason}"
+        for reason, names in by_reason.items()
+    ]
+    more = ["..."] if len(told) > MOST_TOLD else []
+    return "; ".join([*told[:MOST_TOLD], *more]) or "none is there beside the label"
+
+
+def _remedy(column: Column) -> str:
+    """Return how a column that is no number a row could be used."""
+    if pt.is_fixed_size_list(column.datatype) or pt.is_list(column.datatype):
+        return f"an element is written {quoted(column.name)}[0]"
+    return "no number of the object"
+
+
+def _labels(texts: Any, classes: StartingClasses) -> Any:
+    """Return the class (n,) of each label, '' where it is in none."""
+    names = np.array(["", *(c.name for c in classes.kept)], dtype=object)
+    return names[classes.reader.read(texts) + 1]
+
+
+def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> StartingClasses:
+    if len(classes.kept) < 2:
+        some = [(text, n) for text, n in Counter(counts).most_common(7) if text][:6]
+        shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some) or "none"
+        unsaid = ", ".join(repr(brief(text)) for text, _ in some if text in classes.doubtful)
+        odd = ", ".join(repr(brief(text)) for text, _ in some if not can_name(text))
+        told = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
+        told += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
+        raise TrainingError(
+            f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
+            f"rows or more{told}; choose the column of the class, or name the classes in a specification of your own, "
+            f'as classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
+        )
+    return classes
+
+
+def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[Chosen, set[str]]:
+    """Return the features, and the classes of which hardly any row has one."""
+    chosen = choose_columns(seen, _evidence(catalog, seen, label, labels))
+    if not chosen.features:
+        return chosen, set()
+    given = labels[labels != ""]
+    bare = {name for name in set(given) if not chosen.measured[given == name].mean() > FEWEST_MEASURED}
+    return chosen, bare
+
+
+def _evidence(catalog: Catalog, seen: Profile, label: str, labels: Any) -> Evidence:
+    """Return what the sampled rows with a class say of the columns."""
+    leaks, gains = found_leaks(catalog, seen, label, labels)
+    numbers = [
+        name
+        for name, c in seen.columns.items()
+        if name != label and (c.is_number or suspected_texts(seen, name))
+    ]
+    rows = {name: _numbers(seen, name)[labels != ""] for name in numbers}
+    evidence = Evidence(
+        label=label,
+        rows=rows,
+        classes=labels[labels != ""],
+        identifiers=[name for name, _ in suspected_identifiers(seen)],
+        ours=annotated_columns(catalog),
+        alone={leak.columns[0]: leak for leak in leaks if len(leak.columns) == 1},
+        derived=leaking_column(leaks),
+        leaks=leaks,
+        gains=gains,
+        presence=uneven_presence(rows, labels[labels != ""]),
+        shares=shares_of_one(rows),
+        duplicates={name: group[0] for group in seen.duplicate_columns() for name in group[1:]},
+    )
+    usable = [name for name in numbers if reason_against(seen, name, evidence) is None]
+    # Magnitudes first, so that fluxes are copies of them.
+    usable.sort(key=lambda name: not about_a_magnitude(seen.columns[name].column))
+    return replace(evidence, copies=near_copies(rows, usable))
+
+
+def _numbers(seen: Profile, name: str) -> Any:
+    return as_numbers(without_sentinels(seen, name))
+
+
+def _split(
+    seen: Profile, label: str, labels: Any, place: Mapping[str, Any] | None, classes: StartingClasses
+) -> tuple[Split, StartingClasses]:
+    """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
+    options = _options(seen, label, place)
+    if sum(c.rows for c in classes.kept) < FEW_LABELS:  # none is held out, and folds judge
+        together = [_in_one_fold(labels, keys, classes) for _, keys in options]
+        return options[together.index(min(together))][0], classes
+    missed, untaught = [], []
+    for option, keys in options:
+        held_out = split.held_out_keys(keys, HELD_OUT)
+        sides = {
+            c.name: (np.count_nonzero(here & held_out), np.count_nonzero(here & ~held_out))
+            for c in classes.kept
+            for here in [labels == c.name]
+        }
+        missed.append({name for name, counts in sides.items() if min(counts) < FEWEST})
+        untaught.append(
+            {n for n, (held, taught) in sides.items() if not taught or (not held and held + taught >= RARE)}
+        )
+        if not missed[-1]:
+            return option, classes
+    fewest = min(range(len(options)), key=lambda i: len(missed[i]))
+    return options[fewest][0], classes.without(untaught[fewest])
+
+
+def _in_one_fold(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses) -> int:
+    """Return how many classes have all rows in one fold: a fit without it would know nothing of them."""
+    here = labels != ""
+    if len(np.unique(keys[here])) < 2:
+        return len(classes.kept)
+    names = {c.name: number for number, c in enumerate(classes.kept)}
+    number = np.array([names[name] for name in labels[here]])
+    fold = assign_folds(number, keys[here])
+    return sum(len(np.unique(fold[number == k])) < 2 for k in names.values())
+
+
+def _options(
+    seen: Profile, label: str, place: Mapping[str, Any] | None
+) -> list[tuple[Split, NDArray[np.uint64]]]:
+    """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
+    found: list[tuple[Split, NDArray[np.uint64]]] = []
+    few_places: list[tuple[Split, NDArray[np.uint64]]] = []
+    named = naming_column(seen)
+    if named is not None:
+        found.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
+    if place is not None and place["unit"]:
+        sky = positions(seen.chosen[place["ra"]], seen.chosen[place["dec"]], place["unit"])
+        remark = "no column names the objects: neighbours on the sky stay together"
+        pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
+        by_place = split.split_by_pixels(pixels, HELD_OUT)
+        option = Split("healpix", remark, order=by_place.order)
+        (found if by_place.fits else few_places).append((option, by_place.keys))
+    others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
+    if not others and not found and not few_places:
+        raise TrainingError(
+            "got no column of one number or text a row beside the label, expected some that tell the objects apart; "
+            "name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
+        )
+    if others:
+        best = max(others, key=lambda c: c.distinct.estimate)
+        remark = (
+            "no column names the objects, and none says where they are" if not found else "of many values"
+        )
+        found.append((Split(best.name, remark), split.name_keys([seen.chosen[best.name]])))
+    return [*found, *few_places]

@@ -1,0 +1,267 @@
+"""Columns that the catalogue has not: magnitudes of [photometry], and indicators of why a value is missing.
+
+`NAME` is the magnitude, `NAME_err` its one-sigma error where one is stated.  `COLUMN_not_detected` is 1 where a
+column holds one of its catalog.not_detected values, `COLUMN_masked` where one of catalog.masked: any expression may
+use them.
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.arrays.text_numbers import numbers_or_texts, words_of
+from catalogs.catalog.catalog import Catalog
+from catalogs.expressions.expression import Expression, parse
+from catalogs.sky.photometry import (
+    ZERO_POINT,
+    State,
+    asinh_magnitude,
+    asinh_magnitude_error,
+    dereddened_flux,
+    error_from_inverse_variance,
+    floats,
+    magnitude,
+    magnitude_error,
+    states,
+    unit_factor,
+)
+from flows.errors import SpecificationError
+from flows.features.column_mapping import ColumnMapping
+from flows.features.flux_units import error_scale, unit_of_band
+from flows.specification.catalog import Marks
+from flows.specification.photometry import ERROR, Band, made_by
+from flows.specification.ranges import as_sentinels
+
+__all__ = ["DerivedColumns"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+INDICATORS: Final = {"_not_detected": State.NOT_DETECTED, "_masked": State.MASKED}
+"""How the name of a state's indicator ends."""
+BLANK: Final = "blank"
+"""Among the values that mean not detected, or masked: null, NaN or ''.  A word, since JSON has no NaN."""
+
+
+@dataclass(frozen=True)
+class DerivedColumns:
+    """How columns are made of others.
+
+    `units` are the fluxes' units by the name of the band, `error_scales` what brings their errors to these.
+    """
+
+    bands: Mapping[str, Band] = field(default_factory=dict)
+    not_detected: Marks = field(default_factory=dict)
+    masked: Marks = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    error_scales: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def _parsed(self) -> dict[str, Expression]:
+        return {text: parse(text) for band in self.bands.values() for text in band.texts}
+
+    @property
+    def fluxes(self) -> frozenset[str]:
+        """The columns of fluxes and their errors, whose unit is the zero point's business."""
+        made = [band for band in self.bands.values() if band.flux is not None]
+        texts = [t for b in made for t in (b.flux, b.error, b.inverse_variance) if t is not None]
+        return frozenset().union(*(self._parsed[text].names for text in texts))
+
+    @property
+    def magnitudes(self) -> frozenset[str]:
+        """The columns that [photometry] calls magnitudes."""
+        made = [band.magnitude for band in self.bands.values() if band.magnitude is not None]
+        return frozenset().union(*(self._parsed[text].names for text in made))
+
+    def band_of(self, name: str) -> str | None:
+        """Return the band that makes a column of that name."""
+        return made_by(name, self.bands)
+
+    def without(self, names: Container[str]) -> DerivedColumns:
+        """Return these without the bands of some names, which are columns to a target that says what they are."""
+        return replace(self, bands={name: band for name, band in self.bands.items() if name not in names})
+
+    def needs(self, name: str) -> frozenset[str]:
+        """Return the catalogue's columns, under our names, that a column is made of: itself, if it is one."""
+        return frozenset(column for column, _ in self.cells(name))
+
+    def cells(self, name: str, index: tuple[int, ...] = ()) -> frozenset[tuple[str, tuple[int, ...]]]:
+        """Return the columns as of `needs`, each with the index of the element; () of a whole column."""
+        band = self.band_of(name)
+        if band is not None:
+            return frozenset().union(*(self._parsed[text].cells for text in self.bands[band].texts))
+        asked = self.indicated(name)
+        return frozenset({(name if asked is None else asked[0], index)})
+
+    def indicated(self, name: str) -> tuple[str, State] | None:
+        """Return the column and the state that an indicator of that name is of."""
+        for ending, state in INDICATORS.items():
+            column = name.removesuffix(ending)
+            if name.endswith(ending) and column in self._marks(state):
+                return column, state
+        return None
+
+    def _marks(self, state: State) -> Marks:
+        return self.not_detected if state is State.NOT_DETECTED else self.masked
+
+    def states(
+        self, name: str, values: Array, not_observed: Sequence[float | str] = ()
+    ) -> NDArray[np.int8] | None:
+        """Return the `State` of each value (n,) of a column; None of a column whose states nobody told."""
+        marks = {state: self._marks(state).get(name, ()) for state in INDICATORS.values()}
+        if not (not_observed or any(marks.values())):
+            return None
+        blank = next((state for state, some in marks.items() if BLANK in some), State.NOT_OBSERVED)
+        numbers = {
+            state: as_sentinels(mark for mark in some if mark != BLANK) for state, some in marks.items()
+        }
+        return states(
+            values,
+            not_observed=as_sentinels(not_observed),
+            not_detected=numbers[State.NOT_DETECTED],
+            masked=numbers[State.MASKED],
+            otherwise=blank,
+        )
+
+    def indicator(self, name: str, values: Array, state: State) -> NDArray[np.bool_]:
+        """Return which rows (n,) of a column are in a state."""
+        found = self.states(name, values)
+        return np.zeros(len(values), dtype=bool) if found is None else found == state
+
+    def observed(self, name: str, values: Array) -> Array:
+        """Return a column with what was not detected at its limit, or missing where none is stated; the masked too."""
+        found = self.states(name, values)
+        if found is None or not np.isin(found, (State.NOT_DETECTED, State.MASKED)).any():
+            return values
+        limited = np.where(found == State.NOT_DETECTED, self.limits.get(name, np.nan), floats(values))
+        return np.where(found == State.MASKED, np.nan, limited)
+
+    def read_text(self, name: str, values: Array, not_observed: Sequence[float | str] = ()) -> Array:
+        """Return a column of texts as the numbers (n,) that it holds, but for texts that say why there is none.
+
+        Texts they stay where nobody told of any such, or where others than those are no numbers; '' where none is.
+        """
+        found = self.states(name, values, not_observed)
+        if found is None:
+            return values
+        known = numbers_or_texts(words_of(values), found == State.MEASURED)
+        limit = self.limits.get(name)
+        if limit is None or known.dtype.kind == "O":
+            return known
+        numbers = known if known.dtype.kind == "f" else np.full(len(values), np.nan)
+        return np.where(found == State.NOT_DETECTED, limit, numbers)
+
+    def make(self, name: str, values: Mapping[str, Array]) -> Floats:
+        """Return a magnitude or its error (n,) from the columns that it needs."""
+        band = self.bands[str(self.band_of(name))]
+        return (
+            self._errors(band, values, name)
+            if name not in self.bands
+            else self._magnitudes(band, values, name)
+        )
+
+    def _evaluate(self, text: str, values: Mapping[str, Array]) -> Floats:
+        return np.asarray(self._parsed[text].evaluate(values), dtype=np.float64)
+
+    def _magnitudes(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
+        taken = None if band.dereddened else band.extinction
+        extinct: Floats | float = 0.0
+        if taken is not None and taken.e_bv is not None:
+            extinct = taken.factor * self._evaluate(taken.e_bv, values)
+        elif taken is not None and taken.magnitudes is not None:
+            extinct = self._evaluate(taken.magnitudes, values)
+        through = None if taken is None else taken.transmission
+        if band.magnitude is not None:
+            known = self._known(name, values, self._evaluate(band.magnitude, values))
+            if through is not None:
+                return known - magnitude(self._evaluate(through, values), 0.0)
+            return known - extinct
+        flux = self._known(name, values, self._evaluate(str(band.flux), values))
+        flux = self._freed(band, values, flux)
+        zero = ZERO_POINT[self.units[name]]
+        return (
+            asinh_magnitude(flux, self._softening(band, name), zero)
+            if band.scale == "asinh"
+            else magnitude(flux, zero)
+        )
+
+    def _known(self, name: str, values: Mapping[str, Array], measured: Floats) -> Floats:
+        """Return a flux or magnitude, NaN where its error is infinite: an inverse variance of 0 says not measured."""
+        band = self.bands[name]
+        if band.error is None and band.inverse_variance is None:
+            return measured
+        return np.where(np.isposinf(self.sigma(name, values)), np.nan, measured)
+
+    def _freed(self, band: Band, values: Mapping[str, Array], flux: Floats) -> Floats:
+        """Return a flux, or its error, without extinction: taken off before the logarithm, as asinh is none."""
+        taken = None if band.dereddened else band.extinction
+        if taken is None:
+            return flux
+        if taken.transmission is not None:
+            return dereddened_flux(flux, self._evaluate(taken.transmission, values))
+        text = taken.e_bv or str(taken.magnitudes)
+        factor = taken.factor if taken.e_bv is not None else 1.0
+        return np.asarray(flux * 10 ** (0.4 * factor * self._evaluate(text, values)))
+
+    def sigma(self, name: str, values: Mapping[str, Array]) -> Floats:
+        """Return the stated one-sigma errors (n,) of a band, in its flux's unit or in magnitudes."""
+        band = self.bands[name]
+        if band.inverse_variance is not None:
+            sigma = error_from_inverse_variance(self._evaluate(band.inverse_variance, values))
+        else:
+            sigma = self._evaluate(str(band.error), values)
+        return sigma * self.error_scales.get(name, 1.0)
+
+    def _errors(self, band: Band, values: Mapping[str, Array], name: str) -> Floats:
+        stem = name.removesuffix(ERROR)
+        sigma = self.sigma(stem, values)
+        if band.magnitude is not None:
+            return sigma
+        flux = self._freed(band, values, self._evaluate(str(band.flux), values))
+        sigma = self._freed(band, values, sigma)
+        if band.scale == "asinh":
+            zero = ZERO_POINT[self.units[stem]]
+            return asinh_magnitude_error(flux, sigma, self._softening(band, stem), zero)
+        return magnitude_error(flux, sigma)
+
+    @staticmethod
+    def _softening(band: Band, name: str) -> float:
+        if band.softening is None:
+            raise SpecificationError(
+                f"photometry.{name}: got no softening, expected the one that the training learned; give it"
+            )
+        return band.softening
+
+    def in_units_of(
+        self, catalog: Catalog, mapping: ColumnMapping, stated: Mapping[str, str] | None = None
+    ) -> DerivedColumns:
+        """Return these for a catalogue, the fluxes' units stated or read from it; refused where neither says.
+
+        `stated` are the units that a specification gives of a target's columns, by our names; None of the labelled
+        catalogue.
+        """
+        known = {c.name: c.unit for c in catalog.columns}
+        units, scales, limits = {}, {}, dict(self.limits)
+        for name, band in self.bands.items():
+            if band.flux is None:
+                continue
+            ours = {n: mapping.unit(n, known) for text in band.texts for n in self._parsed[text].names}
+            ours |= {n: unit for n, unit in (stated or {}).items() if n in ours}
+            flux = self._parsed[band.flux]
+            units[name] = unit_of_band(name, band, flux, ours, catalog, training=stated is None)
+            for n in flux.names.intersection(limits if band.unit else ()):
+                limits[n] *= unit_factor(str(band.unit), units[name])
+            for key in ("error", "inverse_variance"):
+                text = getattr(band, key)
+                if text is not None:
+                    own = {n: ours[n] for n in flux.names}
+                    scales[name] = error_scale(name, key, self._parsed[text], ours, units[name], own)
+        return replace(self, units=units, error_scales=scales, limits=limits)

@@ -1,0 +1,127 @@
+"""Which rows no fit sees: by salted hash of what the specification names, so the same for every model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.profile import split
+from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from flows.errors import SpecificationError
+from flows.specification.specification import Specification
+
+__all__ = ["Chosen", "held_out", "position_unit", "split_columns", "split_places"]
+
+
+def split_columns(specification: Specification) -> tuple[str, ...]:
+    """Return the columns that the split needs."""
+    catalog, by = specification.catalog, specification.split.by
+    if by == "healpix":
+        return tuple(name for name in (catalog.ra, catalog.dec) if name)
+    return (catalog.id,) if by == "id" and catalog.id else (by,)
+
+
+def position_unit(specification: Specification, catalog: Catalog) -> PositionUnit:
+    """Return the unit of the position in a catalogue; SpecificationError where it is needed and not known."""
+    given, table = specification.catalog, specification.label.table
+    needed = specification.split.by == "healpix" or (table is not None and table.id is None)
+    if not needed or given.ra is None or given.dec is None:
+        return "deg"
+    try:
+        return unit_of_position(catalog, given.ra, given.dec, stated=given.position_unit)
+    except CatalogError as error:
+        who = "split.by: got 'healpix'" if specification.split.by == "healpix" else "label.table"
+        raise SpecificationError(f"{who}: {error}, or split by 'id'") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Which rows are held out (N,), their `group` (N,), and what is told of it; `refusal` says why it will not do."""
+
+    held_out: NDArray[np.bool_]
+    group: NDArray[np.uint64]
+    told: dict[str, Any]
+    refusal: str = ""
+
+
+def split_places(
+    specification: Specification, values: Mapping[str, np.ndarray[Any, Any]], unit: PositionUnit = "deg"
+) -> NDArray[np.int64] | NDArray[np.uint64]:
+    """Return what the split of rows (n,) goes by: the finest pixel, or the key of what the columns name.
+
+    `values` are columns under our names; positions are in that unit.
+    """
+    columns = [values[name] for name in split_columns(specification)]
+    if specification.split.by != "healpix":
+        return split.name_keys(columns)
+    place = positions(columns[0], columns[1], unit)
+    return split.healpix_pixels(place.ra, place.dec, order=split.FINEST_ORDER)
+
+
+def held_out(
+    specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], *, trial: bool = False
+) -> Chosen:
+    """Return the rows that are held out, of their `split_places` (N,); a `trial` of few rows is never refused."""
+    asked = specification.split.held_out
+    if not asked:  # the finest places keep neighbours of the same folds together
+        group, order, refusal = places.astype(np.uint64), None, ""
+        found = np.zeros(len(group), dtype=bool)
+    elif specification.split.by != "healpix":
+        group = places.astype(np.uint64)
+        found, order, refusal = split.held_out_keys(group, asked), None, ""
+        if specification.split.by != "id" and not trial:
+            refusal = _of_few_values(specification, group, float(found.mean()))
+    else:
+        by_place = split.split_by_pixels(
+            places.astype(np.int64), asked, order=specification.split.healpix_order
+        )
+        group, order = by_place.keys, by_place.order
+        found = split.held_out_keys(group, asked)
+        refusal = "" if by_place.fits or trial else _of_few_pixels(specification, by_place)
+    told = {
+        "by": specification.split.by,
+        "asked": asked,
+        "share": float(found.mean()),
+        "n_places": len(np.unique(group)),
+        "healpix_order": order,
+    }
+    return Chosen(found, group, told, refusal)
+
+
+FEW_VALUES = 50
+"""Different values of a column below which the share held out may be far from that asked for, and is checked."""
+
+
+def _of_few_values(specification: Specification, group: NDArray[np.uint64], share: float) -> str:
+    """Return why a split by a column will not do: few values of unequal numbers of rows."""
+    asked, n = specification.split.held_out, len(np.unique(group))
+    if n >= FEW_VALUES or asked / 2 <= share <= 2 * asked:
+        return ""
+    return (
+        f"split.by: got '{specification.split.by}', by whose {n} different values {share:.0%} of the labelled rows are "
+        f"held out, expected about {asked:.0%}; split by a column of more values, or by 'id'"
+    )
+
+
+def _of_few_pixels(specification: Specification, found: split.HealpixSplit) -> str:
+    """Return why a split by place will not do."""
+    asked, given = specification.split.held_out, specification.split.healpix_order
+    if given is not None:
+        if asked / 2 <= found.share <= 2 * asked:
+            return ""
+        return (
+            f"split.healpix_order: got {given}, by whose pixels {found.share:.0%} of the labelled rows are held out, "
+            f"expected about {asked:.0%}; leave the key out, which chooses an order, or split by 'id'"
+        )
+    shares = ", ".join(f"{share:.0%}" for share in found.shares.values())
+    return (
+        f"split.by: got 'healpix', by which {shares} of the labelled rows are held out (pixels of order "
+        f"{min(found.shares)} to {max(found.shares)}), expected about {asked:.0%}: the rows lie in few places; "
+        "split by 'id', or ask for another share in split.held_out"
+    )

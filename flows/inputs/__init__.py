@@ -1,0 +1,17 @@
+"""What the user named: found, fetched, opened, and checked for still being written.
+
+- `fetching`: Files at URLs, of any format, fetched into a hidden folder of the output's: everything after
+  that sees files.
+- `files`: The files of what the user named, opened as catalogues; damaged ones are set aside, not in the
+  way of the others.
+- `opening`: Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats
+  fetched.
+- `origins`: Inputs at URLs, as a plan sees them: fetched files, and what need not, could not or should not
+  be fetched.
+- `resolve`: Files and URLs named by the user: globs and relative paths resolved, and a clear word where
+  there is nothing.
+- `still_written`: Files that are still being written: waited for a while, then left for the next run.
+- `table_choice`: Which table is opened of a file that holds several, as FITS files and VOTables may.
+"""
+
+__all__ = ["fetching", "files", "opening", "origins", "resolve", "still_written", "table_choice"]

@@ -1,0 +1,269 @@
+"""Files at URLs, of any format, fetched into a hidden folder of the output's: everything after that sees files.
+
+`OUT/.blr-fetched/` holds them until the run has ended.  What a killed run had fetched is not fetched again, as far as
+the server can tell that it is the same.  Files that an earlier run has done, and are as they were, are not fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from catalogs.errors import CatalogError
+from catalogs.files.atomic import StorageError, atomic_write_text, check_free_space
+from catalogs.formats import all_suffixes, without_notes
+from catalogs.remote.listing import Listing, Place, as_it_is_now, remote_listing
+from catalogs.remote.remote_file import RemoteFile
+from catalogs.remote.urls import file_name, has_secret, shown
+from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
+from flows.inputs.files import copy_name
+from flows.inputs.origins import Brought, Known, Origin, spoken
+from flows.inputs.resolve import Source, local_sources
+from flows.runs.allowed_roots import url_roots
+from flows.runs.lock import Owner, exclusive, files_kept
+from flows.runs.progress import tell
+
+__all__ = ["FETCHED", "Mirror", "fetched", "fetching", "listing_of"]
+
+FETCHED = ".blr-fetched"
+CHANGED = "it changed while it was read"
+
+UNSAFE = re.compile(r"^\.+|[^\w.+=-]")
+
+
+@dataclass
+class Mirror:
+    """The folder in which fetched files wait; held by one run, from the first URL on."""
+
+    folder: Path
+    run: str | None = None
+    bury: Callable[[Owner], None] | None = None
+    holds: ExitStack = field(default_factory=ExitStack)
+    held: bool = False
+    shown: dict[str, str] = field(default_factory=dict)
+
+    def bring(self, sources: Sequence[Source], known: Known = Known()) -> Brought:  # noqa: B008 -- never changes
+        """Return the sources as they are on this machine, fetched where they are at URLs and not `known`."""
+        brought = Brought(shown=self.shown)
+        if all(isinstance(source, Path) for source in sources):
+            brought.paths = local_sources(sources)
+            return brought
+        self._hold()
+        asked = [s if isinstance(s, Path) else self._asked(s, known, brought) for s in sources]
+        wanted = [w for a in asked if not isinstance(a, Path) for w in a.wanted]
+        _check_names([*(w.origin.name for w in wanted), *brought.left_out()])
+        _fetch([w for w in wanted if not w.is_here()], brought)
+        here = [w for w in wanted if w.local.is_file()]
+        brought.origins = {w.local: w.origin for w in here}
+        for a in asked:
+            brought.paths += [a] if isinstance(a, Path) else a.sources(brought.origins)
+        return brought
+
+    def spoken(self, text: str) -> str:
+        """Return a text with URLs in the place of the paths where fetched files wait."""
+        return spoken(text, self.shown)
+
+    def close(self, *, keep: bool) -> None:
+        """Let go of the folder, and remove what is in it unless the next run goes on from there."""
+        if not self.held and self.folder.is_dir():
+            with suppress(OutputFolderError):  # another run's, or left behind by one that was killed
+                self._hold()
+        if not self.held:
+            return
+        if not keep:
+            for path in self.folder.glob("*"):
+                if path.is_dir():  # the lock is none
+                    shutil.rmtree(path)
+        self.holds.close()
+        with suppress(OSError):  # it holds something
+            self.folder.rmdir()
+
+    def _hold(self) -> None:
+        if self.held:
+            return
+        killed = self.holds.enter_context(exclusive(self.folder, run=self.run))
+        self.held = True
+        if killed and self.bury:
+            self.bury(killed)
+
+    def _asked(self, url: str, known: Known, brought: Brought) -> Asked:
+        """Return what there is at a URL that is to be fetched; what was fetched of another state of it goes."""
+        listing = listing_of(url)
+        base = self.folder / hashlib.sha256(shown(url).encode()).hexdigest()[:16]
+        top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
+        self.shown[str(top)] = shown(listing.url)
+        wanted = [
+            Wanted(file, top / PurePosixPath(place.key), origin)
+            for place, file, origin in _states(listing, brought, known.form, tagged=not has_secret(url))
+            if not _is_known(origin, known, brought)
+        ]
+        stay = {path for w in wanted for path in (w.local, w.mark)}
+        for path in base.rglob("*"):
+            if path.is_file() and path not in stay:
+                path.unlink()  # of a state that the URL was in before
+        return Asked(top if listing.kind == "folder" else None, wanted)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file that is to be fetched, and where to."""
+
+    file: RemoteFile
+    local: Path
+    origin: Origin
+
+    @property
+    def mark(self) -> Path:
+        """Where it is written down in which state the file was that is whole there."""
+        return self.local.with_name(f".{self.local.name}.tag")
+
+    def is_here(self) -> bool:
+        """Say whether a run that was killed has fetched the file as it is."""
+        tag = self.origin.tag
+        return (
+            bool(tag) and self.local.is_file() and self.mark.is_file() and self.mark.read_text("utf-8") == tag
+        )
+
+    def fetch(self, progress: Callable[[int], None]) -> None:
+        """Fetch the file."""
+        self.local.parent.mkdir(parents=True, exist_ok=True)
+        self.mark.unlink(missing_ok=True)
+        self.file.fetch(self.local, progress)
+        atomic_write_text(self.mark, self.origin.tag)
+
+    def has_changed(self) -> bool:
+        """Say whether the file is another than when its fetching began."""
+        return not as_it_is_now(self.file).state.agrees_with(self.file.state)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted of a URL: files of a folder, which are one source, or each a source of its own."""
+
+    folder: Path | None
+    wanted: list[Wanted]
+
+    def sources(self, here: Collection[Path]) -> list[Path]:
+        """Return the sources, as far as their files are here."""
+        found = [w.local for w in self.wanted if w.local in here]
+        return found if self.folder is None else [self.folder] if found else []
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in [name for name, n in Counter(names).items() if n > 1]:
+        raise UsageError(
+            f"got several files at URLs whose outputs would be called {name}, expected different names; "
+            "classify them into different folders"
+        )
+
+
+def _states(
+    listing: Listing, brought: Brought, form: str | None, *, tagged: bool
+) -> Iterator[tuple[Place, RemoteFile, Origin]]:
+    """Yield the files of a listing and their states; one that cannot be had has failed, unless it is the only one."""
+    for place, file in zip(listing.places, listing.files(), strict=True):
+        name = copy_name(place.key if listing.kind == "folder" else PurePosixPath(place.key).name, form)
+        if isinstance(file, CatalogError):
+            if listing.kind == "file":
+                raise file
+            brought.failed.append((Origin(name, shown(place.url)), file))
+            continue
+        # What a URL means may depend on a query, which is not kept.
+        yield place, file, Origin(name, shown(place.url), file.tag if tagged else "")
+
+
+def _is_known(origin: Origin, known: Known, brought: Brought) -> bool:
+    """Say whether a file need not be fetched, and note why."""
+    if output := known.output(origin):
+        brought.unchanged.append(output)
+    elif bad := known.quarantined(origin):
+        brought.quarantined.append(bad)
+    else:
+        return False
+    return True
+
+
+def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
+    """Fetch files; those that fail or change meanwhile are noted, and not here afterwards."""
+    if not missing:
+        return
+    n_bytes = sum(w.file.n_bytes for w in missing)
+    check_free_space(missing[0].local.parent, n_bytes)
+    tell().start("fetching", n_bytes, "bytes")
+    for w in missing:
+        try:
+            w.fetch(tell().advance)
+            changed = w.has_changed()
+        except StorageError:
+            raise
+        except CatalogError as error:
+            w.local.unlink(missing_ok=True)
+            brought.failed.append((w.origin, error))
+            continue
+        if changed:
+            w.local.unlink()
+            brought.deferred[w.origin.name] = CHANGED
+
+
+def listing_of(url: str) -> Listing:
+    """Return the files that a URL means, those that are named as tables; asked only of servers that may be."""
+    found = remote_listing(url, all_suffixes(), within=url_roots())
+    if isinstance(found, Path):
+        raise UsageError(f"got '{shown(url)}', which is of this machine, expected its path; name that")
+    if found.kind != "folder":
+        return found
+    kept = set(without_notes([Path(place.key) for place in found.places]))
+    return replace(found, places=tuple(place for place in found.places if Path(place.key) in kept))
+
+
+@contextmanager
+def fetching(
+    out: Path, *, run: str | None = None, bury: Callable[[Owner], None] | None = None, resumable: bool = True
+) -> Iterator[Mirror]:
+    """Give the place in an output folder where files from URLs wait; errors name these, and not the place.
+
+    All is removed at the end, unless a run that is `resumable` was told to stop.
+    """
+    mirror, made, keep = Mirror(out / FETCHED, run, bury), not out.exists(), False
+    try:
+        with files_kept(mirror.folder):
+            yield mirror
+    except (CatalogError, FlowError) as error:
+        keep = resumable and isinstance(error, Interrupted)
+        said = mirror.spoken(str(error))
+        if said == str(error):
+            raise
+        raise type(error)(said) from None
+    except BaseException as error:
+        keep = resumable and not isinstance(error, Exception)  # told to stop, by whatever signal
+        raise
+    finally:
+        mirror.close(keep=keep)
+        if made and not keep:
+            with suppress(OSError):  # something came to be there
+                out.rmdir()
+
+
+@contextmanager
+def fetched(sources: Sequence[Source]) -> Iterator[list[Path]]:
+    """Give all sources as paths of this machine, as long as the block lasts; CatalogError where one does not come."""
+    if all(isinstance(source, Path) for source in sources):
+        yield local_sources(sources)
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="blr-fetched-") as folder,
+        fetching(Path(folder), resumable=False) as mirror,
+    ):
+        brought = mirror.bring(sources)
+        for _, error in brought.failed:
+            raise error
+        for name, why in brought.deferred.items():
+            raise CatalogError(f"{name}: {why}, expected a file that stays as it is; try again")
+        yield brought.paths

@@ -1,0 +1,83 @@
+"""Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats fetched.
+
+What is classified or trained on is read whole, and fetched whole (`flows.inputs.fetching`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog
+from catalogs.formats import joined, open_listing
+from catalogs.parquet import dataset as parquet
+from catalogs.remote.listing import Listing
+from flows.inputs.fetching import fetched, listing_of
+from flows.inputs.resolve import Source
+from flows.inputs.table_choice import TableChoice
+
+__all__ = ["first_rows", "opened", "opened_together", "thinned"]
+
+
+@contextmanager
+def opened(sources: Sequence[Source], choice: TableChoice) -> Iterator[list[Catalog]]:
+    """Give the catalogues at sources, as long as the block lasts; of a pattern each file is one."""
+    with ExitStack() as stack:
+        found: list[Catalog] = []
+        for source in sources:
+            listings = _parquet_at(source)
+            if listings:
+                found += [open_listing(listing, choice.table) for listing in listings]
+            else:
+                found += [choice.open(path) for path in stack.enter_context(fetched([source]))]
+        yield found
+
+
+@contextmanager
+def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
+    """Give the one catalogue of all that a source means, a pattern's files too, as long as the block lasts."""
+    if isinstance(source, Path):
+        yield choice.open(source)
+    elif listing := _parquet(source):
+        yield open_listing(listing, choice.table)
+    else:
+        with fetched([source]) as paths:
+            found = [choice.open(path) for path in paths]
+            yield found[0] if len(found) == 1 else joined(Path(os.path.commonpath(paths)), paths, found)
+
+
+def _parquet_at(source: Source) -> list[Listing]:
+    """Return the catalogues of Parquet files that a URL means, none where it means others."""
+    listing = None if isinstance(source, Path) else _parquet(source)
+    if listing is None or listing.kind != "pattern":
+        return [listing] if listing else []
+    return [Listing(place.path.rpartition("/")[0], (place,), "file") for place in listing.places]
+
+
+def _parquet(url: str) -> Listing | None:
+    """Return the files that a URL means, if all are Parquet."""
+    listing = listing_of(url)
+    return listing if all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places) else None
+
+
+def first_rows(catalog: Catalog, columns: Sequence[str], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows of a catalogue."""
+    left = limit
+    for batch in catalog.batches(columns, max(1, min(BATCH_ROWS, limit))):
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def thinned(batches: Iterable[pa.RecordBatch], step: int) -> Iterator[pa.RecordBatch]:
+    """Yield every `step`-th row, counted over all batches."""
+    first = 0
+    for batch in batches:
+        yield batch if step == 1 else batch.take(pa.array(np.arange(first, batch.num_rows, step)))
+        first = (first - batch.num_rows) % step

@@ -1,0 +1,15 @@
+"""Which row has which class: columns, tables, votes, annotators and conflicts.
+
+- `annotators`: Who labelled each row, by the column that names them; those who labelled little are taken
+  together.
+- `classes`: The classes of a training whose specification lists none, in a pass over the labels alone.
+- `conflicts`: Objects of which several labelled rows are of different classes, found by hashes of their
+  names.
+- `reader`: From a column of labels to class indices: -1 where a row has no label, or one that no class
+  lists.
+- `source`: Where a row's label comes from: a column, a separate table joined by identifier or position, or
+  a review's answers.
+- `votes`: Votes from a catalogue's columns: counts of each class, or fractions with a total.
+"""
+
+__all__ = ["annotators", "classes", "conflicts", "reader", "source", "votes"]

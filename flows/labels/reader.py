@@ -1,0 +1,162 @@
+"""From a column of labels to class indices: -1 where a row has no label, or one that no class lists."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.arrays.unique_texts import unique_texts
+from catalogs.arrays.values import NO_VALUES
+from catalogs.errors import brief, nearest
+from flows.errors import TrainingError
+from flows.specification.ranges import LabelRange, label_ranges
+from flows.specification.specification import Label
+
+__all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label_texts"]
+
+Array = np.ndarray[Any, Any]
+
+DOUBTFUL = re.compile(
+    r".*\?.*|.+:|unknown|unk|unclassified|uncertain|undefined|undef|indef|none|nan|null|masked|#?n/?a|\\n|[-.]+"
+    r"|-9+(\.[09]*)?|9{2,}(\.[09]*)?|[+-]?inf(inity)?",
+    re.IGNORECASE,
+)
+MOST_SHOWN = 8
+"""Spellings of a class in a message."""
+MOST_CLASSES = 100
+"""A column of more different values than this, taken as it is, holds names and no classes."""
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """The classes in order, and the class of each spelling, in small letters where case does not matter; -1 is none.
+
+    What is no spelling may be a number in one of the `ranges`.
+    """
+
+    classes: tuple[str, ...]
+    spellings: Mapping[str, int]
+    case_sensitive: bool = True
+    ranges: tuple[LabelRange, ...] = ()
+
+    @classmethod
+    def of(cls, label: Label, seen: Counter[str]) -> LabelReader:
+        """Return the reader that a specification asks for; without classes, each value `seen` is one."""
+        fold = str if label.case_sensitive else str.casefold
+        if label.votes is not None:
+            return cls(tuple(label.votes), {name: k for k, name in enumerate(label.votes)})
+        if label.classes is not None:
+            return cls.of_lists(label.classes, label.exclude, case_sensitive=label.case_sensitive)
+        excluded = {fold(text.strip()) for text in label.exclude}
+        names: dict[str, str] = {}
+        for text, _ in seen.most_common():  # of several spellings, the most frequent names the class
+            if text and fold(text) not in excluded:
+                names.setdefault(fold(text), text)
+        if len(names) > MOST_CLASSES:
+            raise TrainingError(
+                f"label.column: got '{label.column}' with {len(names)} different values, expected at most "
+                f"{MOST_CLASSES} classes; list the spellings of each class under [label.classes]"
+            )
+        ordered = sorted(names.items(), key=lambda entry: entry[1])
+        return cls(
+            tuple(name for _, name in ordered),
+            {key: k for k, (key, _) in enumerate(ordered)},
+            label.case_sensitive,
+        )
+
+    @classmethod
+    def of_lists(
+        cls, classes: Mapping[str, Sequence[str]], exclude: Sequence[str] = (), *, case_sensitive: bool = True
+    ) -> LabelReader:
+        """Return the reader of classes with these spellings and ranges; what is in `exclude` is in none."""
+        fold = str if case_sensitive else str.casefold
+        spellings = {fold(text.strip()): -1 for text in exclude}
+        spellings |= {fold(t.strip()): k for k, texts in enumerate(classes.values()) for t in texts}
+        return cls(tuple(classes), spellings, case_sensitive, tuple(label_ranges([*classes.values()])))
+
+    def knows(self, text: str) -> bool:
+        """Say whether a label is of some class."""
+        return self.index(text) >= 0
+
+    def index(self, text: str) -> int:
+        """Return the class of a label, -1 where it is of none; marks such as -99 are in no range."""
+        found = self.spellings.get(text if self.case_sensitive else text.casefold())
+        if found is not None or not self.ranges or is_doubtful(text):
+            return -1 if found is None else found
+        try:
+            x = float(text)
+        except ValueError:
+            return -1
+        return next((r.k for r in self.ranges if r.holds(x)), -1)
+
+    def read(self, texts: Array) -> NDArray[np.intp]:
+        """Return the class index (n,) of each label."""
+        found, inverse, _ = unique_texts(texts)
+        index = np.array([self.index(text) for text in found], dtype=np.intp)
+        return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
+
+
+@dataclass
+class LabelledRows:
+    """Chooses, of the rows that go by, those whose label names a class; `counts` are of all labels, '' being none."""
+
+    column: str
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, values: Mapping[str, Array]) -> NDArray[np.bool_]:
+        """Return which rows (n,) of a batch have one."""
+        texts = label_texts(values[self.column])
+        found = Counter(texts.tolist())
+        self.counts += found
+        named = {text for text in found if text and not is_doubtful(text)}
+        return np.array([text in named for text in texts.tolist()], dtype=bool)
+
+
+def is_doubtful(text: str) -> bool:
+    """Say whether a label is what catalogues write where they do not know the class."""
+    return DOUBTFUL.fullmatch(text) is not None
+
+
+def label_texts(values: Array) -> Array:
+    """Return labels as texts (n,), '' where missing: 1 and 1.0 are '1', and blanks at the ends go."""
+    if values.dtype.kind == "f":
+        # -0.0 is 0 too.
+        texts = [
+            "" if np.isnan(v) else f"{v + 0.0:.0f}" if v.is_integer() else repr(v) for v in values.tolist()
+        ]
+        return np.array(texts, dtype=object)
+    if values.dtype == NO_VALUES:
+        return np.full(len(values), "", dtype=object)
+    gone = np.ma.getmaskarray(values)
+    texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
+    return np.where(gone, "", np.array(texts, dtype=object))
+
+
+def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts: Sequence[int]) -> None:
+    """Raise `TrainingError` where there is one class only, or a class without rows."""
+    shown = ", ".join(f"'{brief(text)}' ({n})" for text, n in seen.most_common(8) if text) or "none"
+    if len(reader.classes) < 2:
+        raise TrainingError(
+            f"label.column: got '{label.column}' with the labels {shown} in the training rows, expected at least two "
+            "classes; choose another column, or widen catalog.where"
+        )
+    for name, count in zip(reader.classes, counts, strict=True):
+        if not count:
+            if label.votes is not None:
+                raise TrainingError(
+                    f"label.votes.{name}: got no training row where the class has the most votes, expected some; "
+                    "merge it with another class, or drop it"
+                )
+            wanted = (label.classes or {}).get(name, (name,))
+            hint = nearest(wanted[0], [text for text in seen if text])
+            spellings = " or ".join(repr(brief(str(text))) for text in wanted[:MOST_SHOWN])
+            raise TrainingError(
+                f"label.classes.{name}: got no training row with {spellings} in column "
+                f"'{label.column}', expected some; there are {shown}; {hint}"
+            )

@@ -1,0 +1,82 @@
+"""Votes from a catalogue's columns: counts of each class, or fractions with a total.
+
+Shapes: n rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalogs.sky.photometry import floats
+from flows.errors import TrainingError
+from flows.specification.label import Label
+
+__all__ = ["VoteReader", "most_voted"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class VoteReader:
+    """The columns of votes, and whether they are fractions of a total."""
+
+    columns: tuple[str, ...]
+    total: str | None
+    fewest: float
+
+    @classmethod
+    def of(cls, label: Label) -> VoteReader:
+        """Return the reader that a specification asks for."""
+        return cls(tuple((label.votes or {}).values()), label.total, label.fewest_votes)
+
+    def counts(self, values: Mapping[str, Array]) -> Floats:
+        """Return the votes (n, K), those of rows with too few or missing ones zero."""
+        raw = np.stack([_numbers(name, values[name]) for name in self.columns], axis=1)
+        bad = (raw < 0).any(axis=1)
+        if bad.any():
+            raise TrainingError(
+                f"label.votes: got negative votes in {int(bad.sum())} rows, expected counts or fractions; state what "
+                "stands for no value under [catalog.sentinels]"
+            )
+        if self.total is not None:
+            if np.nanmax(raw, initial=0.0) > 1 + 1e-6:
+                raise TrainingError(
+                    f"label.votes: got {np.nanmax(raw):g} beside a total, expected fractions up to 1; name the columns "
+                    "of the fractions, or drop total"
+                )
+            raw = raw * _numbers(self.total, values[self.total])[:, None]
+        elif self.fewest > 0 and _are_fractions(raw):
+            raise TrainingError(
+                "label.votes: got fractions up to 1 without a total, expected numbers of votes: as such most rows have "
+                'fewer than fewest_votes; add total = "..." under [label], the column of the number of votes, or '
+                "fewest_votes = 0, by which each row counts as one vote"
+            )
+        usable = np.isfinite(raw).all(axis=1) & (np.nan_to_num(raw).sum(axis=1) >= max(self.fewest, 1e-9))
+        return np.where(usable[:, None], raw, 0.0)
+
+
+def most_voted(votes: Floats, classes: Sequence[str]) -> NDArray[np.object_]:
+    """Return the class (n,) of the most votes (n, K), '' where there are none."""
+    names = np.array(["", *classes], dtype=object)
+    return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
+
+
+def _are_fractions(votes: Floats) -> bool:
+    known = votes[np.isfinite(votes)]
+    return bool(known.size and known.max() <= 1 and (known != np.trunc(known)).any())
+
+
+def _numbers(name: str, values: Array) -> Floats:
+    try:
+        return floats(values)
+    except ValueError:
+        raise TrainingError(
+            f"label.votes: got texts in column '{name}', expected numbers; state the texts that stand for no value "
+            "under [catalog.sentinels], or name another column"
+        ) from None

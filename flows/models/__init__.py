@@ -1,0 +1,20 @@
+"""The trained model, its ASDF file, the store, promotion and the card.
+
+- `asdf_file`: A model as a file: ASDF with a schema, checked at load, and no code in it.
+- `card`: The model card: what a model is, how good it is, and what it is not for; Markdown, beside the
+  model file.
+- `judged_rows`: The rows that a model was judged on, each with its loss: what champion and challenger are
+  compared by.
+- `model`: A trained model: everything that prediction needs, and where it came from, as one tree for one
+  file.
+- `promotion`: Put a challenger in the champion's place: by rule, or because a person says so.
+- `store`: The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the
+  one in use.
+
+For this folder alone:
+
+- `_asdf_limits`: What an ASDF file claims to hold, against what a file of its size can: before memory is
+  taken for it.
+"""
+
+__all__ = ["asdf_file", "card", "judged_rows", "model", "promotion", "store"]

@@ -1,0 +1,110 @@
+"""A model as a file: ASDF with a schema, checked at load, and no code in it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import asdf
+
+from catalogs.files.atomic import atomic_path
+from flows.errors import ModelError
+from flows.models._asdf_limits import check_blocks, check_tree
+from flows.models.model import SCHEMA_VERSION, Model, digest
+
+__all__ = ["is_model_file", "read_facts", "read_model", "read_tree", "write_model", "write_tree"]
+
+SCHEMA = Path(__file__).parents[1] / "schemas" / "model-1.yaml"
+
+
+def write_model(model: Model, path: Path) -> None:
+    """Write the model whole or not at all."""
+    file = asdf.AsdfFile(model.to_tree(), custom_schema=str(SCHEMA))
+    with atomic_path(path) as temporary:
+        file.write_to(temporary)
+
+
+def read_model(path: Path) -> Model:
+    """Return the model in a file; ModelError where it is missing, damaged, or newer than this code."""
+    tree = read_tree(path)
+    _check_version(path, tree)
+    try:
+        asdf.schema.validate(tree, schema=_schema())
+        model = Model.from_tree(tree)
+    except Exception as error:  # as below
+        raise _damaged(path, str(error)) from error
+    if tree["digest"] != digest(tree):
+        raise _damaged(path, "its numbers are not those whose digest is written beside them")
+    return model
+
+
+def read_facts(path: Path) -> Mapping[str, Any]:
+    """Return what a list of models shows, `trust` and `metrics`; no array is read, and no digest checked."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_blocks(path)
+            with asdf.open(path, lazy_load=True, memmap=False) as file:
+                check_tree(file.tree, path.stat().st_size)
+                return {key: dict(file.tree[key]) for key in ("trust", "metrics")}
+    except Exception as error:  # as in read_tree
+        raise _damaged(path, str(error) or type(error).__name__) from error
+
+
+def is_model_file(path: Path) -> bool:
+    """Say whether a file begins as ASDF files do."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(5) == b"#ASDF"
+
+
+@cache
+def _schema() -> Any:
+    return asdf.schema.load_schema(str(SCHEMA))
+
+
+def write_tree(tree: Mapping[str, Any], path: Path) -> None:
+    """Write scalars, texts, lists and arrays as ASDF, whole or not at all."""
+    with atomic_path(path) as temporary:
+        asdf.AsdfFile(dict(tree)).write_to(temporary)
+
+
+def read_tree(path: Path) -> Mapping[str, Any]:
+    """Return what an ASDF file holds, its checksums verified."""
+    if not path.is_file():
+        raise ModelError(f"{path}: got no such file, expected a model; `blr models list` shows what there is")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # asdf only warns of some damage, as of an unknown tag
+            check_blocks(path)
+            with asdf.open(path, lazy_load=True, memmap=False) as file:
+                check_tree(file.tree, path.stat().st_size)
+            with asdf.open(path, lazy_load=False, memmap=False, validate_checksums=True) as file:
+                return dict(file.tree)
+    except Exception as error:  # whatever a reader does on arbitrary bytes, the user's remedy is the same
+        raise _damaged(path, str(error) or type(error).__name__) from error
+
+
+def _check_version(path: Path, tree: Mapping[str, Any]) -> None:
+    if tree.get("format") != "blr-model":
+        raise ModelError(
+            f"{path}: got an ASDF file of something else, expected a model that `blr train` wrote"
+        )
+    version = tree.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise ModelError(
+            f"{path}: got a model file of schema {version}, expected at most {SCHEMA_VERSION}: a newer "
+            "version wrote it; upgrade this one, or train the model again"
+        )
+
+
+def _damaged(path: Path, reason: str) -> ModelError:
+    first_line = reason.partition("\n")[0]
+    return ModelError(
+        f"{path}: got a damaged model file ({first_line}), expected one as `blr train` wrote it; "
+        "restore it from a copy, or delete its folder and train again"
+    )

@@ -1,0 +1,76 @@
+"""The model card: what a model is, how good it is, and what it is not for; Markdown, beside the model file."""
+
+from __future__ import annotations
+
+from flows.models.model import Model
+from flows.reports.data import TrainReport
+from flows.reports.label_noise import noise_words
+from flows.reports.shift import shift_words
+from flows.reports.tables import (
+    candidate_table,
+    check_tables,
+    feature_table,
+    label_table,
+    literal,
+    performance_table,
+    review_table,
+    to_markdown,
+)
+from flows.specification.toml_file import specification_toml
+
+__all__ = ["model_card"]
+
+
+def _drawn_as(model: Model) -> list[str]:
+    """Return of what objects the probabilities hold."""
+    shift = model.training.get("shift", {})
+    said = [f"- {literal(sentence)}" for sentence in shift_words(shift)]
+    if model.specification.shift.density_weights or "class_prior" in shift:
+        return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
+    text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
+    return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
+
+
+def _wrong_labels(model: Model) -> list[str]:
+    """Return what is said of labels that may be wrong; nothing of right ones."""
+    said = [f"- {literal(sentence)}" for sentence in noise_words(model.training.get("label_noise", {}))]
+    return [*said, ""] if said else []
+
+
+def model_card(model: Model, report: TrainReport) -> str:
+    """Return the card of a model."""
+    tables = (
+        *(table(report) for table in (label_table, feature_table, candidate_table)),
+        *check_tables(report),
+        *(table(report) for table in (performance_table, review_table)),
+    )
+    reasons = model.trust["reasons"] or ["nothing speaks against the Gaussian approximation"]
+    return "\n".join(
+        [
+            f"# {model.label}",
+            "",
+            f"**{literal(report.skill_words)}**",
+            "",
+            f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
+            f"`blr_model` is {model.id} in the rows that it made.",
+            f"Trust verdict, of the approximation alone: **{model.trust['verdict']}**.",
+            "",
+            *(f"- {literal(reason)}" for reason in reasons),
+            "",
+            *_wrong_labels(model),
+            *_drawn_as(model),
+            "Objects unlike the training rows carry the flag OUT_OF_DOMAIN.",
+            "",
+            *map(to_markdown, tables),
+            "## Specification",
+            "",
+            "```toml",
+            specification_toml(model.specification).replace("```", "'''").rstrip(),
+            "```",
+            "",
+            "## Provenance",
+            "",
+            *(f"- {literal(key)}: {literal(value)}" for key, value in report.provenance.items()),
+            "",
+        ]
+    )

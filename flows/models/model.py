@@ -1,0 +1,185 @@
+"""A trained model: everything that prediction needs, and where it came from, as one tree for one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from blr.classifier import Classifier
+from flows.errors import ModelError
+from flows.specification.specification import NAME_PATTERN, Specification, canonical_json, specification_hash
+from flows.specification.toml_file import parse_specification, specification_toml
+
+__all__ = ["SCHEMA_VERSION", "Model", "check_name", "check_version", "digest", "make_version", "model_id"]
+
+SCHEMA_VERSION = 1
+"""Raised when an older reader would misread the file; older files stay readable."""
+
+VERSION_LENGTH = 12
+VERSION_PATTERN = r"^[0-9a-f]{12}$"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What `train` makes and `classify` uses.
+
+    `candidates` is the evidence table and `selected` the row of it that became the model; `training` and
+    `metrics` hold scalars, texts, lists and mappings of them alone.
+    """
+
+    name: str
+    version: str
+    classes: tuple[str, ...]
+    features: tuple[str, ...]
+    specification: Specification
+    classifier: Classifier
+    candidates: Sequence[Mapping[str, Any]]
+    selected: int
+    trust: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    training: Mapping[str, Any]
+    columns: Mapping[str, Mapping[str, Any]]
+    code_version: str
+
+    @property
+    def label(self) -> str:
+        """`NAME@VERSION`, as the command line takes it."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def id(self) -> int:
+        """The 63 bits that each row of an annotated catalogue carries."""
+        return model_id(self.name, self.version)
+
+    def described(self) -> dict[str, Any]:
+        """Return what people ask of a model, as JSON can hold it: all but what predicts."""
+        return {
+            "model": self.label,
+            "name": self.name,
+            "version": self.version,
+            "model_id": self.id,
+            "classes": list(self.classes),
+            "features": list(self.features),
+            "candidates": [dict(row) for row in self.candidates],
+            "selected": self.selected,
+            "selected_by": self.specification.select.by,
+            "trust": dict(self.trust),
+            "metrics": dict(self.metrics),
+            "training": dict(self.training),
+            "seed": self.specification.seed,
+            "specification_hash": specification_hash(self.specification),
+            "code_version": self.code_version,
+        }
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return the tree that the model file holds, its digest included."""
+        tree: dict[str, Any] = {
+            "format": "blr-model",
+            "schema_version": SCHEMA_VERSION,
+            "name": self.name,
+            "version": self.version,
+            "model_id": self.id,
+            "classes": list(self.classes),
+            "features": list(self.features),
+            # ASDF sorts keys; the order of classes and features is meant, and TOML keeps it.
+            "specification": specification_toml(self.specification),
+            "specification_hash": specification_hash(self.specification),
+            "classifier": self.classifier.to_dict(),
+            "candidates": [dict(row) for row in self.candidates],
+            "selected": self.selected,
+            "trust": dict(self.trust),
+            "metrics": dict(self.metrics),
+            "training": dict(self.training),
+            "columns": {name: dict(column) for name, column in self.columns.items()},
+            "code_version": self.code_version,
+        }
+        return tree | {"digest": digest(tree)}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Model:
+        """Return the model in a tree that `to_tree` made, here or in an older version."""
+        specification = parse_specification(tree["specification"], source="the model's specification")
+        return cls(
+            name=tree["name"],
+            version=tree["version"],
+            classes=tuple(tree["classes"]),
+            features=tuple(tree["features"]),
+            specification=specification,
+            classifier=Classifier.from_dict(tree["classifier"]),
+            candidates=tuple(tree["candidates"]),
+            selected=tree["selected"],
+            trust=tree["trust"],
+            metrics=tree["metrics"],
+            training=tree["training"],
+            columns=tree["columns"],
+            code_version=tree["code_version"],
+        )
+
+
+def make_version(specification: Specification, content_hash: str, code_version: str) -> str:
+    """Return the version: a hash of what goes in, never of fitted numbers, so the same on every machine."""
+    text = "\n".join((canonical_json(specification), content_hash, code_version))
+    return hashlib.sha256(text.encode()).hexdigest()[:VERSION_LENGTH]
+
+
+def model_id(name: str, version: str) -> int:
+    """Return the model's number: 63 bits, for signed 64-bit columns."""
+    head = hashlib.sha256(f"{name}@{version}".encode()).digest()[:8]
+    return int.from_bytes(head, "big") >> 1
+
+
+def check_name(name: str) -> str:
+    """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ModelError(
+            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', the first "
+            "a letter or digit; choose such a name"
+        )
+    return name
+
+
+def check_version(version: str) -> str:
+    """Return the version of a model, which becomes a folder; ModelError where it is none."""
+    if not re.fullmatch(VERSION_PATTERN, version):
+        raise ModelError(
+            f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "
+            "`blr models list` shows them"
+        )
+    return version
+
+
+def digest(tree: Mapping[str, Any]) -> str:
+    """Return the SHA-256 over a tree's scalars, lists and arrays.
+
+    ASDF's own checksums cover the blocks of arrays alone, not the numbers written in its text.
+    """
+    total = hashlib.sha256()
+    _feed(total, {key: value for key, value in tree.items() if key not in _ASDF_KEYS})
+    return total.hexdigest()
+
+
+_ASDF_KEYS = ("digest", "asdf_library", "history")
+
+
+def _feed(total: Any, value: Any) -> None:
+    if isinstance(value, Mapping):
+        total.update(b"{%d" % len(value))
+        for key in sorted(value):
+            _feed(total, key)
+            _feed(total, value[key])
+    elif isinstance(value, (list, tuple)):
+        total.update(b"[%d" % len(value))
+        for item in value:
+            _feed(total, item)
+    elif isinstance(value, np.ndarray):
+        total.update(f"a{value.dtype.kind}{value.shape}".encode())
+        total.update(np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<")).tobytes())
+    else:
+        plain = value.item() if isinstance(value, np.generic) else value
+        total.update(f"{type(plain).__name__}:{json.dumps(plain)};".encode())

@@ -1,0 +1,269 @@
+"""Put a challenger in the champion's place: by rule, or because a person says so.
+
+The rule: its log loss on objects that neither model has seen is smaller by a margin, it knows the same classes, and its
+own verdict is not red.  Held-out rows are chosen by a salted hash of the object, so that no version of a model has seen
+them.  Without such objects (models of earlier versions, no identifiers) the two models' own numbers decide.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from blr.selection.skill import Skill
+from catalogs.profile.split import HEALPIX_ORDER
+from flows.errors import ModelError
+from flows.models.judged_rows import compare_losses, read_judged_rows
+from flows.models.model import Model
+from flows.models.store import Store
+from flows.reports.skill import gain_interval, read_skill, skill_tree, skill_words
+from flows.reports.tables import ReportTable
+from flows.runs.allowed_roots import check_output
+from flows.runs.lock import exclusive
+
+__all__ = ["MARGIN", "Comparison", "Rule", "compare", "comparison_table", "promote"]
+
+Json = dict[str, Any]
+Rule = Literal["now", "better"]
+
+MARGIN = 0.005
+"""Nats an object by which a challenger has to be better: about what the choice of held-out rows alone makes."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A challenger beside the champion; `against` says why the rule keeps the champion, if it does."""
+
+    challenger: str
+    champion: str | None
+    log_loss: float
+    champion_log_loss: float | None
+    n_held_out: int
+    champion_n_held_out: int | None
+    verdict: str
+    same_rows: bool
+    judged_by: str  # "held-out" or "left-out"
+    champion_judged_by: str | None
+    skill: str  # in words
+    champion_skill: str | None
+    against: tuple[str, ...]
+    common: Skill | None = None  # of the challenger over the champion, on objects that neither has seen
+
+    @property
+    def better(self) -> bool:
+        """Whether the rule prefers the challenger."""
+        return not self.against
+
+    def to_dict(self) -> Json:
+        """Return it as JSON can hold it."""
+        common = None if self.common is None else skill_tree(self.common)
+        return {**asdict(self), "against": [*self.against], "better": self.better, "common": common}
+
+
+def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
+    """Compare a model with the champion of its name; `NAME` alone means the newest of its versions."""
+    place = Store(check_output(store, key="store"))
+    challenger = place.load(_challenger(place, reference))
+    version = place.champion(challenger.name)
+    champion = place.load(f"{challenger.name}@{version}") if version else None
+    if champion is None:
+        return _comparison(challenger, None, same_rows=True, against=_alone(challenger))
+    same = _rows(challenger) == _rows(champion)
+    common = _on_common_rows(place, challenger, champion)
+    against = _against(challenger, champion, common, margin)
+    return _comparison(challenger, champion, same_rows=same, against=against, common=common)
+
+
+def _on_common_rows(place: Store, challenger: Model, champion: Model) -> Skill | None:
+    """Return the challenger's gain on objects that neither model has seen; None where that cannot be said."""
+    if challenger.classes != champion.classes or challenger.label == champion.label:
+        return None
+    rows = [read_judged_rows(place.find(model.label).folder) for model in (challenger, champion)]
+    return None if rows[0] is None or rows[1] is None else compare_losses(rows[0], rows[1])
+
+
+def promote(
+    reference: str,
+    *,
+    store: str | Path,
+    rule: Rule = "now",
+    margin: float = MARGIN,
+    why: str | None = None,
+    instead_of: str | None = None,
+    dry_run: bool = False,
+) -> Json:
+    """Put a model in the champion's place, if the rule is for it; return what was done.
+
+    `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
+    """
+    place = Store(check_output(store, key="store"))
+    found = compare(reference, store=store, margin=margin)
+    told: Json = {
+        "model": found.challenger,
+        "previous": found.champion,
+        "comparison": found.to_dict(),
+        "who": None,
+        "why": why,
+    }
+    if found.champion == found.challenger:
+        return told | {"status": "is the champion"}
+    if rule == "better" and not found.better:
+        return told | {"status": "kept", "why": "; ".join(found.against)}
+    if dry_run:
+        return told | {"status": "planned"}
+    with exclusive(place.root / found.challenger.partition("@")[0]):
+        name = found.challenger.partition("@")[0]
+        now = place.champion(name)
+        expected = found.champion if instead_of is None else instead_of
+        if (None if now is None else f"{name}@{now}") != (expected or None):
+            raise ModelError(
+                f"{place.root}: got {name}@{now} as the champion, expected {expected or 'none'}, which "
+                f"{found.challenger} was compared with: another one was promoted meanwhile; compare again"
+            )
+        done = place.promote(found.challenger, why=why or _reason(found, rule))
+    return told | {"status": "promoted", "who": done.who, "why": done.why}
+
+
+def _challenger(store: Store, reference: str) -> str:
+    """Return the label of the model that is meant."""
+    if "@" in reference:
+        return store.find(reference).label
+    versions = [m for m in store.models() if m.name == reference]
+    return versions[-1].label if versions else store.find(reference).label
+
+
+def _reason(found: Comparison, rule: Rule) -> str:
+    if found.champion_log_loss is None:
+        return "the first of its name"
+    if rule == "now":
+        return "by hand"
+    if found.common is not None:
+        return f"log loss on {found.common.n:,} objects new to both smaller by {_gain_words(found.common)}"
+    return f"{_words(found)} {found.log_loss:.4f} against {found.champion_log_loss:.4f}"
+
+
+def _comparison(
+    challenger: Model,
+    champion: Model | None,
+    *,
+    same_rows: bool,
+    against: tuple[str, ...],
+    common: Skill | None = None,
+) -> Comparison:
+    return Comparison(
+        challenger=challenger.label,
+        champion=None if champion is None else champion.label,
+        log_loss=_log_loss(challenger),
+        champion_log_loss=None if champion is None else _log_loss(champion),
+        n_held_out=challenger.metrics["n"],
+        champion_n_held_out=None if champion is None else champion.metrics["n"],
+        verdict=challenger.trust["verdict"],
+        same_rows=same_rows,
+        judged_by=_judged_by(challenger),
+        champion_judged_by=None if champion is None else _judged_by(champion),
+        skill=_skill(challenger),
+        champion_skill=None if champion is None else _skill(champion),
+        against=against,
+        common=common,
+    )
+
+
+def _alone(challenger: Model) -> tuple[str, ...]:
+    """Return what speaks against a model whatever the champion."""
+    reasons = []
+    if challenger.trust["verdict"] == "red":
+        reasons.append(f"its verdict is red: {'; '.join(challenger.trust['reasons'])}")
+    if not math.isfinite(_log_loss(challenger)):
+        reasons.append(f"its {_judged_by(challenger)} log loss is not finite")
+    return tuple(reasons)
+
+
+def _against(challenger: Model, champion: Model, common: Skill | None, margin: float) -> tuple[str, ...]:
+    """Return what speaks against a model in the champion's place."""
+    reasons = [*_alone(challenger)]
+    if challenger.classes != champion.classes:
+        reasons.append(f"its classes are {', '.join(challenger.classes)}, not {', '.join(champion.classes)}")
+    if common is not None:
+        gain, what = common.gain, f"log loss on {common.n:,} objects that neither model has seen"
+    else:
+        gain, what = _log_loss(champion) - _log_loss(challenger), f"{_judged_by(challenger)} log loss"
+    if not gain >= margin:
+        reasons.append(f"its {what} is better by {gain:.4f} nats an object, less than {margin:g}")
+    return tuple(reasons)
+
+
+def _log_loss(model: Model) -> float:
+    return float(model.metrics["log_loss"])
+
+
+def _judged_by(model: Model) -> str:
+    """Return how objects were kept from the fits that judge a model: "held-out", or "left-out" by folds."""
+    return str(model.metrics.get("judged_by", "held-out"))
+
+
+def _gain_words(common: Skill) -> str:
+    return f"{common.gain:.4f} nats ({common.level:.0%} interval {gain_interval(common)})"
+
+
+def _words(found: Comparison, what: str = "log loss") -> str:
+    """Return what is compared: "held-out log loss", or, of models judged in two ways, how each was."""
+    other = found.champion_judged_by
+    if other in (None, found.judged_by):
+        return f"{found.judged_by} {what}"
+    return f"{what} ({found.judged_by}; the champion's {other})"
+
+
+def _skill(model: Model) -> str:
+    metrics = model.metrics
+    skill = read_skill(metrics.get("skill"))
+    return skill_words(
+        skill, log_loss=metrics["log_loss"], baseline=metrics["log_loss_baseline"], rows=_judged_by(model)
+    )
+
+
+def _rows(model: Model) -> tuple[object, ...]:
+    """Return what decides which rows are held out: equal for models that were tested on the same ones."""
+    spec = model.specification
+    inputs = tuple(source["sha256"] for source in model.training["inputs"])
+    order = (model.training.get("split") or {"healpix_order": HEALPIX_ORDER})["healpix_order"]
+    by_place = order if spec.split.by == "healpix" else None
+    asked = spec.split.model_copy(update={"healpix_order": by_place})
+    label = spec.label.model_copy(
+        update={"noise": None, "annotator": None}
+    )  # rows are the same however labels err
+    return (inputs, spec.catalog.where, spec.catalog.id, label, asked)
+
+
+def comparison_table(found: Comparison) -> ReportTable:
+    """Return the comparison for the person who decides."""
+    old, common = found.champion_log_loss, found.common
+    new_to_both = (
+        ()
+        if common is None
+        else (
+            (
+                f"log loss on {common.n:,} objects new to both",
+                f"{common.baseline - common.gain:.4f}",
+                f"{common.baseline:.4f}",
+            ),
+            ("gain there", _gain_words(common), ""),
+        )
+    )
+    return ReportTable(
+        title=f"{found.challenger} in the place of {found.champion or 'nobody'}",
+        columns=("", "challenger", "champion"),
+        rows=(
+            (_words(found), f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+            (_words(found, "objects"), f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
+            *new_to_both,
+            ("skill", found.skill, found.champion_skill or "–"),
+            ("verdict on the approximation", found.verdict, ""),
+        ),
+        numeric=frozenset({1, 2}),
+        note=(
+            "By rule it would be promoted." if found.better else f"By rule not: {'; '.join(found.against)}."
+        )
+        + ("" if found.same_rows or common is not None else " The two were tested on different objects."),
+    )

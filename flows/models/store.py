@@ -1,0 +1,198 @@
+"""The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the one in use.
+
+Text files and renames only: a store can be copied, archived and put under version control as it is.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from catalogs.errors import nearest
+from catalogs.files.atomic import atomic_write_text
+from flows.errors import ModelError
+from flows.models.asdf_file import read_model, write_model
+from flows.models.model import Model, check_name, check_version
+from flows.runs.allowed_roots import check_inside
+
+__all__ = ["Promotion", "Store", "StoredModel"]
+
+MODEL_FILE = "model.asdf"
+SHORTEST_PREFIX = 4
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A place in the store; the model itself is not read yet."""
+
+    name: str
+    version: str
+    folder: Path
+    champion: bool
+
+    @property
+    def label(self) -> str:
+        """`NAME@VERSION`."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def path(self) -> Path:
+        """The model file."""
+        return self.folder / MODEL_FILE
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A line of the champion's log."""
+
+    when: str
+    version: str
+    previous: str | None
+    who: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """The models below a folder."""
+
+    root: Path
+
+    def folder(self, name: str, version: str) -> Path:
+        """Return where a model lies, or would."""
+        return self.root / check_name(name) / check_version(version)
+
+    def contains(self, name: str, version: str) -> bool:
+        """Say whether a model is there; its file is written last, so then all of it is."""
+        return (self.folder(name, version) / MODEL_FILE).is_file()
+
+    def models(self) -> Iterator[StoredModel]:
+        """Yield what is in the store, by name and then by age."""
+        for name in self.names():
+            yield from self._versions(name)
+
+    def names(self) -> list[str]:
+        """Return the names of the models."""
+        return sorted({path.parent.parent.name for path in self.root.glob(f"[!.]*/[!.]*/{MODEL_FILE}")})
+
+    def find(self, reference: str) -> StoredModel:
+        """Return the model that `NAME` (its champion) or `NAME@VERSION` (or the start of one) means."""
+        name, _, wanted = reference.partition("@")
+        versions = {m.version: m for m in self._versions(self._known(name))}
+        if not wanted:
+            champion = self.champion(name)
+            if champion not in versions:
+                raise ModelError(
+                    f"{self.root}: got '{name}', whose champion is {champion or 'not chosen'}, expected one "
+                    f"of its versions: {', '.join(versions)}; choose with `blr models promote {name}@VERSION`"
+                )
+            return versions[champion]
+        matches = [v for v in versions if v.startswith(wanted) and len(wanted) >= SHORTEST_PREFIX]
+        if len(matches) != 1:
+            raise ModelError(
+                f"{self.root}: got version '{wanted}' of '{name}', expected one of its versions or the first "
+                f"digits of one ({SHORTEST_PREFIX} or more); {nearest(wanted, versions)}"
+            )
+        return versions[matches[0]]
+
+    def load(self, reference: str) -> Model:
+        """Return the model that a reference means, read and checked."""
+        stored = self.find(reference)
+        model = read_model(check_inside(stored.path, key="store"))
+        if (model.name, model.version) != (stored.name, stored.version):
+            raise ModelError(
+                f"{stored.path}: got the model {model.label}, expected {stored.label}; "
+                "put the folder back in its place"
+            )
+        return model
+
+    def save(self, model: Model, *, card: str) -> StoredModel:
+        """Write a model with its card, the model file last."""
+        folder = self.make_folder(model.name, model.version)
+        atomic_write_text(folder / "card.md", card)
+        write_model(model, folder / MODEL_FILE)
+        return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
+
+    def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
+        """Make and return a model's folder, or the hidden one in which it is trained."""
+        folder = self.folder(name, version)
+        if staging:
+            folder = folder.with_name(f".training-{version}")
+        check_inside(folder, key="store")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ModelError(
+                f"{folder}: got '{error.strerror}' on making the folder, expected a model store that may be "
+                "written to; check its permissions, or choose another with --store"
+            ) from error
+        return folder
+
+    def described(self, model: Model, status: str) -> dict[str, Any]:
+        """Return what people are told of a model: what it is, where it lies, and which is the champion."""
+        place = {"path": str(self.folder(model.name, model.version)), "champion": self.champion(model.name)}
+        return {"status": status, **place, **model.described()}
+
+    def champion(self, name: str) -> str | None:
+        """Return the version in use."""
+        pointer = self.root / check_name(name) / "champion"
+        return check_version(pointer.read_text().strip()) if pointer.is_file() else None
+
+    def promote(self, reference: str, *, why: str) -> Promotion:
+        """Put a model in the champion's place, and write down when, who and why."""
+        stored = self.find(reference)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        done = Promotion(now, stored.version, self.champion(stored.name), getpass.getuser(), why)
+        folder = self.root / stored.name
+        last = next(reversed(self.history(stored.name)), None)
+        if last is None or (last.version, last.previous) != (done.version, done.previous):
+            _append(folder / "champion.log", json.dumps(vars(done)))  # or a promotion that was killed had
+        atomic_write_text(folder / "champion", stored.version + "\n")
+        return done
+
+    def history(self, name: str) -> list[Promotion]:
+        """Return the champions of a name, oldest first."""
+        log = self.root / check_name(name) / "champion.log"
+        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+        return [promotion for line in lines if (promotion := _promotion(line)) is not None]
+
+    def _versions(self, name: str) -> Iterator[StoredModel]:
+        champion = self.champion(name)
+        paths = (self.root / name).glob(f"[!.]*/{MODEL_FILE}")
+        for path in sorted(paths, key=lambda p: (p.stat().st_mtime_ns, p.parent.name)):
+            version = path.parent.name
+            yield StoredModel(name, version, path.parent, version == champion)
+
+    def _known(self, name: str) -> str:
+        names = self.names()
+        if check_name(name) not in names:
+            raise ModelError(
+                f"{self.root}: got no model '{name}', expected one of the store's; {nearest(name, names)}"
+                + ("" if names else " (train one with `blr train SPEC --store DIR`)")
+            )
+        return name
+
+
+def _promotion(line: str) -> Promotion | None:
+    """Return the promotion in a line of the log; None of a line that a full disk has cut."""
+    try:
+        return Promotion(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
+
+
+def _append(log: Path, line: str) -> None:
+    # One write of one line in append mode: two promotions at once leave two whole lines.
+    cut = log.is_file() and not log.read_bytes().endswith(b"\n")
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(descriptor, ("\n" * cut + line + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

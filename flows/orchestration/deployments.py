@@ -1,0 +1,67 @@
+"""`prefect.yaml`: which flows Prefect runs, with which parameters, when; for `prefect deploy` and for `blr serve`.
+
+The one in a survey's folder is the user's; where there is none, ours, which lies in `flows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.errors import UsageError
+
+__all__ = ["FILE", "TEMPLATE", "Deployment", "deployments", "deployments_text"]
+
+FILE = "prefect.yaml"
+TEMPLATE = Path(__file__).parents[1] / FILE
+RELATIVE = "flows/deployed.py"
+"""The entry point as our own file has it: right in a checkout."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One entry of the file; schedules and triggers as Prefect's own reader takes them."""
+
+    name: str
+    entrypoint: str
+    parameters: Mapping[str, Any]
+    schedules: tuple[Mapping[str, Any], ...]
+    triggers: tuple[Mapping[str, Any], ...]
+    tags: tuple[str, ...]
+    description: str | None = None
+
+
+def deployments_text() -> str:
+    """Return our file with the entry points of this installation, wherever it is."""
+    entry = (Path(__file__).parents[1] / "deployed.py").resolve()
+    return TEMPLATE.read_text(encoding="utf-8").replace(f"{RELATIVE}:", f"{entry}:")
+
+
+def deployments(path: Path) -> list[Deployment]:
+    """Return the deployments of a file; ours where there is no file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else deployments_text()
+    try:
+        entries = yaml.safe_load(text)["deployments"]
+        return [_deployment(entry) for entry in entries]
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        told = " ".join(str(error).split())
+        raise UsageError(
+            f"{path}: got {type(error).__name__} ({told}), expected a list 'deployments' of entries with name and "
+            "entrypoint; `blr deployments` prints one to start from"
+        ) from error
+
+
+def _deployment(entry: Mapping[str, Any]) -> Deployment:
+    return Deployment(
+        name=entry["name"],
+        entrypoint=entry["entrypoint"],
+        parameters=entry.get("parameters") or {},
+        schedules=tuple(entry.get("schedules") or ()),
+        triggers=tuple(entry.get("triggers") or ()),
+        tags=tuple(entry.get("tags") or ()),
+        description=entry.get("description"),
+    )

@@ -1,0 +1,142 @@
+"""What a classification leaves on Prefect's page: tables, a summary, events; how far it is; and whom it found dead."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Crashed
+
+from flows.orchestration.events import release_events
+from flows.orchestration.tables import run_tables
+from flows.reports.tables import ReportTable, to_markdown
+from flows.runs.lock import Owner
+from flows.runs.progress import Listener, listening, tell
+
+__all__ = ["artifact_key", "bury", "keep_markdown", "keep_run", "keep_table", "progress_kept", "run_id"]
+
+MOST_BYTES = 100_000
+"""Prefect's database keeps artifacts for ever, and has no limit of its own."""
+
+
+def artifact_key(text: str) -> str:
+    """Return a key of lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "blr"
+
+
+def keep_table(key: str, table: ReportTable, description: str) -> None:
+    """Leave a table, cut where it is too long."""
+    rows, size = [], 0
+    for cells in table.rows:
+        size += sum(len(cell.encode()) + len(name) for cell, name in zip(cells, table.columns, strict=True))
+        if size > MOST_BYTES:
+            break
+        rows.append(dict(zip(table.columns, cells, strict=True)))
+    create_table_artifact(key=artifact_key(key), table=rows, description=description)
+
+
+def keep_markdown(key: str, text: str, description: str) -> None:
+    """Leave a text, cut where it is too long."""
+    cut = text.encode()[:MOST_BYTES].decode(errors="ignore")
+    note = "" if cut == text else "\n\n(cut: the whole is in the report)"
+    create_markdown_artifact(key=artifact_key(key), markdown=cut + note, description=description)
+
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_UPDATES = 5.0
+
+
+def keep_run(told: Mapping[str, Any]) -> None:
+    """Leave the artifacts of a run, and tell of it."""
+    name = told["model"].partition("@")[0]
+    said = f"{told['status']}, by {told['model']}"
+    tables = run_tables(told)
+    for what, table in tables.items():
+        keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
+    keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
+    release_events(told)
+
+
+def run_id() -> str | None:
+    """Return the id of the flow run in hand."""
+    context = FlowRunContext.get()
+    return None if context is None or context.flow_run is None else str(context.flow_run.id)
+
+
+def bury(owner: Owner) -> None:
+    """Let Prefect know that a run was killed: without a worker nobody else tells it, and it would run for ever."""
+    tell().note(f"a run before this one was killed ({owner}); what it had finished is used")
+    if owner.run is None or not owner.gone:
+        return
+    with get_client(sync_client=True) as client:
+        try:
+            state = client.read_flow_run(UUID(owner.run)).state
+        except (ObjectNotFound, ValueError):
+            return  # of another server
+        if state is not None and state.is_running():
+            said = f"its process {owner.pid} on {owner.host} was killed"
+            client.set_flow_run_state(UUID(owner.run), Crashed(message=said), force=True)
+            logger.info("Flow run %s has crashed: %s", owner.run, said)
+
+
+class _Progress:
+    """A progress artifact, brought up to date now and then; what it hears goes on to who listened before."""
+
+    def __init__(self, key: str, before: Listener) -> None:
+        self._key, self._before = key, before
+        self._artifact: UUID | None = None
+        self._what, self._unit, self._total, self._done = "", "", 0, 0
+        self._began = self._said = time.monotonic()
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Begin a piece of work."""
+        self._before.start(what, total, unit)
+        self._what, self._unit, self._total, self._done = what, unit, total, 0
+        self._began = self._said = time.monotonic()
+        made = create_progress_artifact(0.0, key=self._key, description=self._text())
+        self._artifact = cast("UUID", made)  # it would be awaited in an asynchronous flow
+
+    def advance(self, n: int) -> None:
+        """Hear that more is done."""
+        self._before.advance(n)
+        self._done += n
+        now = time.monotonic()
+        if 0 < self._total <= self._done or now - self._said > SECONDS_BETWEEN_UPDATES:
+            self._said = now
+            self._tell()
+
+    def note(self, line: str) -> None:
+        """Pass a line on."""
+        self._before.note(line)
+
+    def _tell(self) -> None:
+        if self._artifact is not None:
+            share = 100.0 * self._done / max(1, self._total)
+            update_progress_artifact(self._artifact, min(100.0, share), description=self._text())
+
+    def _text(self) -> str:
+        rate = self._done / max(time.monotonic() - self._began, 1e-9)
+        of = f" of {self._total:,}" if self._total else ""
+        return f"{self._done:,}{of} {self._unit}, {rate:,.0f} {self._unit}/s"
+
+
+@contextmanager
+def progress_kept(name: str) -> Iterator[None]:
+    """Keep a progress artifact of the work in the block."""
+    with listening(_Progress(artifact_key(f"{name}-progress"), tell())):
+        yield

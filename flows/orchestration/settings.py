@@ -1,0 +1,295 @@
+"""Which Prefect server is used, where its database is, and the settings whose defaults are wrong for us.
+
+Prefect reads its settings from the environment when it is imported.  So `prefect_environment` comes before
+that import, and nothing here imports Prefect.  What the user has configured, in the environment, a profile,
+`prefect.toml` or `.env`, always wins.  The settings: https://docs.prefect.io/v3/api-ref/settings-ref.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import re
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from http import HTTPStatus
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from flows.errors import FlowError
+
+__all__ = [
+    "EmbeddedServer",
+    "configured_server",
+    "default_home",
+    "free_port",
+    "prefect_environment",
+    "share",
+    "start_embedded_server",
+    "start_server_with_services",
+    "without_credentials",
+]
+
+AT_WORK = "at-work"
+"""File of a home that all processes at work in it hold a shared lock on."""
+
+
+@cache
+def share(home: Path) -> datetime | None:
+    """Take part in a home until this process ends; return the time of it, if nobody else took part then."""
+    try:
+        # Never closed: that would let go.
+        held = os.open(home / AT_WORK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        alone_at = datetime.now(UTC) if _alone(held) else None
+        fcntl.flock(held, fcntl.LOCK_SH)  # waits for those only who find out whether they are alone
+    except OSError:  # there are no locks here, or no writing: then nothing is known
+        return None
+    return alone_at
+
+
+def _alone(held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+_EVERYWHERE = {
+    "DO_NOT_TRACK": "1",  # Prefect's client reports to Amplitude otherwise
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # and its server to its makers
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",  # the default is pickle: reading runs code
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # our logging outside a flow is no mistake
+}
+"""Whatever the server."""
+
+_EMBEDDED = {
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # the default, 20 s, is too short
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    # Retries and restarts outlive the server's memory, where limits are leased by default.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # 20 kB a task run, for ever, otherwise
+}
+"""For the embedded server, and the one that `blr ui` starts on the same database."""
+
+_PROCESS = {
+    "PREFECT__SERVER_EPHEMERAL": "1",  # the API alone: no scheduler, no other services
+    "PREFECT__SERVER_FINAL": "1",
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a third of the time to start, for blocks we do not use
+}
+"""For the process of the embedded server alone."""
+
+_WITH_SERVICES = {"PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "true"}
+"""For the process of the server of `blr serve` and `blr ui`: pages, scheduler and all."""
+
+_SERVER = Path(__file__).with_name("server.py")
+
+_PATIENCE = 240.0
+"""Seconds that the embedded server has to start: 10 on an idle machine, 30 for a new database, more on a busy one."""
+
+_LONGEST_LOG = 1_000_000
+"""Bytes after which the embedded server's log is begun anew."""
+
+
+def default_home() -> Path:
+    """Return the folder of the embedded server: the one place written outside of output folders."""
+    return Path(platformdirs.user_data_dir("blr", appauthor=False)) / "prefect"
+
+
+def prefect_environment(home: Path | None = None, *, console_level: str = "WARNING") -> str:
+    """Set the environment that Prefect reads on import; return one line that says which server is used.
+
+    Without a configured server it is Prefect's embedded one, with its database in `home` (by default
+    `PREFECT_HOME`, else `default_home()`).  Prefect's messages below `console_level` go to the server only.
+    """
+    if "prefect" in sys.modules:
+        return "Prefect: as it was set up before in this process"
+    configured = _configured()
+    ours = _EVERYWHERE | {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": console_level}
+    url = configured.get("PREFECT_API_URL")
+    if url:
+        line = f"Prefect: server {without_credentials(url)}"
+    else:
+        folder = home or Path(configured.get("PREFECT_HOME") or default_home()).expanduser()
+        _make(folder)
+        share(folder)
+        os.environ["PREFECT_HOME"] = str(folder)
+        ours |= _EMBEDDED | {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(folder / "storage")}
+        line = f"Prefect: embedded server, its database in {folder}"
+    os.environ.update({name: configured.get(name, value) for name, value in ours.items()})
+    return line
+
+
+@dataclass
+class EmbeddedServer:
+    """Prefect's embedded server, starting in the background; without a process where another server is used."""
+
+    url: str | None = None
+    process: subprocess.Popen[bytes] | None = None
+    log: Path | None = None
+
+    def wait(self) -> None:
+        """Return as soon as the server answers; flows may run from then on."""
+        if self.process is None or self.url is None:
+            return
+        # The socket listens from the start, so the request waits for the server, and fails if that ends.
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_PATIENCE)
+        try:
+            connection.request("GET", "/api/health")
+            if connection.getresponse().status == HTTPStatus.OK:
+                return
+        except OSError:
+            pass
+        finally:
+            connection.close()
+        raise FlowError(
+            f"Prefect's embedded server did not start: see the end of {self.log}; "
+            "remove what hinders it, or run with --direct, which needs no server"
+        )
+
+    def stop(self) -> None:
+        """End the process and wait until it is gone."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def start_embedded_server() -> EmbeddedServer:
+    """Start the embedded server of `prefect_environment` beside other work; `wait()` before the first flow.
+
+    Prefect would start one at the first flow, and have everybody wait for it.  It would stay behind when this
+    process is killed, stop at Ctrl-C while a partition is being finished, and processes that work for this
+    one would each start another.  Does nothing where a server is configured or Prefect is imported already.
+    """
+    home = os.environ.get("PREFECT_HOME")
+    if home is None or "prefect" in sys.modules or "PREFECT_API_URL" in _configured():
+        return EmbeddedServer()
+    return _started(Path(home), 0, _PROCESS)
+
+
+def start_server_with_services(port: int = 0) -> EmbeddedServer:
+    """Start a server that schedules and has pages, on the same database; port 0: any that is free.
+
+    It has the process of `start_embedded_server`, and ends as that one does.  Comes after `prefect_environment`.
+    """
+    return _started(Path(os.environ["PREFECT_HOME"]), port, _WITH_SERVICES)
+
+
+def _started(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer:
+    server = _start(home, port, settings)
+    atexit.register(server.stop)  # before Prefect is imported, so after it has sent its last messages
+    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+    return server
+
+
+def _start(home: Path, port: int, settings: Mapping[str, str]) -> EmbeddedServer:
+    log = home / "server.log"
+    mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
+    with socket.create_server(("127.0.0.1", port)) as listening, log.open(mode) as output:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            # By path, and without the folder we are in on the module path: it may have a `flows` of its own.
+            [sys.executable, "-P", str(_SERVER), str(listening.fileno())],
+            pass_fds=[listening.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for this process; that one ends with its standard input
+            # Its pages would look for the API at Prefect's usual port.
+            env={**os.environ, **settings, "PREFECT_SERVER_UI_API_URL": f"{url}/api"},
+        )
+        return EmbeddedServer(url, process, log)
+
+
+def configured_server() -> str | None:
+    """Return the address of the API that the user has configured."""
+    return _configured().get("PREFECT_API_URL")
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on at the moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _configured() -> dict[str, str]:
+    """Return what the user has set, by environment variable, from Prefect's sources in Prefect's order."""
+    here = Path()
+    project = _toml(here / "pyproject.toml").get("tool", {}).get("prefect", {})
+    return {
+        **_profile(),
+        **_flat(project, "PREFECT"),
+        **_flat(_toml(here / "prefect.toml"), "PREFECT"),
+        **_dotenv(here / ".env"),
+        **os.environ,
+    }
+
+
+def _profile() -> dict[str, str]:
+    """Return the settings of the active profile of the user's own Prefect."""
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect"))
+    profiles = _toml(Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser())
+    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
+    return {name: str(value) for name, value in profiles.get("profiles", {}).get(active, {}).items()}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError:  # Prefect reads it next, and names the fault
+        return {}
+
+
+def _dotenv(path: Path) -> dict[str, str]:
+    line = r"^\s*(?:export\s+)?(PREFECT_\w+)\s*=\s*[\"']?([^\"'\s]*)"
+    return dict(re.findall(line, _text(path), flags=re.MULTILINE))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Name the entries of nested tables as environment variables: [api] url is PREFECT_API_URL."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        name = f"{prefix}_{key.upper()}"
+        flat |= _flat(value, name) if isinstance(value, Mapping) else {name: str(value)}
+    return flat
+
+
+def without_credentials(url: str) -> str:
+    """Return an address without the user and password that it may have."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlowError(
+            f"{folder}: {error.strerror}, expected a folder for the database of Prefect's embedded server; "
+            "set PREFECT_HOME to a folder that can be written, or run with --direct, which needs none"
+        ) from error

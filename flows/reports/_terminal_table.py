@@ -1,0 +1,115 @@
+"""A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
+
+Rich shrinks text columns first, to one letter where need be.  Here headings of numbers are broken between words
+first, then texts are broken between words; texts name the rows, so they are the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from flows.reports._report_table import ReportTable, printable
+
+__all__ = ["to_rich"]
+
+LEAST_TEXT = 12
+"""Cells of a terminal below which a column of texts is not narrowed, unless all of its texts are shorter."""
+LONGEST_WORD = 32
+"""Longest word, as a file's name, that a column is kept wide enough for; longer ones are broken."""
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A table that asks for the width when it is printed."""
+
+    table: ReportTable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a table of the options' width, or a list where the table cannot be made as narrow."""
+        del console
+        widths = _widths(self.table, options.max_width)
+        yield _listed(self.table) if widths is None else _drawn(self.table, widths)
+
+
+def to_rich(table: ReportTable) -> RenderableType:
+    """Return the table for a terminal of whatever width."""
+    return _Fitted(table)
+
+
+def _drawn(table: ReportTable, widths: list[int]) -> RichTable:
+    drawn = RichTable(
+        title=_title(table),
+        title_justify="left",
+        caption=_caption(table),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for i, name in enumerate(table.columns):
+        side = "right" if i in table.numeric else "left"
+        drawn.add_column(Text(printable(name)), justify=side, width=widths[i], overflow="fold")  # type: ignore[arg-type]
+    for i, row in enumerate(table.rows):
+        cells = [Text(printable(cell)) for cell in row]
+        drawn.add_row(*cells, style="bold" if i == table.marked else None)
+    return drawn
+
+
+def _caption(table: ReportTable) -> Text | None:
+    lines = [Text(printable(table.remark)), Text(printable(table.note), style="dim")]
+    return Text("\n", style="not italic").join(line for line in lines if line) if any(lines) else None
+
+
+def _title(table: ReportTable) -> Text:
+    return Text(printable(table.title), style="bold")
+
+
+def _widths(table: ReportTable, width: int) -> list[int] | None:
+    """Return the columns' widths; None where the table is too wide at the least ones."""
+    n = len(table.columns)
+    cells = [[printable(row[i]) for row in table.rows] for i in range(n)]
+    heads = [printable(name) for name in table.columns]
+    widths = [
+        max(map(cell_len, (head, *column)), default=1) for head, column in zip(heads, cells, strict=True)
+    ]
+    least = [
+        max(map(cell_len, (*head.split(), *column)), default=1)
+        if i in table.numeric
+        else min(widths[i], max(LEAST_TEXT, min(_longest_word((head, *column)), LONGEST_WORD)))
+        for i, (head, column) in enumerate(zip(heads, cells, strict=True))
+    ]
+    room = width - 2 * n - 1  # two blanks between columns, and one at each end
+    for shrinking in (sorted(table.numeric), [i for i in range(n) if i not in table.numeric]):
+        while sum(widths) > room:
+            widest = max(shrinking, key=lambda i: widths[i] if widths[i] > least[i] else 0, default=None)
+            if widest is None or widths[widest] <= least[widest]:
+                break
+            widths[widest] -= 1
+    return widths if sum(widths) <= room else None
+
+
+def _longest_word(texts: tuple[str, ...]) -> int:
+    return max((cell_len(word) for text in texts for word in text.split()), default=1)
+
+
+def _listed(table: ReportTable) -> RenderableType:
+    """Return the table as a list: a line that names the row, then its other cells, each with its column."""
+    n_names = next((i for i in range(len(table.columns)) if i in table.numeric), len(table.columns))
+    n_names = max(1, min(n_names, 2))
+    parts: list[RenderableType] = [_title(table)]
+    for i, row in enumerate(table.rows):
+        pairs = zip(table.columns, row, strict=True)
+        said = [f"{printable(column)} {printable(cell)}".strip() if cell else "" for column, cell in pairs]
+        name, rest = ("; ".join(filter(None, part)) for part in (said[:n_names], said[n_names:]))
+        chosen = i == table.marked
+        parts.append(Text(f"* {name} (selected)" if chosen else f"* {name}", style="bold" if chosen else ""))
+        if rest:
+            parts.append(Padding(Text(rest), (0, 0, 0, 4), expand=False))
+    below = _caption(table)
+    return Group(*parts, *([below] if below else []), "")

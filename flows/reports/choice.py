@@ -1,0 +1,85 @@
+"""Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in one sentence."""
+
+from __future__ import annotations
+
+from flows.reports.data import CandidateRow, TrainReport
+
+__all__ = ["candidate_name", "choice_words", "feature_set"]
+
+CRITERIA = {"evidence": "log evidence", "bic": "BIC", "loo": "left-out log density"}
+"""What ranks the candidates, by the value of select.by."""
+
+
+def choice_words(report: TrainReport) -> str:
+    """Return why a candidate of smaller held-out or left-out log loss was not selected; an empty text where none is."""
+    chosen = report.chosen
+    better = [i for i, c in enumerate(report.candidates) if c.log_loss < chosen.log_loss]
+    if not better or report.selected_by not in {"", *CRITERIA}:
+        return _of_mixture(report) if better else ""
+    first = min(better, key=lambda i: report.candidates[i].log_loss)
+    best = report.candidates[first]
+    more = f" ({len(better)} candidates have a smaller one)" if len(better) > 1 else ""
+    return (
+        f"{candidate_name(report, first)} has the smallest {report.judged_by} log loss, {best.log_loss:.4f} against "
+        f"the selected one's {chosen.log_loss:.4f}{more}, and was not selected: {_reason(report, best, chosen)}. "
+        f"{_what_judges(report, mixture=False)}"
+    )
+
+
+def _reason(report: TrainReport, best: CandidateRow, chosen: CandidateRow) -> str:
+    if best.verdict == "red" and chosen.verdict != "red" and not best.left_out_by:  # red ones compete since
+        return "its verdict is red, so that its numbers are not to be trusted"
+    by = report.selected_by or "evidence"
+    ranked = f"candidates are ranked by {CRITERIA[by]} on the training objects"
+    if by == "evidence":
+        rival = best.log_evidence - chosen.log_evidence
+        weight = (
+            f"by which its probability is {_probability(best.weight)} against {_probability(chosen.weight)}"
+        )
+        return f"{ranked}, {weight} (log evidence {rival:+,.1f} nats)".replace("-", "−")
+    score, other = getattr(best, by), getattr(chosen, by)
+    if score is None or other is None:
+        return f"{ranked}, which is not known of it"
+    return f"{ranked}, where it has {score:,.1f} against {other:,.1f} nats".replace("-", "−")
+
+
+def _of_mixture(report: TrainReport) -> str:
+    """Return what to know where the model is a mixture, and the marked candidate only its largest part."""
+    first = min(range(len(report.candidates)), key=lambda i: report.candidates[i].log_loss)
+    weighed = {"average": "by evidence", "stack": "as left-out training objects ask for"}
+    how = weighed.get(report.selected_by, "by the training objects")
+    return (
+        f"{candidate_name(report, first)} has the smallest {report.judged_by} log loss, "
+        f"{report.candidates[first].log_loss:.4f}, and is not the marked one: the model is a mixture of candidates, "
+        f"weighed {how}; its own {report.judged_by} log loss is {report.log_loss:.4f}. "
+        f"{_what_judges(report, mixture=report.selected_by == 'stack')}"
+    )
+
+
+def _what_judges(report: TrainReport, *, mixture: bool) -> str:
+    """Return what the rows that judge decide: held-out ones nothing, left-out ones the shares of a stack."""
+    if report.judged_by == "held-out":
+        return "Held-out objects judge the model and choose nothing."
+    if mixture:
+        return (
+            "The left-out objects set the shares too, so that the mixture's own loss is a little too small."
+        )
+    return "Left-out objects judge the model here and choose nothing."
+
+
+def candidate_name(report: TrainReport, i: int) -> str:
+    """Return what names a candidate: its basis and its features."""
+    return f"{report.candidates[i].basis} of {feature_set(report, i)}"
+
+
+def feature_set(report: TrainReport, i: int) -> str:
+    """Return the features of a candidate in the shorter of two ways: those that it has, or those that it lacks."""
+    chosen = report.candidates[i].features
+    left_out = [f.name for f in report.features if f.name not in chosen]
+    if not left_out:
+        return f"all {len(chosen)}"
+    return f"all but {', '.join(left_out)}" if len(left_out) < len(chosen) / 2 else ", ".join(chosen)
+
+
+def _probability(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

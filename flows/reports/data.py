@@ -1,0 +1,253 @@
+"""What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and `figures`.
+
+Everything is a number, a text, a tuple of them, or an array; nothing here reads a file or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blr.selection.skill import Skill
+from flows.reports.skill import has_skill, skill_words
+
+__all__ = [
+    "BoundaryPicture",
+    "CandidateRow",
+    "ClassCount",
+    "Classification",
+    "FeatureQuality",
+    "FlagShare",
+    "LabelCount",
+    "ReliabilityBin",
+    "Review",
+    "RiskCurve",
+    "TrainReport",
+]
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureQuality:
+    """One feature over the labelled rows; the range is of the rows that have it."""
+
+    name: str
+    expression: str
+    missing: float  # share of the rows
+    minimum: float
+    median: float
+    maximum: float
+    unit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCount:
+    """Labelled rows of one class."""
+
+    name: str
+    training: int
+    held_out: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateRow:
+    """One candidate; the evidence and the BIC are of the training rows, in nats, higher is better."""
+
+    features: tuple[str, ...]
+    basis: str  # in words: "polynomial, degree 2"
+    n_functions: int  # M
+    log_evidence: float
+    bic: float
+    effective_parameters: float
+    log_loss: float  # mean over the rows that judge, nats
+    verdict: str  # "green", "amber", "red", or "" where not judged
+    weight: float  # posterior probability of the candidate
+    share: float | None = None  # of the model; None in models of earlier versions
+    parts: tuple[Mapping[str, Any], ...] = ()  # scale and weight of each of its fits
+    checks: tuple[
+        Mapping[str, Any] | None, ...
+    ] = ()  # of each part that is kept: `flows.training._checks.checked_words`
+    second_order: float | None = None  # nats, to be added to the evidence
+    loo: float | None = None  # log density of the training rows, each left out, nats
+    left_out_by: str = ""  # "folds", "one step" or "held-out rows"; "" in models of earlier versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin:
+    """Objects that no fit saw, of similar probability: the mean said, the share seen, and its 90 % interval."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """Share of the errors caught when the least certain `share` is reviewed, by three rankings."""
+
+    share: float
+    moderated: float
+    plugin: float
+    random: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskCurve:
+    """Errors caught against share reviewed, arrays (n,) from 0 to 1."""
+
+    reviewed: Array
+    moderated: Array
+    plugin: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundaryPicture:
+    """Probabilities over a grid of two features, the others at their mean given these two.
+
+    Grid of ny times nx nodes: `x` (nx,), `y` (ny,), `moderated` and `plugin` (ny, nx, K).
+    Labelled objects: `point_x`, `point_y`, and `point_class`, index into the classes, each (n,).
+    """
+
+    x_name: str
+    y_name: str
+    x: Array
+    y: Array
+    moderated: Array
+    plugin: Array
+    point_x: Array
+    point_y: Array
+    point_class: Indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCount:
+    """How many objects of a class: by largest probability, and expected with its standard error."""
+
+    name: str
+    assigned: int
+    expected: float
+    error: float | None  # None where it is not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagShare:
+    """One bit of the flags."""
+
+    bit: int
+    name: str
+    meaning: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """What `classify` found in the catalogue: all its objects, the unlabelled too.
+
+    `no_error` says why the counts have no errors, where they have none.
+    """
+
+    catalogue: str
+    n_rows: int
+    counts: tuple[ClassCount, ...]
+    flags: tuple[FlagShare, ...]
+    no_error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainReport:
+    """Everything that the report of a trained model shows.
+
+    `log_loss` and its kin are means over the rows that judge, in nats: of the selected model's moderated
+    probabilities, of its plug-in ones, and of the training rows' class shares (the baseline to beat).
+    `judged_by`: "held-out" rows, or "left-out" ones, which are all rows, each judged by fits without it.
+    """
+
+    name: str
+    version: str
+    classes: tuple[str, ...]
+    labels: tuple[LabelCount, ...]
+    features: tuple[FeatureQuality, ...]
+    candidates: tuple[CandidateRow, ...]
+    selected: int
+    log_loss: float
+    log_loss_plugin: float
+    log_loss_baseline: float
+    accuracy: float
+    calibration_error: float  # expected, equal-mass bins
+    reliability: tuple[ReliabilityBin, ...]
+    reviews: tuple[Review, ...]
+    risk: RiskCurve
+    judged_by: str = "held-out"
+    skill: Skill | None = None  # against the class shares; None for models of earlier versions
+    reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
+    split: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # share held out, and by what; {} where it is not known
+    selected_by: str = ""  # the specification's select.by; "" where it is not known
+    boundary: BoundaryPicture | None = None
+    classifications: tuple[Classification, ...] = ()
+    catalogue: str = ""  # the labelled one
+    n_rows: int = 0  # of it, labelled or not
+    remarks: tuple[str, ...] = ()  # what a reader should know: what was left out and why
+    attribution: tuple[str, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_skill(self) -> bool:
+        """Whether the model is known to predict better than the class shares alone."""
+        return has_skill(self.skill, log_loss=self.log_loss, baseline=self.log_loss_baseline)
+
+    @property
+    def skill_words(self) -> str:
+        """The sentence on the model's skill."""
+        return skill_words(
+            self.skill, log_loss=self.log_loss, baseline=self.log_loss_baseline, rows=self.judged_by
+        )
+
+    @property
+    def judged_words(self) -> str:
+        """How objects were kept from the fits that judge them: "held-out", or "left-out (five folds)"."""
+        if self.judged_by != "left-out":
+            return self.judged_by
+        ways = {c.left_out_by for c in self.candidates}
+        if "one step" not in ways:
+            return "left-out (five folds)"
+        return "left-out (five folds, or one step)" if "folds" in ways else "left-out (one step)"
+
+    @property
+    def judged_objects(self) -> str:
+        """The objects that judge: "held-out objects", or "left-out objects (five folds)"."""
+        return self.judged_words.replace(self.judged_by, f"{self.judged_by} objects", 1)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the model is a mixture of candidates, each with a share."""
+        return self.selected_by in ("average", "stack")
+
+    @property
+    def chosen(self) -> CandidateRow:
+        """The selected candidate."""
+        return self.candidates[self.selected]
+
+    @property
+    def n_training(self) -> int:
+        """Rows that the fits saw."""
+        return sum(c.training for c in self.labels)
+
+    @property
+    def n_held_out(self) -> int:
+        """Rows that no fit saw."""
+        return sum(c.held_out for c in self.labels)
+
+    @property
+    def n_judged(self) -> int:
+        """Rows that judge the model."""
+        return self.n_training if self.judged_by == "left-out" else self.n_held_out

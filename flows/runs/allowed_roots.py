@@ -1,0 +1,77 @@
+"""Which folders and URLs a run may use: all, by a user's own command, but a server's form is open to others.
+
+Where `BLR_ROOTS` names some (separated as in PATH), every path that a parameter or a specification names, links
+followed, has to lie in one of its folders, and every URL below one of its URLs.  A worker sets it; see
+docs/reprocessing.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from catalogs.remote.urls import is_below, is_remote, shown, url_of
+from flows.errors import UsageError
+
+__all__ = ["ROOTS", "check_inside", "check_local", "check_output", "check_url", "url_roots"]
+
+ROOTS = "BLR_ROOTS"
+
+ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:\[[0-9A-Fa-f:.]*\])?[^:]*(?::\d+(?=[/:]|$)[^:]*)?|[^:]+")
+"""Of a list with colons between: a URL, whose scheme and port have colons too, or a folder."""
+
+
+def check_inside(path: Path, *, key: str) -> Path:
+    """Return the path; UsageError where it leads out of the configured roots.  `key` says who named it."""
+    roots = _roots()
+    if roots and not any(path.resolve().is_relative_to(root) for root in _folders(roots)):
+        raise UsageError(
+            f"{key}: got '{path}', which leads to {path.resolve()}, expected a path inside "
+            f"{' or '.join(map(shown, roots))}: this worker may use no other folder ({ROOTS}); move the files there, "
+            "or have the folder added"
+        )
+    return path
+
+
+def check_output(path: str | Path, *, key: str, base: Path = Path()) -> Path:
+    """Return the path of a folder that is written to, which may be relative to `base`.
+
+    UsageError where it is a URL, or leads out of the configured roots.  `key` says who named it.
+    """
+    check_local(path, key=key)
+    return check_inside(base / path, key=key)
+
+
+def check_local(path: str | Path, *, key: str) -> None:
+    """Raise UsageError where what is written to is a URL: nothing of ours writes to those yet."""
+    url = url_of(path)
+    if url is not None:
+        raise UsageError(
+            f"{key}: got '{shown(url)}', expected a path on this machine: object stores and other URLs are not "
+            "written to yet; name a path here, and copy what is written there afterwards"
+        )
+
+
+def check_url(url: str, *, key: str) -> str:
+    """Return the URL; UsageError where roots are configured, and it is below none of them."""
+    roots = _roots()
+    if roots and not any(is_below(url, root) for root in url_roots()):
+        raise UsageError(
+            f"{key}: got '{shown(url)}', expected a path or a URL below {' or '.join(map(shown, roots))}: this worker "
+            f"may read no other ({ROOTS}); fetch the files into a folder there, or have the URL added"
+        )
+    return url
+
+
+def url_roots() -> tuple[str, ...]:
+    """Return the configured URLs, below which requests have to stay; none where nothing is configured."""
+    return tuple(root for root in _roots() if is_remote(root))
+
+
+def _roots() -> list[str]:
+    return ROOT.findall(os.environ.get(ROOTS, ""))
+
+
+def _folders(roots: list[str]) -> list[Path]:
+    return [Path(root).resolve() for root in roots if not is_remote(root)]

@@ -1,0 +1,151 @@
+"""The bases that a candidate may have: one table a kind, its fields the keywords of that kind's `fit` in `blr`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from flows.specification._fields import SpecificationTable
+
+__all__ = [
+    "BASIS_KINDS",
+    "Basis",
+    "BsplineBasis",
+    "FourierBasis",
+    "LinearBasis",
+    "PolynomialBasis",
+    "PrincipalBasis",
+    "RbfBasis",
+    "SigmoidBasis",
+    "basis_choices",
+    "basis_options",
+    "basis_words",
+]
+
+
+Power = Annotated[float, Field(ge=0, le=2)]
+
+
+def _require_one(value: object, name: str) -> None:
+    if value == ():
+        raise ValueError(f"got an empty list, expected one {name} or more; leave the key out for the default")
+
+
+class LinearBasis(SpecificationTable):
+    """The features themselves."""
+
+    kind: Literal["linear"]
+
+
+class PolynomialBasis(SpecificationTable):
+    """All products of powers of the features up to a total degree."""
+
+    kind: Literal["polynomial"]
+    degree: int = Field(default=2, ge=1, le=6, description="Highest total degree")
+
+
+class PrincipalBasis(SpecificationTable):
+    """The principal components of the features, those of large variance favoured."""
+
+    kind: Literal["principal"]
+    power: Power | tuple[Power, ...] = Field(
+        default=0.5,
+        description="Power of a component's variance that scales it, or several, among which the evidence chooses; "
+        "0: all directions alike",
+    )
+
+    @field_validator("power")
+    @classmethod
+    def _some(cls, power: float | tuple[float, ...]) -> float | tuple[float, ...]:
+        _require_one(power, "power")
+        return power
+
+
+class RbfBasis(SpecificationTable):
+    """Gaussian bumps about centres found in the training rows."""
+
+    kind: Literal["rbf"]
+    centres: int = Field(default=40, ge=1, le=2000, description="How many bumps")
+    width: float | tuple[Annotated[float, Field(gt=0)], ...] | Literal["each"] | None = Field(
+        default=None,
+        description="Width of a bump in units of a feature's spread, or several, among which the evidence chooses, or "
+        "'each': one for each feature, of the highest evidence; default: from the rows",
+    )
+    linear: bool = Field(default=False, description="The features themselves too")
+
+    @field_validator("width")
+    @classmethod
+    def _positive(
+        cls, width: float | tuple[float, ...] | Literal["each"] | None
+    ) -> float | tuple[float, ...] | Literal["each"] | None:
+        if isinstance(width, float) and not width > 0:
+            raise ValueError(f"got {width:g}, expected a positive number of standard deviations")
+        _require_one(width, "width")
+        return width
+
+
+class SigmoidBasis(SpecificationTable):
+    """Steps along each feature."""
+
+    kind: Literal["sigmoid"]
+    centres: int = Field(default=5, ge=1, le=200, description="Steps a feature")
+    width: float | None = Field(default=None, gt=0, description="Width of a step; default: their spacing")
+
+
+class BsplineBasis(SpecificationTable):
+    """Smooth curves along each feature."""
+
+    kind: Literal["bspline"]
+    knots: int = Field(default=5, ge=1, le=200, description="Inner knots a feature")
+    degree: int = Field(default=3, ge=1, le=5, description="Degree of the pieces")
+    extrapolation: Literal["linear", "constant"] = Field(
+        default="linear", description="How a curve goes on beyond the training rows"
+    )
+
+
+class FourierBasis(SpecificationTable):
+    """Random cosines: a smooth function of all features together."""
+
+    kind: Literal["fourier"]
+    frequencies: int = Field(default=50, ge=1, le=2000, description="How many")
+    lengthscale: float | None = Field(
+        default=None, gt=0, description="Of the function; default: from the rows"
+    )
+
+
+Basis = Annotated[
+    LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis | SigmoidBasis | BsplineBasis | FourierBasis,
+    Field(discriminator="kind"),
+]
+
+BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "sigmoid", "bspline", "fourier")
+
+
+def basis_options(basis: Basis) -> dict[str, Any]:
+    """Return the keywords for `blr.basis.kinds.fit_basis`, what is not given left to it."""
+    return basis.model_dump(exclude={"kind"}, exclude_none=True)
+
+
+def basis_choices(basis: Basis) -> tuple[dict[str, Any], ...]:
+    """Return the keywords for `blr.basis.kinds.fit_basis` of each width, or power, that is to be tried."""
+    options = basis_options(basis)
+    for name in ("width", "power"):
+        if isinstance(options.get(name), tuple):
+            return tuple(options | {name: value} for value in options[name])
+    return (options,)
+
+
+def basis_words(basis: Basis) -> str:
+    """Return a basis in words: 'rbf, centres 40, linear'; its size always, the rest where it is not the default."""
+    given = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
+    shown = {name: value for name, value in basis_options(basis).items() if name in SIZES or name in given}
+    words = (name if value is True else f"{name} {_value_words(value)}" for name, value in shown.items())
+    return ", ".join([basis.kind, *words])
+
+
+SIZES = ("degree", "centres", "knots", "frequencies")
+
+
+def _value_words(value: Any) -> str:
+    return "/".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,172 @@
+"""The table [label]: what the classes are, and where an object's class is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from flows.specification._fields import PositionUnit, SourceText, SpecificationTable
+from flows.specification.label_noise import Noise, check_noise
+from flows.specification.ranges import label_ranges, overlapping
+
+__all__ = ["Label", "LabelTable"]
+
+ClassName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+def _spelt(value: Any) -> Any:
+    """Return a label as the text that a column's is compared as: 1 and 1.0 are '1', truth is 'True'."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return str(value) if isinstance(value, int) else value  # truth values are integers too
+
+
+def _listed(value: Any) -> Any:
+    found = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(map(_spelt, found)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class LabelTable(SpecificationTable):
+    """A separate file of labels, joined to the catalogue by identifier or by position."""
+
+    path: SourceText = Field(description="The file, relative to the specification, or a URL")
+    id: str | None = Field(default=None, description="Its column that holds catalog.id")
+    ra: str | None = Field(default=None, description="Its column of right ascension, to join by position")
+    dec: str | None = Field(default=None, description="Its column of declination")
+    position_unit: PositionUnit | None = Field(
+        default=None, description="Unit of its position; default: what its columns say"
+    )
+    radius: float = Field(default=1.0, gt=0, le=3600, description="Arcseconds within which positions match")
+
+    @model_validator(mode="after")
+    def _check(self) -> LabelTable:
+        if (self.id is None) == (self.ra is None or self.dec is None):
+            raise ValueError(
+                "expected id, or ra and dec, by which to join the labels; give the one or the other two"
+            )
+        return self
+
+
+class Label(SpecificationTable):
+    """What the classes are, and where a row's class is written."""
+
+    column: str | None = Field(default=None, description="Column that holds the class")
+    classes: dict[ClassName, Texts] | None = Field(
+        default=None,
+        description="Class = its spellings in the column, in order, or ranges of numbers, '0..5' being 0 <= x < 5; "
+        "default: each value a class",
+    )
+    case_sensitive: bool = Field(default=True, description="Whether 'Sa' and 'SA' are two spellings")
+    exclude: Texts = Field(default=(), description="Spellings that make a row no training row")
+    table: LabelTable | None = Field(default=None, description="A separate file that holds the labels")
+    votes: dict[ClassName, str] | None = Field(
+        default=None, description="Class = column of its vote count, or of its fraction with 'total'"
+    )
+    total: str | None = Field(
+        default=None, description="Column of the number of votes, where votes are fractions"
+    )
+    fewest_votes: float = Field(default=1.0, ge=0, description="Rows with fewer votes are left out")
+    overdispersion: bool = Field(
+        default=True, description="Divide out that votes scatter more than independent ones would"
+    )
+    extra: tuple[SourceText, ...] = Field(default=(), description="Label tables that came back from review")
+    noise: Noise | None = Field(
+        default=None,
+        description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }, "
+        "or 'estimated'; default: labels are right",
+    )
+    annotator: str | None = Field(
+        default=None,
+        description="Column of who labelled a row: shares of wrong labels are estimated for each",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Label:
+        if self.column is None and self.votes is None:
+            raise ValueError(
+                "got no 'column', expected the column that holds the class; add column = \"...\", or, of votes, "
+                "the table [label.votes]"
+            )
+        if self.column is not None and self.votes is not None:
+            raise ValueError("got 'column' and 'votes', expected one source of labels; drop one")
+        if self.votes is not None:
+            _check_votes(self)
+        elif self.total is not None:
+            raise ValueError("got 'total' without votes, expected [label.votes]; add it, or drop total")
+        _check_classes(self.classes, case_sensitive=self.case_sensitive)
+        _check_labelling(self)
+        for text in self.exclude:
+            for name, spellings in (self.classes or {}).items():
+                if text in spellings:
+                    raise ValueError(
+                        f"'{text}' is in 'exclude' and in class '{name}'; keep it in one of them"
+                    )
+        return self
+
+    @property
+    def key(self) -> str:
+        """The key that says where labels come from."""
+        return "label.votes" if self.votes is not None else "label.column"
+
+
+def _check_labelling(label: Label) -> None:
+    if label.noise is not None and label.votes is not None:
+        raise ValueError(
+            "got 'noise' with votes, expected labels of one class a row: how far voters differ is in their votes "
+            "already; drop noise"
+        )
+    if label.annotator is not None:
+        if label.noise != "estimated":
+            raise ValueError(
+                "got 'annotator' without noise = \"estimated\", expected both: an annotator's share of wrong labels is "
+                "found, not stated; add the one or drop the other"
+            )
+        for key in ("table", "extra"):
+            if getattr(label, key):
+                raise ValueError(
+                    f"got 'annotator' beside '{key}', expected labels of the catalogue's own column, each by who is "
+                    "named in its row; drop one"
+                )
+    if label.noise is not None and label.classes is not None:
+        check_noise(label.noise, tuple(label.classes))
+
+
+def _check_votes(label: Label) -> None:
+    votes = label.votes or {}
+    for key in ("classes", "table", "exclude", "extra"):
+        if getattr(label, key):
+            raise ValueError(f"got '{key}' beside votes, expected one source of labels; drop one")
+    if len(votes) < 2:
+        raise ValueError(f"got {len(votes)} class(es) in 'votes', expected at least two; add the other")
+    if len(set(votes.values())) < len(votes):
+        raise ValueError("got a column twice in 'votes', expected one a class; correct it")
+
+
+def _check_classes(classes: Mapping[str, tuple[str, ...]] | None, *, case_sensitive: bool) -> None:
+    if classes is None:
+        return
+    if len(classes) < 2:
+        raise ValueError(f"got {len(classes)} class(es) in 'classes', expected at least two; add the other")
+    if shared := overlapping(label_ranges([*classes.values()])):
+        a, b = shared
+        raise ValueError(
+            f"'{a.text}' and '{b.text}' share numbers, expected ranges of two classes that do not, each without its "
+            "upper end; correct one of them"
+        )
+    seen: dict[str, str] = {}
+    for name, spellings in classes.items():
+        if not spellings:
+            raise ValueError(
+                f"class '{name}' lists no spelling, expected one or more; add it or drop the class"
+            )
+        for spelling in spellings:
+            other = seen.setdefault(spelling if case_sensitive else spelling.casefold(), name)
+            if other != name:
+                raise ValueError(
+                    f"'{spelling}' is in class '{other}' and in '{name}'; keep it in one of them"
+                )

@@ -1,0 +1,121 @@
+"""The tables [photometry.NAME]: magnitudes that are made of fluxes, or freed of extinction, for use in expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from catalogs.errors import ExpressionError
+from catalogs.expressions.expression import parse
+from catalogs.sky.photometry import EXTINCTION
+from flows.specification._fields import SpecificationTable
+
+__all__ = ["ERROR", "Band", "Expression", "Extinction", "made_by"]
+
+ERROR: Final = "_err"
+"""How the name of a magnitude's error ends."""
+
+
+def _parsed(text: str) -> str:
+    try:
+        parse(text)
+    except ExpressionError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+Expression = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_parsed)]
+
+
+class Extinction(SpecificationTable):
+    """The Galaxy's extinction of a band, from the catalogue's own columns."""
+
+    e_bv: Expression | None = Field(default=None, description="Column of E(B-V), on the scale of SFD")
+    transmission: Expression | None = Field(
+        default=None, description="Column of the fraction that gets through"
+    )
+    magnitudes: Expression | None = Field(
+        default=None, description="Column of the extinction itself, magnitudes"
+    )
+    coefficient: float | None = Field(default=None, gt=0, description="A / E(B-V) of the band")
+    system: Literal["decam", "sdss"] | None = Field(
+        default=None, description="Whose coefficients, with 'band'"
+    )
+    band: str | None = Field(default=None, description="Band of that system")
+
+    @model_validator(mode="after")
+    def _check(self) -> Extinction:
+        if sum(x is not None for x in (self.e_bv, self.transmission, self.magnitudes)) != 1:
+            raise ValueError(
+                "expected one of e_bv, transmission and magnitudes; give that which the catalogue has"
+            )
+        if self.e_bv is not None and (self.coefficient is None) == (self.system is None):
+            raise ValueError("e_bv: expected a coefficient, or a system with a band; give one of them")
+        if self.system is not None and self.band not in EXTINCTION[self.system]:
+            known = ", ".join(EXTINCTION[self.system])
+            raise ValueError(f"got band '{self.band}', expected one of {known}; or state the coefficient")
+        return self
+
+    @property
+    def factor(self) -> float:
+        """A / E(B-V)."""
+        return self.coefficient or EXTINCTION[str(self.system)][str(self.band)]
+
+
+class Band(SpecificationTable):
+    """One magnitude: of a flux, or of a magnitude, less extinction."""
+
+    flux: Expression | None = Field(default=None, description="Column of the flux")
+    magnitude: Expression | None = Field(default=None, description="Column of the magnitude")
+    unit: Literal["nanomaggy", "nJy", "uJy", "mJy", "Jy"] | None = Field(
+        default=None, description="Of the flux, where the column says none that can be read"
+    )
+    scale: Literal["asinh", "pogson"] = Field(
+        default="asinh", description="asinh stays finite where noise made the flux zero or negative"
+    )
+    softening: float | None = Field(
+        default=None,
+        gt=0,
+        description="b of asinh magnitudes; default: the training rows' median error, stored",
+    )
+    error: Expression | None = Field(default=None, description="Column of the one-sigma error")
+    inverse_variance: Expression | None = Field(default=None, description="Column of the inverse variance")
+    extinction: Extinction | None = Field(default=None, description="Default: none is taken off")
+    dereddened: bool = Field(
+        default=False, description="Whether the catalogue has taken extinction off already"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Band:
+        if (self.flux is None) == (self.magnitude is None):
+            raise ValueError("expected a flux or a magnitude; give one of them")
+        if self.error is not None and self.inverse_variance is not None:
+            raise ValueError("got error and inverse_variance, expected one of them; drop the other")
+        if self.magnitude is not None and (self.unit is not None or self.softening is not None):
+            raise ValueError("got unit or softening beside a magnitude, which has none; drop them")
+        learned = self.flux is not None and self.scale == "asinh" and self.softening is None
+        if learned and self.error is None and self.inverse_variance is None:
+            raise ValueError(
+                "expected the softening of the asinh magnitude, or an error or inverse_variance to take it from; "
+                "add one, or scale = 'pogson'"
+            )
+        return self
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions over columns."""
+        taken = self.extinction if self.extinction and not self.dereddened else None
+        parts = [self.flux, self.magnitude, self.error, self.inverse_variance]
+        parts += [taken.e_bv, taken.transmission, taken.magnitudes] if taken else []
+        return tuple(text for text in parts if text is not None)
+
+
+def made_by(name: str, bands: Mapping[str, Band]) -> str | None:
+    """Return the band that makes a column of that name: its magnitude, or the error where one is stated."""
+    if name in bands:
+        return name
+    stem = name.removesuffix(ERROR)
+    has_error = stem in bands and (bands[stem].error or bands[stem].inverse_variance)
+    return stem if name.endswith(ERROR) and has_error else None

@@ -1,0 +1,326 @@
+"""The specification: one TOML file says everything, and these models say what it may say.
+
+They are the flows' parameters too, so each field carries the description and the bounds from which
+the Prefect UI draws its form.  `toml_file.py` reads the file and words the errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from catalogs.catalog.new_columns import standard_columns
+from catalogs.errors import NameClashError, nearest
+from catalogs.expressions.expression import parse
+from catalogs.profile.split import FINEST_ORDER
+from flows.specification._fields import SpecificationTable
+from flows.specification._shift import Shift
+from flows.specification.basis import Basis, LinearBasis
+from flows.specification.catalog import MARKS, CatalogTable, Marks, check_states
+from flows.specification.label import Label
+from flows.specification.photometry import Band, Expression, made_by
+from flows.specification.target import Target, check_expressions
+
+__all__ = [
+    "Basis",
+    "Candidate",
+    "CatalogTable",
+    "Flags",
+    "Label",
+    "Output",
+    "Select",
+    "Shift",
+    "Specification",
+    "Split",
+    "Target",
+    "canonical_json",
+    "specification_hash",
+]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Names become folders: no separators, no leading dot, and short enough for any file system."""
+
+
+class Split(SpecificationTable):
+    """Which rows are held out of every fit: by salted hash, so that they stay held out for every model."""
+
+    by: str = Field(default="id", description="'id', 'healpix', or a column; equal values stay together")
+    held_out: float = Field(
+        default=0.2,
+        ge=0,
+        lt=0.9,
+        description="Share of the rows that no fit sees until the model was judged; 0: all train, folds judge",
+    )
+    refit: bool = Field(
+        default=True,
+        description="Fit the model that is kept again to all rows, once it was chosen and judged",
+    )
+    healpix_order: int | None = Field(
+        default=None,
+        ge=0,
+        le=FINEST_ORDER,
+        description="Order of the pixels; default: 5, or the next by which the share comes out",
+    )
+
+
+class Candidate(SpecificationTable):
+    """One model of those that are compared."""
+
+    features: tuple[str, ...] | None = Field(default=None, description="Features it uses; default: all")
+    basis: Basis = Field(default=LinearBasis(kind="linear"), description="Basis functions of the features")
+    transform: Literal["none", "arcsinh"] = Field(
+        default="none",
+        description="Of the features: arcsinh is straight in their bulk and logarithmic in their tails",
+    )
+    likelihood: Literal["logistic", "probit"] = Field(
+        default="logistic", description="Link of two classes; more than two are softmax"
+    )
+    prior_probability: float = Field(default=1.0, gt=0, description="Relative probability before the data")
+
+
+class Select(SpecificationTable):
+    """How one model is made of the candidates."""
+
+    by: Literal["evidence", "bic", "loo", "average", "stack"] = Field(
+        default="evidence",
+        description="What ranks the candidates; or their average, weighted by evidence, or as left-out rows ask for",
+    )
+    posterior: Literal["laplace", "refined", "sampled"] = Field(
+        default="refined", description="Posterior of the model that is kept"
+    )
+    scale: Literal["integrated", "maximised"] = Field(
+        default="integrated",
+        description="Standard deviation of the weights' prior: a mixture over it, or where the evidence is highest",
+    )
+    extrapolation: Literal["averaged", "model"] = Field(
+        default="averaged",
+        description="Beyond the training rows' range of a feature: the model's extrapolation, or a quarter of it with "
+        "three quarters of the constant one",
+    )
+
+
+class Flags(SpecificationTable):
+    """When an object deserves a second look."""
+
+    low_confidence: float = Field(
+        default=0.7, ge=0.5, le=1, description="Flag where the class has less than this against its runner-up"
+    )
+    close_call: float = Field(default=0.1, ge=0, le=1, description="Flag where the top two are within this")
+    budget: float | None = Field(
+        default=None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
+    )
+
+
+class Output(SpecificationTable):
+    """What annotated catalogues look like."""
+
+    folder: str = Field(default="annotated", description="Where they go, relative to the specification")
+    columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
+    mode: Literal["annotated", "slim"] = Field(
+        default="annotated",
+        description="Every input column and the new ones, or id, position and the new ones",
+    )
+    format: Literal["same", "parquet", "fits"] = Field(
+        default="same", description="Of the copies: each input's own, or another"
+    )
+    prefix: str = Field(
+        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
+    )
+
+    @property
+    def form(self) -> str | None:
+        """The format that copies are to have; None for each input's own."""
+        return None if self.format == "same" else self.format
+
+
+class Specification(SpecificationTable):
+    """Everything that a model and its annotations depend on."""
+
+    name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
+    catalog: CatalogTable
+    target: Target = Field(default=Target(), description="The catalogue to classify, where it differs")
+    label: Label
+    split: Split = Split()
+    photometry: dict[str, Band] = Field(default={}, description="Magnitude = flux and what is done to it")
+    features: dict[str, Expression] = Field(min_length=1, description="Feature = expression over columns")
+    errors: dict[str, Expression] = Field(default={}, description="Feature = one-sigma error, an expression")
+    candidate: tuple[Candidate, ...] = Field(
+        default=(Candidate(),), min_length=1, description="Models to compare"
+    )
+    select: Select = Select()
+    shift: Shift = Shift()
+    flags: Flags = Flags()
+    output: Output = Output()
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
+    base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Specification:
+        classes = self.label.classes or self.label.votes
+        if classes is not None:
+            try:
+                standard_columns(tuple(classes), self.output.prefix, columns=self.output.columns)
+            except NameClashError as error:
+                raise ValueError(f"label: {error}") from error
+        return self
+
+    @model_validator(mode="after")
+    def _check_shift(self) -> Specification:
+        shares, classes = self.shift.class_prior, self.label.classes or self.label.votes
+        if isinstance(shares, dict) and classes is not None and set(shares) != set(classes):
+            raise ValueError(
+                f"shift.class_prior: got shares of {', '.join(shares)}, expected one of each class: "
+                f"{', '.join(classes)}; correct the names"
+            )
+        if shares is not None and self.label.votes is not None:
+            raise ValueError(
+                "shift.class_prior: got shares with [label.votes], expected labels of classes: votes of one class are "
+                "for objects of several, and do not look the same where these have other shares; use density_weights"
+            )
+        if shares is not None and self.label.noise is not None:
+            raise ValueError(
+                "shift.class_prior: got shares with label.noise, expected labels that are right: the shares of the "
+                "training rows' true classes are not those of their labels; use density_weights, or drop the one"
+            )
+        for i, candidate in enumerate(self.candidate):
+            if shares is not None and candidate.likelihood != "logistic":
+                raise ValueError(
+                    f"shift.class_prior: got a share of classes with candidate.{i} of likelihood "
+                    f"'{candidate.likelihood}', expected 'logistic' ones alone: shares move logits; "
+                    "change the one or the other"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_slim(self) -> Specification:
+        given = self.catalog
+        if self.output.mode == "slim" and given.id is None and None in (given.ra, given.dec):
+            raise ValueError(
+                "output.mode: got 'slim' without catalog.id, and without a position, expected one of them, by which "
+                'rows join their old columns again; add id = "..." under [catalog]'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_split(self) -> Specification:
+        if self.split.by == "id" and self.catalog.id is None:
+            raise ValueError(
+                "split.by: got 'id' without a catalog.id, expected the column that names an object; "
+                'add id = "..." under [catalog], or split by a column'
+            )
+        if self.split.by == "healpix" and None in (self.catalog.ra, self.catalog.dec):
+            raise ValueError(
+                "split.by: got 'healpix' without catalog.ra and catalog.dec, expected the columns of the position; "
+                "add them under [catalog], or split by 'id'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Specification:
+        self.check_target()
+        return self
+
+    def check_target(self) -> None:
+        """Raise ValueError where [target] is of columns that nothing asks for, or contradicts [catalog]."""
+        known = self._columns_named()
+        for key in ("columns", "units", "expressions", "limits", *MARKS):
+            for name in getattr(self.target, key):
+                if name not in known and not (key == "expressions" and made_by(name, self.photometry)):
+                    raise ValueError(
+                        f"target.{key}: got '{name}', expected our name of a column that a feature, an error, "
+                        f"target.where or [catalog] names; {nearest(name, known)}"
+                    )
+        texts = (*self.features.values(), *self.errors.values())
+        check_expressions(self.target, self.catalog, texts, self.photometry)
+        self.target_marks()
+
+    def target_marks(self) -> dict[str, Marks]:
+        """Return, by key, which values of which columns are none in the target: as there stated, else as in [catalog].
+
+        ValueError where they contradict each other.
+        """
+        ours, theirs = self.catalog, self.target
+        for key, known in (("not_detected", ours.not_detected), ("masked", ours.masked)):
+            for name in getattr(theirs, key):
+                if name not in known and f"{name}_{key}" in self._columns_named():
+                    raise ValueError(
+                        f"target.{key}: got '{name}', but '{name}_{key}' is a column to the model, expected it to be "
+                        f"one to the target; state catalog.{key} of '{name}' and train again, or drop it here"
+                    )
+        marks: dict[str, Marks] = {key: {**getattr(ours, key), **getattr(theirs, key)} for key in MARKS}
+        try:
+            check_states(marks)
+        except ValueError as error:
+            raise ValueError(
+                f"target: {error}; what [catalog] says of a column holds here too, until [target] replaces it: "
+                "[] for no value at all"
+            ) from error
+        return marks
+
+    def _columns_named(self) -> set[str]:
+        """Return the columns that are asked of a target, or whose values have a meaning."""
+        given, bands = self.catalog, self.photometry
+        texts = [*self.features.values(), *self.errors.values(), self.target.where]
+        spoken = {name for text in texts if text for name in parse(text).names}.difference(bands)
+        made = {name for band in bands.values() for text in band.texts for name in parse(text).names}
+        named = {name for name in (given.id, given.ra, given.dec) if name}
+        return spoken.union(made, named, given.sentinels, given.not_detected, given.masked)
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Specification:
+        for name in self.catalog.limits:
+            if name not in self.catalog.not_detected:
+                raise ValueError(
+                    f"catalog.limits: got '{name}', of which no value means not detected, expected one of "
+                    f"catalog.not_detected; {nearest(name, self.catalog.not_detected)}"
+                )
+        for name in self.target.limits:
+            if name not in self.catalog.limits:
+                raise ValueError(
+                    f"target.limits: got '{name}', which the model takes as missing where it was not detected, "
+                    f"expected one of catalog.limits; {nearest(name, self.catalog.limits)}, or state it there and train"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_features(self) -> Specification:
+        named = {"errors": tuple(self.errors)} | {
+            f"candidate.{i}.features": c.features or () for i, c in enumerate(self.candidate)
+        }
+        for key, names in named.items():
+            for name in names:
+                if name not in self.features:
+                    raise ValueError(
+                        f"{key}: got '{name}', expected one of [features]; {nearest(name, self.features)}"
+                    )
+            if len(set(names)) < len(names):
+                raise ValueError(f"{key}: got a feature twice, expected each once; drop one")
+        return self
+
+
+# The order of these is part of the meaning: of the classes, and of the feature matrix's columns.
+_ORDERED = (("label", "classes"), ("label", "votes"), (None, "features"))
+
+
+def canonical_json(specification: Specification) -> str:
+    """Return the one JSON text of all specifications that mean the same.
+
+    Defaults are left out, so that spelling one out, or a later version's new key, changes nothing;
+    so is the folder the file happened to lie in.
+    """
+    tree: dict[str, Any] = specification.model_dump(
+        mode="json", exclude_defaults=True, exclude={"base_folder"}
+    )
+    for table, key in _ORDERED:
+        part = tree if table is None else tree[table]
+        if isinstance(part.get(key), dict):
+            part[key] = list(part[key].items())
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def specification_hash(specification: Specification) -> str:
+    """Return the SHA-256, in hexadecimal, of the canonical specification."""
+    return hashlib.sha256(canonical_json(specification).encode()).hexdigest()

@@ -1,0 +1,80 @@
+"""The catalogue to classify, where it differs from the labelled one: names, units, marks, columns to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from pydantic import Field
+
+from catalogs.expressions.expression import parse
+from flows.specification._fields import Paths, SpecificationTable
+from flows.specification.catalog import CatalogTable, Sentinels, TableName
+from flows.specification.photometry import ERROR, Expression
+
+__all__ = ["Target", "check_expressions"]
+
+
+class Target(SpecificationTable):
+    """The catalogue to classify, where it differs from the labelled one."""
+
+    paths: Paths | None = Field(
+        default=None, description="Files, folders or globs, relative to the specification; or URLs"
+    )
+    table: TableName | None = Field(
+        default=None,
+        description="Of files with several tables: name or number; default: catalog.table, or which has the columns",
+    )
+    columns: dict[str, str] = Field(default={}, description="Our name of a column = its name in the target")
+    expressions: dict[str, Expression] = Field(
+        default={},
+        description="Our name of a column that the target has not = an expression over its own columns, as "
+        "`31.4 - 2.5 * log10(flux_r)`",
+    )
+    units: dict[str, str] = Field(
+        default={}, description="Our name of a column = its unit, where the target does not say, or wrongly"
+    )
+    sentinels: dict[str, Sentinels] = Field(
+        default={}, description="Our name of a column = catalog.sentinels in its place here; [] for none"
+    )
+    not_detected: dict[str, Sentinels] = Field(
+        default={}, description="Our name of a column = catalog.not_detected in its place here; [] for none"
+    )
+    masked: dict[str, Sentinels] = Field(
+        default={}, description="Our name of a column = catalog.masked in its place here; [] for none"
+    )
+    limits: dict[str, float] = Field(
+        default={},
+        description="Our name of a column = catalog.limits in its place here, in the target's unit",
+    )
+    where: Expression | None = Field(
+        default=None, description="Condition on the rows to classify (in our names); others get flag 5"
+    )
+
+
+def check_expressions(
+    target: Target, catalog: CatalogTable, texts: Iterable[str], bands: Container[str]
+) -> None:
+    """Raise ValueError where `target.expressions` makes what has to be a column, or what another key makes.
+
+    `texts` are the expressions of features and errors, `bands` the names under [photometry].
+    """
+    vectors = {name for text in texts for name, index in parse(text).cells if index}
+    for name in target.expressions:
+        key, stem = f"target.expressions.{name}", name.removesuffix(ERROR)
+        if name in {catalog.id, catalog.ra, catalog.dec}:
+            raise ValueError(
+                f"{key}: got an expression for what names or places an object, expected a column of the target; "
+                "name it under [target.columns]"
+            )
+        if name in target.columns:
+            raise ValueError(f"{key}: got '{name}' under [target.columns] too, expected one; drop the other")
+        if name in vectors:
+            raise ValueError(
+                f"{key}: got an expression, which has one value a row, for a vector of which a feature takes an "
+                "element, expected a column; name it under [target.columns]"
+            )
+        if stem != name and stem in bands and stem not in target.expressions:
+            raise ValueError(
+                f"{key}: got the error of the magnitude '{stem}' without the magnitude, expected both, which "
+                f"[photometry] makes together; add {stem} under [target.expressions]"
+            )

@@ -1,0 +1,164 @@
+"""Read a specification from its TOML file; say what is wrong: file, key, got, expected, remedy."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import tomlkit
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from catalogs.errors import nearest
+from flows.errors import SpecificationError
+from flows.runs.allowed_roots import check_inside, check_local
+from flows.specification.specification import Specification
+
+__all__ = ["load_specification", "parse_specification", "read_specification", "specification_toml"]
+
+Location = Sequence[int | str]
+
+EXPECTED = "a specification in TOML"
+
+
+def load_specification(path: Path | str) -> Specification:
+    """Return the specification in the TOML file at `path`; its relative paths start at the file's folder."""
+    file = Path(path)
+    specification = parse_specification(_read(file), source=str(file), base_folder=str(file.parent))
+    check_local(specification.output.folder, key=f"{file}: output.folder")
+    return specification
+
+
+def read_specification(given: Specification | str | Path) -> Specification:
+    """Return the specification that was given, or is in the file that was."""
+    if isinstance(given, Specification):
+        return given
+    return load_specification(check_inside(Path(given), key="specification"))
+
+
+def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Specification:
+    """Return the specification in a TOML text; `source` names it in the errors."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecificationError(
+            f"{source}: got text that is not TOML: {error}; expected key = value lines, texts in quotes; "
+            "correct that place"
+        ) from error
+    try:
+        return Specification.model_validate({"base_folder": base_folder} | tree)
+    except ValidationError as error:
+        lines = [f"{source}: {line}" for line in _lines(error)]
+        raise SpecificationError("\n".join(dict.fromkeys(lines))) from error
+
+
+def specification_toml(specification: Specification) -> str:
+    """Return the specification as TOML, defaults left out, that `parse_specification` reads back."""
+    return tomlkit.dumps(
+        specification.model_dump(
+            mode="json", exclude_defaults=True, exclude_none=True, exclude={"base_folder"}
+        )
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")  # as Windows begins its files
+    except FileNotFoundError as error:
+        names = [p.name for p in file.parent.glob("*.toml")] if file.parent.is_dir() else []
+        hint = f"; {nearest(file.name, names)}" if names else ""
+        raise SpecificationError(
+            f"{file}: got no such file, expected a specification in TOML{hint}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SpecificationError(
+            f"{file}: got bytes that are not UTF-8 at offset {error.start}, expected {EXPECTED}; "
+            "is it the catalogue?"
+        ) from error
+    except OSError as error:
+        raise SpecificationError(
+            f"{file}: got '{error.strerror}' on reading, expected {EXPECTED}; give the file's path"
+        ) from error
+
+
+def _lines(error: ValidationError) -> Iterator[str]:
+    details = error.errors(include_url=False)
+    for detail in details:
+        if any(d["loc"][: len(detail["loc"])] == detail["loc"] for d in details if d is not detail):
+            continue  # said better by the error inside it
+        location = [part for part in detail["loc"] if part not in _union_tags(detail["loc"])]
+        key = ".".join(str(part) for part in location)
+        told = _told(detail, location)
+        yield f"{key}: {told}" if key else told
+
+
+def _union_tags(location: Location) -> tuple[str, ...]:
+    # Pydantic puts the chosen `kind` of a basis into the location; in the file there is no such key.
+    for here, following in pairwise(location):
+        if here == "basis":
+            return (str(following),)
+    return ()
+
+
+def _told(detail: ErrorDetails, location: Location) -> str:
+    kind, got = detail["type"], detail["input"]
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "extra_forbidden":
+        known = _keys_beside(detail["loc"])
+        return f"got an unknown key, expected one of {', '.join(known)}; {nearest(str(location[-1]), known)}"
+    if kind == "missing":
+        return f"got nothing, expected {_expected(detail)}; add it"
+    if kind == "union_tag_invalid":
+        known = re.findall(r"'(\w+)'", detail["ctx"]["expected_tags"])
+        tag = detail["ctx"]["tag"]
+        return f"got kind '{tag}', expected one of {', '.join(known)}; {nearest(tag, known)}"
+    if kind == "union_tag_not_found":
+        return f"got {got!r}, expected a table with a kind; add kind = '...'"
+    return f"got {got!r}, expected {_expected(detail)}; change it"
+
+
+def _expected(detail: ErrorDetails) -> str:
+    said = detail["msg"].removeprefix("Input should be ").removeprefix("Field required")
+    field = _field(detail["loc"])
+    return " - ".join(text for text in (said, (field or "").lower()) if text) or "a value"
+
+
+def _keys_beside(location: Location) -> list[str]:
+    model = _model_at(location[:-1])
+    return sorted(set(model.model_fields) - {"base_folder"}) if model else []
+
+
+def _field(location: Location) -> str | None:
+    """Return the description of the field at `location`, where it has one."""
+    model = _model_at(location[:-1])
+    info = model.model_fields.get(str(location[-1])) if model and location else None
+    return (info.description or f"the table [{location[-1]}]") if info else None
+
+
+def _model_at(location: Location) -> type[BaseModel] | None:
+    """Return the pydantic model that describes the table at `location`."""
+    models: list[type[BaseModel]] = [Specification]
+    named = False  # whether this part is the user's own name of a table, as in [photometry.g]
+    for part in location:
+        if isinstance(part, int) or named:
+            named = False
+            continue
+        if len(models) > 1:  # a union of tables: this part is the tag that chose one
+            models = [m for m in models if part in get_args(m.model_fields["kind"].annotation)]
+            continue
+        info = models[0].model_fields.get(part) if models else None
+        named = info is not None and get_origin(info.annotation) is dict
+        models = list(_models_in(info.annotation)) if info else []
+    return models[0] if len(models) == 1 else None
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

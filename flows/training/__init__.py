@@ -1,0 +1,38 @@
+"""Training: rows, candidates, their ranking, evaluation, and the model that is saved.
+
+- `report`: From what a model says of itself, and summaries of what it classified, to what the report shows.
+- `saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
+  store.
+- `steps`: Train a model: the work itself, with or without Prefect.
+
+For this folder alone:
+
+- `_candidate_parts`: The parts of a candidate: the widths of its basis and the scales of its prior that
+  matter, each with its share.
+- `_candidates`: One candidate: fitted to the training rows, judged on rows that its fits have not seen.
+- `_checks`: The check of a model's posteriors against the exact ones: which parts are checked, and what is
+  said of it.
+- `_evaluation`: How good a model is on rows that no fit saw: the report's numbers, from probabilities and
+  truth alone.
+- `_ingest`: What is known of the labelled rows before any fit: the counts, the features' quality, the
+  inputs' hashes.
+- `_label_noise`: Wrong labels: the shares that a specification states, or that are found in the training
+  rows.
+- `_overdispersion`: Votes as targets: counts of each class, or fractions with a total, and how much more
+  they scatter than chance.
+- `_photometry`: What a training learns of its photometry: the softening of asinh magnitudes, and the units
+  of the fluxes.
+- `_quality`: The quality of a labelled catalogue, for the report of a training: columns, duplicates,
+  outliers, leaks.
+- `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
+  alone.
+- `_rows`: The labelled rows of a training: gathered once from the catalogues, the same for all candidates.
+- `_shift`: A training set unlike the target: how well they can be told apart, weights for the rows, shares
+  for the classes.
+- `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
+  said of them.
+- `_target_rows`: Rows of the catalogue to classify, read at the training: what the labelled ones are
+  compared with.
+"""
+
+__all__ = ["report", "saving", "steps"]

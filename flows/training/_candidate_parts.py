@@ -1,0 +1,181 @@
+"""The parts of a candidate: the widths of its basis and the scales of its prior that matter, each with its share.
+
+Shares follow the evidence.  Left-out probabilities are of the posterior that will be served, so that candidates are
+compared by what is kept.  Shapes: N training rows, F features used, M basis functions, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from blr.basis.base import Basis
+from blr.basis.kinds import fit_basis
+from blr.basis.rbf import RBF
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.posterior.posterior import Posterior
+from blr.posterior.variational import refine
+from blr.selection.compare import leave_one_out, leave_one_out_probability
+from blr.selection.evidence import fit_evidence
+from blr.selection.folds import fold_probability
+from blr.selection.prior_scale import fit_scales
+from blr.selection.relevance import with_relevant_widths
+
+__all__ = ["CandidateProblem", "Part", "fitted_parts", "left_out"]
+
+Floats = NDArray[np.float64]
+
+MOST_PARTS = 3
+LEAST_PART = 0.1
+"""Share of the best part below which a width or scale is left out: each costs as much time in every prediction."""
+COMMON_WIDTH = 0.7
+"""Times the root of the number of features: where the search for a width a feature starts."""
+FOLD_WORK = 1e8
+"""Rows times squared weights above which folds cost too much, if one step from the whole fit serves as well."""
+MOST_INFLUENTIAL = 0.01
+"""Share of the rows with more than half of their own curvature up to which one step serves."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateProblem:
+    """What every fit of a candidate is given: features X (N, F), targets, and how its basis is made.
+
+    `widths` are the keywords of each basis that is to be tried; `response` those of every fit beside the design matrix.
+    """
+
+    X: Floats
+    kind: str
+    widths: tuple[Mapping[str, Any], ...]
+    soften: bool
+    response: Mapping[str, Any]
+    weight: Floats | None
+    generator: Callable[[], np.random.Generator]
+    threads: int | None
+
+    def basis(
+        self, width: int, *, found: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
+    ) -> Basis:
+        """Return the basis of one of the widths.
+
+        Where that is "each", the widths are those `found` (F,) before, else those of a search by evidence.
+        """
+        options = dict(self.widths[width])
+        each = options.get("width") == "each"
+        if each:
+            options["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
+        basis = fit_basis(
+            self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **options
+        )
+        if not (each and isinstance(basis, RBF)):
+            return basis
+        if found is not None:
+            return replace(basis, width=np.asarray(found, dtype=np.float64))
+        return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
+
+    def at_scale(self, Phi: Floats, scale: float | None) -> Posterior:
+        """Return the Laplace fit at a standard deviation of the prior, None for where the evidence is highest."""
+        if scale is None:
+            return fit_evidence(Phi, threads=self.threads, **self.response)
+        prior = GaussianPrior.isotropic(Phi.shape[1], precision=scale**-2, intercept=0)
+        return fit(Phi, prior=prior, threads=self.threads, **self.response)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A width and a scale: the basis, its Laplace fit, the posterior to be judged, and their share.
+
+    `width` is an index; `scale` the prior's standard deviation, None for where the evidence is highest.
+    """
+
+    width: int
+    scale: float | None
+    basis: Basis
+    laplace: Posterior
+    served: Posterior
+    log_weight: float
+    weight: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a later fit of the same part needs; `widths` where each feature has its own."""
+        words = {"width": self.width, "scale": self.scale, "weight": self.weight}
+        if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
+            return words | {"widths": np.asarray(self.basis.width).tolist()}
+        return words
+
+
+def fitted_parts(
+    problem: CandidateProblem, *, integrated: bool, refined: bool, on_step: Callable[[], None]
+) -> tuple[list[Part], float]:
+    """Return the parts that matter, the best first, and the log evidence of the whole.
+
+    `integrated`: over the prior's scale; else it is where the evidence is highest.
+    """
+    found: list[Part] = []
+    for width in range(len(problem.widths)):
+        basis = problem.basis(width, on_step=on_step)
+        Phi = basis(problem.X)
+        if not integrated:
+            q = problem.at_scale(Phi, None)
+            found.append(Part(width, None, basis, q, q, q.log_evidence))
+            continue
+        scales = fit_scales(Phi, threads=problem.threads, **problem.response)
+        log_weight = scales.log_evidence + np.log(scales.weight)
+        for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
+            found.append(Part(width, s, basis, q, q, w))
+    log_evidence = float(logsumexp([part.log_weight for part in found]) - np.log(len(problem.widths)))
+    kept = sorted(_shared(found), key=lambda part: -part.weight)[:MOST_PARTS]
+    return _refined(kept, on_step) if refined else _shared(kept), log_evidence
+
+
+def _shared(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts with their shares, those left out that are too small to matter; the best first."""
+    log_weight = np.array([part.log_weight for part in parts])
+    kept = np.flatnonzero(log_weight > log_weight.max() + np.log(LEAST_PART))
+    share = np.exp(log_weight[kept] - logsumexp(log_weight[kept]))
+    found = [replace(parts[i], weight=float(w)) for i, w in zip(kept.tolist(), share, strict=True)]
+    return sorted(found, key=lambda part: -part.weight)
+
+
+def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
+    """Return the parts with drafts of their refined posteriors.
+
+    Their shares follow the lower bounds instead of Laplace's evidences, which are wild where classes are separable.
+    Bounds are compared with bounds only.
+    """
+    found = []
+    for part in parts:
+        served = refine(part.laplace, draft=True, on_step=on_step)
+        assert served.elbo is not None  # noqa: S101  a refined posterior has one
+        bound = part.log_weight + served.elbo - part.laplace.log_evidence
+        found.append(replace(part, served=served, log_weight=bound))
+    return _shared(found)
+
+
+def left_out(
+    parts: Sequence[Part], fold: NDArray[np.intp], *, refined: bool, on_part: Callable[[], None]
+) -> tuple[Floats, str]:
+    """Return the rows' left-out probabilities and weighted shares of classes (2, N, K), and how they were found.
+
+    Probabilities are of the true classes, also where labels may be wrong.
+    By refitting without each `fold` (N,); by one step from the whole fit where folds would cost too much, and few rows
+    are so influential that one step is rough.
+    """
+    first = parts[0].laplace
+    one_step, share, weight = leave_one_out_probability(parts[0].served, records=False)
+    p, by = parts[0].weight * one_step, "one step"
+    few = leave_one_out(parts[0].served).n_influential <= MOST_INFLUENTIAL * len(share)
+    if few and len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
+        for part in parts[1:]:
+            p = p + part.weight * leave_one_out_probability(part.served, records=False)[0]
+    else:
+        p, by = np.zeros_like(share), "folds"
+        for part in parts:
+            p += part.weight * fold_probability(part.laplace, fold, refined=refined)
+            on_part()
+    return np.stack([p, weight[:, None] * share]), by

@@ -1,0 +1,278 @@
+"""One candidate: fitted to the training rows, judged on rows that its fits have not seen.
+
+Shapes: N rows, F features of the specification, M basis functions, K classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.calibration import log_loss
+from blr.classifier import Classifier, Member
+from blr.gaussian import Gaussian
+from blr.likelihood.confusion import recorded_probability
+from blr.posterior.repair import served
+from blr.posterior.sampling import sample_posterior
+from blr.posterior.variational import refine
+from blr.selection.compare import leave_one_out
+from blr.selection.folds import assign_folds
+from flows.runs.progress import tell
+from flows.specification.basis import basis_choices, basis_words
+from flows.specification.specification import Candidate, Specification
+from flows.training._candidate_parts import CandidateProblem, Part, fitted_parts, left_out
+from flows.training._checks import checked_words
+from flows.training._rows import TrainingRows
+
+__all__ = [
+    "CandidateData",
+    "FinalMember",
+    "FittedCandidate",
+    "build_classifier",
+    "fit_candidate",
+    "refit_candidate",
+    "used_columns",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateData:
+    """What every candidate is given: the rows, and their features with the missing ones at their conditional mean."""
+
+    rows: TrainingRows
+    filled: Floats
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCandidate:
+    """The candidate's row of the table, and the training rows' left-out probabilities with their shares, (2, N, K).
+
+    `drafts` are the parts' refined posteriors, at which those to be served may start; none where nothing was refined.
+    """
+
+    row: dict[str, Any]
+    left_out: Floats | None = None
+    drafts: tuple[Gaussian, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class FinalMember:
+    """A member of the model, and how its posterior compares with the exact one; None where that was not checked."""
+
+    member: Member
+    check: dict[str, Any] | None
+
+
+def fit_candidate(
+    specification: Specification, index: int, data: CandidateData, *, threads: int | None = None
+) -> FittedCandidate:
+    """Fit one candidate to the training rows and judge it on rows that its fits have not seen."""
+    candidate, select = specification.candidate[index], specification.select
+    what = f"candidate {index + 1} of {len(specification.candidate)}"
+    tell().start(f"fitting {what}", 0, "steps")
+    problem, refined = _problem(specification, index, data, threads), select.posterior != "laplace"
+    parts, log_evidence = fitted_parts(
+        problem, integrated=select.scale == "integrated", refined=refined, on_step=_step_told
+    )
+    held_out = bool(data.rows.held_out.any())
+    found, by = None, "held-out rows"
+    if select.by == "stack" or not held_out:
+        training, group = data.rows.training, data.rows.group
+        fold = assign_folds(data.rows.target[training], None if group is None else group[training])
+        tell().start(f"folds of {what}", len(parts), "parts")
+        found, by = left_out(parts, fold, refined=refined, on_part=_step_told)
+        found[0] = recorded_probability(found[0], data.rows.confused(training))
+    if held_out:
+        loss = _held_out_loss(specification, index, parts, data)
+    else:
+        assert found is not None  # noqa: S101  nothing is held out
+        loss = float(-(found[1] * np.log(np.maximum(found[0], np.finfo(float).tiny))).sum() / found[1].sum())
+    row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss)
+    drafts = tuple(part.served.gaussian for part in parts) if refined else ()
+    return FittedCandidate(row | {"left_out_by": by}, found, drafts)
+
+
+def refit_candidate(
+    specification: Specification,
+    index: int,
+    data: CandidateData,
+    parts: Sequence[Mapping[str, Any]],
+    *,
+    drafts: Sequence[Gaussian] = (),
+    checked: Collection[int] = (),
+    threads: int | None = None,
+) -> list[FinalMember]:
+    """Return the members of a candidate, with the posterior that the specification asks for.
+
+    `parts` are those of its row in the table: their fits are done again, since a fit that was loaded has no data.
+    Their refinement starts at the `drafts`, one a part, where there are any.  Refined posteriors of the parts
+    `checked` (indices) are compared with the exact ones where the verdict is red.
+    """
+    kind, what = specification.select.posterior, f"candidate {index + 1} of {len(specification.candidate)}"
+    done = "refining" if kind == "refined" else "sampling the posterior of"
+    tell().start(f"{done} {what}", 0, "steps" if kind == "refined" else "blocks of draws")
+    problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
+    members = []
+    for number, part in enumerate(parts):
+        basis, check = problem.basis(part["width"], found=part.get("widths")), None
+        q = problem.at_scale(basis(problem.X), part["scale"])
+        (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
+        if kind == "refined":
+            start = (
+                replace(q, gaussian=drafts[number])
+                if number < len(drafts)
+                else refine(q, draft=True, on_step=_step_told)
+            )
+            q = refine(q, start=start, on_step=_step_told)
+            if number in checked:
+                tell().start(f"checking {what} against the exact posterior", 0, "steps")
+                found = served(q.fitted, q, rng=rng)
+                q, check = found.posterior, checked_words(found)
+        elif kind == "sampled":
+            q = sample_posterior(q, rng=rng, on_step=_step_told)
+        members.append(FinalMember(Member(basis, q, columns, part["weight"]), check))
+    return members
+
+
+def _step_told() -> None:
+    tell().advance(1)
+
+
+def _features(specification: Specification, candidate: Candidate) -> tuple[str, ...]:
+    return candidate.features or tuple(specification.features)
+
+
+def _columns(specification: Specification, index: int) -> tuple[int, ...]:
+    """Return which of the features a candidate uses."""
+    names = list(specification.features)
+    return tuple(names.index(name) for name in _features(specification, specification.candidate[index]))
+
+
+def _weight(data: CandidateData) -> Floats | None:
+    return None if data.rows.weight is None else data.rows.weight[data.rows.training]
+
+
+def _problem(
+    specification: Specification, index: int, data: CandidateData, threads: int | None
+) -> CandidateProblem:
+    """Return what the fits of a candidate to the training rows are given."""
+    candidate, training, weight = specification.candidate[index], data.rows.training, _weight(data)
+    return CandidateProblem(
+        X=data.filled[training][:, _columns(specification, index)],
+        kind=candidate.basis.kind,
+        widths=basis_choices(candidate.basis),
+        soften=candidate.transform == "arcsinh",
+        response={
+            "t": data.rows.response[training],
+            "likelihood": candidate.likelihood if len(data.classes) == 2 else "softmax",
+            "sample_weight": weight,
+            "classes": range(len(data.classes)),
+            "confusion": data.rows.confused(training),
+        },
+        weight=weight,
+        generator=lambda: _generator(specification, candidate),
+        threads=threads,
+    )
+
+
+def build_classifier(
+    specification: Specification, members: Sequence[Member], data: CandidateData, *, untrusted: bool
+) -> Classifier:
+    """Return the classifier of fitted members over the features that some member uses."""
+    used = used_columns(members)
+    place = {column: j for j, column in enumerate(used)}
+    training, names = data.rows.training, list(specification.features)
+    return Classifier.build(
+        [Member(m.basis, m.posterior, tuple(place[c] for c in m.columns), m.weight) for m in members],
+        data.rows.X[training][:, used],
+        data.rows.missing[training][:, used],
+        features=[names[j] for j in used],
+        classes=data.classes,
+        weight=_weight(data),
+        low_confidence=specification.flags.low_confidence,
+        close_call=specification.flags.close_call,
+        untrusted=untrusted,
+        averaged_beyond=specification.select.extrapolation == "averaged",
+    )
+
+
+def used_columns(members: Sequence[Member]) -> list[int]:
+    """Return the features that some member uses, in the specification's order."""
+    return sorted({column for member in members for column in member.columns})
+
+
+def _generator(specification: Specification, candidate: Candidate) -> np.random.Generator:
+    """Return a generator of the candidate's own: adding another one to the list changes nothing for it."""
+    later = {"transform"} if candidate.transform == "none" else set()  # a key that earlier versions lacked
+    text = candidate.model_dump_json(exclude=later)
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
+    return np.random.default_rng([specification.seed, *words.tolist()])
+
+
+def _held_out_loss(
+    specification: Specification, index: int, parts: Sequence[Part], data: CandidateData
+) -> float:
+    columns = _columns(specification, index)
+    members = [Member(part.basis, part.served, columns, part.weight) for part in parts]
+    classifier = build_classifier(specification, members, data, untrusted=False)
+    held_out, used = data.rows.held_out, used_columns(members)
+    p = classifier.score(data.rows.X[held_out][:, used], data.rows.missing[held_out][:, used]).probability
+    p = recorded_probability(p, data.rows.confused(held_out))
+    known = ~np.isnan(p[:, 0])
+    # A row of which nothing is measured is told the classes' shares, as every candidate would be.
+    shares = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))
+    p[~known] = shares / shares.sum()
+    votes = data.rows.votes
+    if votes is None:
+        return log_loss(p, data.rows.target[held_out])
+    return log_loss(p, votes[held_out] / votes[held_out].sum(axis=1, keepdims=True))
+
+
+def _row(
+    candidate: Candidate, names: Sequence[str], parts: Sequence[Part], log_evidence: float, loss: float
+) -> dict[str, Any]:
+    """Return a row of the evidence table; what could not be computed is None there, since JSON has no NaN.
+
+    The evidence is of the whole mixture, its Occam factor what the likelihood at the best part's mode leaves of it;
+    BIC, effective parameters and verdict are the best part's.
+    """
+    best = parts[0].laplace
+    loo = leave_one_out(parts[0].served)
+    numbers = {
+        "log_evidence": log_evidence,
+        "second_order": best.second_order,
+        "log_likelihood": best.log_likelihood,
+        "log_occam_factor": log_evidence - best.log_likelihood,
+        "bic": best.bic,
+        "loo": loo.log_density,
+        "loo_standard_error": loo.standard_error,
+        "effective_parameters": best.effective_parameters,
+        "log_loss": loss,
+    }
+    if not np.isfinite([log_evidence, best.bic, loss]).all():
+        raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
+    return {
+        "features": list(names),
+        "basis": basis_words(candidate.basis) + (", arcsinh" if candidate.transform == "arcsinh" else ""),
+        "n_functions": int(best.problem.n_functions),
+        **_plain(numbers),
+        "parts": [part.to_dict() for part in parts],
+        "verdict": best.trust.verdict,
+        "reasons": list(best.trust.reasons),
+        "numbers": _plain(best.trust.numbers),
+        "converged": bool(best.converged),
+        "n_iter": int(best.n_iter),
+        "prior_probability": candidate.prior_probability,
+    }
+
+
+def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: float(x) if np.isfinite(x) else None for name, x in numbers.items()}

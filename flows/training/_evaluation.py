@@ -1,0 +1,143 @@
+"""How good a model is on rows that no fit saw: the report's numbers, from probabilities and truth alone.
+
+Shapes: N held-out rows, K classes.  Rows without probabilities (NaN) are told the classes' shares, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.calibration import ReliabilityCurve, calibration_error, log_loss, reliability_curve
+from blr.decisions import errors_caught
+from blr.selection.skill import Skill, skill
+from flows.reports.data import ReliabilityBin, Review, RiskCurve
+from flows.reports.skill import read_skill, skill_tree
+
+__all__ = ["REVIEWED", "Evaluation", "evaluate"]
+
+REVIEWED: Final = (0.05, 0.1, 0.2)
+"""Shares of the least certain objects whose review is reported."""
+BINS: Final = 12
+CURVE: Final = np.linspace(0, 1, 201)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Performance on rows that no fit saw; the names are those of `TrainReport`."""
+
+    n: int
+    n_unclassified: int
+    log_loss: float
+    log_loss_plugin: float
+    log_loss_baseline: float
+    accuracy: float
+    calibration_error: float
+    reliability: tuple[ReliabilityBin, ...]
+    reliability_of: str
+    reviews: tuple[Review, ...]
+    risk: RiskCurve
+    skill: Skill | None = None  # models of earlier versions have none
+    judged_by: str = "held-out"  # or "left-out": all rows, each by fits without its fold
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return scalars, lists and mappings, for JSON and the model file."""
+        tree = asdict(self)
+        tree["risk"] = {name: curve.tolist() for name, curve in vars(self.risk).items()}
+        tree["reliability"] = [asdict(b) for b in self.reliability]
+        tree["reviews"] = [asdict(r) for r in self.reviews]
+        tree["skill"] = None if self.skill is None else skill_tree(self.skill)
+        return tree
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Evaluation:
+        """Return the evaluation of `to_dict`."""
+        return cls(
+            **{
+                **tree,
+                "risk": RiskCurve(**{name: np.asarray(curve) for name, curve in tree["risk"].items()}),
+                "reliability": tuple(ReliabilityBin(**b) for b in tree["reliability"]),
+                "reviews": tuple(Review(**r) for r in tree["reviews"]),
+                "skill": read_skill(tree.get("skill")),
+            }
+        )
+
+
+def evaluate(
+    probability: Floats,
+    plugin: Floats,
+    truth: NDArray[np.intp],
+    *,
+    class_shares: Floats,
+    classes: tuple[str, ...],
+    votes: Floats | None = None,
+    group: NDArray[np.uint64] | None = None,
+    judged_by: str = "held-out",
+) -> Evaluation:
+    """Return the performance on rows that no fit saw.
+
+    `probability` and `plugin` (N, K) are moderated and plug-in, `truth` (N,) class indices, `class_shares`
+    (K,) those of the training rows: the baseline that knows nothing of an object.  Where the targets are `votes`
+    (N, K), losses and reliability are against each object's shares of them, and a class is wrong that has not most.
+    Rows of equal `group` (N,) count as one in the interval of the skill.
+    """
+    outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
+    known = np.isfinite(probability[:, 0])
+    # An object of which nothing is measured is told the classes' shares, so that every candidate has the same rows.
+    p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
+    wrong = p.argmax(axis=1) != truth
+    said, happened, what = _statement(p, outcome, wrong, classes)
+    curve = reliability_curve(said, happened, bins=BINS)
+    return Evaluation(
+        n=len(truth),
+        n_unclassified=int(np.sum(~known)),
+        log_loss=log_loss(p, outcome),
+        log_loss_plugin=log_loss(q, outcome),
+        log_loss_baseline=log_loss(np.broadcast_to(class_shares, p.shape), outcome),
+        accuracy=float(np.mean(~wrong)),
+        calibration_error=calibration_error(p, outcome),
+        reliability=_bins(curve),
+        reliability_of=what,
+        reviews=_reviews(p, q, wrong),
+        risk=RiskCurve(
+            reviewed=CURVE,
+            moderated=errors_caught(p.max(axis=1), wrong, CURVE),
+            plugin=errors_caught(q.max(axis=1), wrong, CURVE),
+        ),
+        judged_by=judged_by,
+        skill=skill(p, outcome, class_shares=class_shares, group=group),
+    )
+
+
+def _statement(
+    p: Floats, outcome: NDArray[np.intp] | Floats, wrong: NDArray[np.bool_], classes: tuple[str, ...]
+) -> tuple[Floats, Floats, str]:
+    """Return the probability whose reliability is drawn (N,), whether it came true (N,), and what it is of."""
+    if len(classes) == 2:
+        happened = outcome[:, 1] if outcome.ndim == 2 else (outcome == 1)
+        return p[:, 1], happened.astype(float), f"probability of {classes[1]}"
+    return p.max(axis=1), (~wrong).astype(float), "probability of the most probable class"
+
+
+def _bins(curve: ReliabilityCurve) -> tuple[ReliabilityBin, ...]:
+    columns = (curve.predicted, curve.observed, curve.low, curve.high, curve.count)
+    return tuple(
+        ReliabilityBin(predicted=said, observed=seen, low=low, high=high, n=n)
+        for said, seen, low, high, n in zip(*(c.tolist() for c in columns), strict=True)
+    )
+
+
+def _reviews(p: Floats, q: Floats, wrong: NDArray[np.bool_]) -> tuple[Review, ...]:
+    """Return the share of the published classes' errors that a review catches, by both models' doubts."""
+    moderated = errors_caught(p.max(axis=1), wrong, REVIEWED)
+    plugin = errors_caught(q.max(axis=1), wrong, REVIEWED)
+    return tuple(
+        Review(share=share, moderated=float(m), plugin=float(r), random=share)
+        for share, m, r in zip(REVIEWED, moderated, plugin, strict=True)
+    )

@@ -1,0 +1,146 @@
+"""The quality of a labelled catalogue, for the report of a training: columns, duplicates, outliers, leaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.expressions.expression import parse
+from catalogs.profile.columns import readable
+from catalogs.profile.quality import Places, Quality, quality
+from catalogs.sky.positions import unit_of_position
+from catalogs.text.table import commented_out
+from flows.features.leaks import found_leaks
+from flows.features.reader import apply_sentinels, label_columns_reader
+from flows.features.split import position_unit
+from flows.labels.reader import LabelReader
+from flows.labels.source import LabelSource
+from flows.labels.votes import VoteReader, most_voted
+from flows.specification.specification import Specification
+
+__all__ = ["catalog_qualities", "quality_remarks"]
+
+SHOWN = 8
+
+
+def catalog_qualities(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the quality of labelled catalogues, as JSON can hold it."""
+    source = LabelSource.of(specification)
+    return [_quality(specification, catalog, source, limit) for catalog in catalogs]
+
+
+def _quality(
+    specification: Specification, catalog: Catalog, source: LabelSource, limit: int | None
+) -> dict[str, Any]:
+    read = _class_reader(specification, catalog, source)
+    found, seen = quality(
+        catalog,
+        identifier=specification.catalog.id,
+        places=_places(specification, catalog),
+        limit=limit,
+        choice=None if read is None else lambda values: read(values) != "",
+    )
+    told = found.to_dict() | {"catalogue": catalog.path.name, "commented_out": commented_out(catalog)}
+    if read is None:
+        return told
+    used = {name for text in specification.features.values() for name in parse(text).names}
+    leaks = found_leaks(catalog, seen, specification.label.column or "", read(seen.chosen))[0]
+    return told | {"leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]}
+
+
+def _class_reader(
+    specification: Specification, catalog: Catalog, source: LabelSource
+) -> Callable[[Mapping[str, Any]], Any] | None:
+    """Return what reads the classes (n,) of rows, '' where there is none; None where a column for it is none of values.
+
+    Wherever the classes are: in a column, in a table of their own, or as votes.
+    """
+    label = specification.label
+    needed = replace(label_columns_reader(specification), where=None).names
+    if not all(name in catalog.names and readable(catalog.column(name)) for name in needed):
+        return None
+    if label.votes is not None:
+        votes, marks, names = VoteReader.of(label), specification.catalog.sentinels, tuple(label.votes)
+        return lambda values: most_voted(
+            votes.counts({n: apply_sentinels(values[n], marks.get(n, ())) for n in needed}), names
+        )
+    unit = position_unit(specification, catalog)
+    if label.classes is None:
+        return lambda values: source.texts(values, unit)
+    reader = LabelReader.of(label, Counter())
+    classes = np.array(["", *reader.classes], dtype=object)
+    return lambda values: classes[reader.read(source.texts(values, unit)) + 1]
+
+
+def _places(specification: Specification, catalog: Catalog) -> Places | None:
+    """Return the columns of the position; None without any, or where their unit is not known."""
+    given = specification.catalog
+    if given.ra is None or given.dec is None:
+        return None
+    try:
+        unit = unit_of_position(catalog, given.ra, given.dec, stated=given.position_unit)
+    except CatalogError:
+        return None  # who needs positions refuses; who does not need not state their unit
+    return Places(given.ra, given.dec, unit)
+
+
+def quality_remarks(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a reader of the report should know, in sentences; the leaks that the features hold first."""
+    return tuple(_remarks(found)) if found else ()
+
+
+def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
+    n = found["n_rows"]
+    for leak in found["leaks"]:
+        if leak["used"] and (len(leak["columns"]) == 1 or leak["derived"]):
+            columns = ", ".join(leak["columns"])
+            told = f"tell {leak['gain']:.0%} of the class"
+            if leak["derived"]:
+                told += f", by {leak['combination']}, to which no smaller set comes near"
+            yield f"Suspected leakage: the features use {columns}, which {told}."
+    for key, what in (
+        ("repeated_identifiers", "repeat the identifier of another"),
+        ("repeated_positions", "lie within an arcsecond of another"),
+        ("positions_without", "have no position"),
+        ("positions_out_of_range", "have a position out of range"),
+    ):
+        if found[key]:
+            yield f"{found[key]:,} of {n:,} rows {what}."
+    yield from _absences(found)
+    if found["constant"]:
+        yield f"The same in every row: {_some(found['constant'])}."
+    for group in found["duplicate_columns"][:SHOWN]:
+        yield f"Columns that are equal in every row: {', '.join(group)}."
+    if found["missing"]:
+        worst = _largest_first(found["missing"])
+        yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
+    if found["outliers"]:
+        furthest = _largest_first(found["outliers"])
+        yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
+
+
+def _absences(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which columns some of the files lack, and how many lines may be rows and were not read."""
+    if found.get("commented_out"):
+        yield f"{found['commented_out']}."
+    if found.get("absent"):
+        names = [f"{name} in {n:,}" for name, n in _largest_first(found["absent"])]
+        yield f"Of {found['n_files']:,} files some lack a column, which has no values there: {_some(names)}."
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the entries by share, then name: stored and loaded, a mapping has another order."""
+    return sorted(shares.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -1,0 +1,346 @@
+"""The labelled rows of a training: gathered once from the catalogues, the same for all candidates.
+
+Kept as one `.npy` file an array, so that every candidate reads them without parsing a catalogue again.
+The hash is of what columns hold: the same from every format, and wherever batches end.
+Shapes: N rows, F features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import Catalog
+from catalogs.expressions.expression import parse
+from catalogs.files.atomic import atomic_path
+from catalogs.profile.split import name_keys
+from catalogs.sky.photometry import State, floats
+from catalogs.sky.positions import PositionUnit
+from flows.errors import TrainingError
+from flows.features.reader import FeatureReader, training_reader
+from flows.features.sentinels import check_marks
+from flows.features.split import Chosen, held_out, position_unit, split_columns, split_places
+from flows.features.units import in_units_of_the_first
+from flows.labels.annotators import annotator_groups
+from flows.labels.classes import RARE, first_batches, label_reader
+from flows.labels.conflicts import name_hashes, repeated_in_conflict
+from flows.labels.reader import LabelReader, check_classes, label_texts
+from flows.labels.source import LabelSource
+from flows.labels.votes import VoteReader, most_voted
+from flows.runs.progress import tell
+from flows.specification.specification import Specification
+
+__all__ = ["ContentHash", "Gathered", "TrainingRows", "gather", "read_rows", "write_array", "write_rows"]
+
+
+class ContentHash:
+    """Columns hashed one by one, so that the boundaries of batches do not matter."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._columns: dict[str, Any] = {name: hashlib.sha256() for name in names}
+
+    def feed(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+        for name, values in batch_values(batch, self._columns).items():
+            if values.dtype.kind in "OUS":
+                self._columns[name].update(
+                    b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
+                )
+            else:
+                plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
+                one_nan = np.where(np.isnan(plain), np.nan, plain)  # of the many there are
+                self._columns[name].update(one_nan.tobytes())
+
+    def hexdigest(self, given: Mapping[str, str] | None = None) -> str:
+        """Return the hash of all columns, and of what else was `given` with the rows."""
+        digests = {name: column.hexdigest() for name, column in self._columns.items()}
+        if given:
+            digests[""] = hashlib.sha256(repr(sorted(given.items())).encode()).hexdigest()
+        return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
+
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """X (N, F) with 0 where `missing` (N, F); `target` (N,) class indices; `held_out` (N,); `weight` (N,) or None."""
+
+    X: Floats
+    missing: Mask
+    target: NDArray[np.intp]
+    held_out: Mask
+    weight: Floats | None = None
+    votes: Floats | None = None  # (N, K), where they are the targets; `target` is then the class of the most
+    errors: Floats | None = None  # (N, F), one sigma, where some are stated
+    group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
+    name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, where there is one
+    annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
+    confusion: Floats | None = (
+        None  # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
+    )
+
+    @property
+    def response(self) -> Floats | NDArray[np.intp]:
+        """What fits are of: votes (N, K), or class indices (N,)."""
+        return self.target if self.votes is None else self.votes
+
+    def confused(self, rows: Mask) -> Floats | None:
+        """Return the confusion of the rows in a mask (N,), (K, K) or one each (n, K, K); None of right labels."""
+        if self.confusion is None or self.confusion.ndim == 2 or self.annotator is None:
+            return self.confusion
+        return np.asarray(self.confusion[self.annotator[rows]])
+
+    @property
+    def training(self) -> Mask:
+        """The rows (N,) that fits see."""
+        return ~self.held_out
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The rows, and what was met on the way to them."""
+
+    rows: TrainingRows
+    classes: tuple[str, ...]
+    content_hash: str  # of the columns' values in the rows: the same from FITS and from Parquet
+    n_read: int
+    n_selected: int
+    seen: Counter[str]  # labels of the selected rows, '' where there is none
+    labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
+    states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state
+    split: Mapping[str, Any] = field(default_factory=dict)  # share held out, and by what
+    annotators: tuple[str, ...] = ()
+
+    @property
+    def unknown_labels(self) -> dict[str, int]:
+        """Labels that are in no class, by frequency, the empty one left out."""
+        return {text: n for text, n in self.seen.most_common() if text}
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What one batch contributes."""
+
+    X: Floats
+    missing: Mask
+    texts: NDArray[np.object_]
+    place: NDArray[np.int64] | NDArray[np.uint64]
+    weight: Floats | None
+    votes: Floats | None = None
+    errors: Floats | None = None
+    annotators: NDArray[np.object_] | None = None
+    name: NDArray[np.uint64] | None = None
+
+
+def gather(
+    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+) -> Gathered:
+    """Return the labelled rows of the catalogues; `TrainingError` where they cannot carry a fit.
+
+    `limit` reads that many rows only, for a trial.
+    """
+    label = specification.label
+    general = training_reader(specification, split_by=split_columns(specification))
+    source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
+    seen: Counter[str] = Counter()
+    states: Counter[tuple[str, State]] = Counter()
+    content = ContentHash(general.names)
+    parts, hashes, n_read, n_selected = [], [], 0, 0
+    for catalog in catalogs:
+        general.check(catalog)
+    check_marks(specification, catalogs)
+    labels = label_reader(specification, catalogs, source, limit=limit)
+    for catalog, batch in first_batches(catalogs, general, limit):
+        reader = in_units_of_the_first(general, catalog, catalogs[0])
+        unit = position_unit(specification, catalog)
+        tell().advance(batch.num_rows)
+        n_read += batch.num_rows
+        selected = reader.select(batch)
+        n_selected += int(selected.sum())
+        values = reader.values(batch)
+        counts = None if votes is None else votes.counts(values)
+        texts = source.texts(values, unit) if counts is None else most_voted(counts, tuple(label.votes or ()))
+        seen.update(texts[selected].tolist())
+        chosen = selected & (labels.read(texts) >= 0)
+        rows = batch.filter(pa.array(chosen))
+        states.update(reader.count_states(rows))
+        parts.append(
+            _part(
+                specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
+            )
+        )
+        if counts is None and specification.catalog.id in values:
+            hashes.append(name_hashes(values[specification.catalog.id][chosen]))
+        content.feed(rows)
+    source.require_match()
+    split = held_out(specification, np.concatenate([p.place for p in parts]), trial=limit is not None)
+    rows = _joined(parts, labels, split)
+    who = [p.annotators for p in parts if p.annotators is not None]
+    annotator, annotators = annotator_groups(np.concatenate(who), rows.training) if who else (None, ())
+    rows = replace(rows, annotator=annotator)
+    _check(specification, rows, labels, seen, split)
+    for text in [text for text in seen if labels.knows(text)]:
+        del seen[text]
+    return Gathered(
+        rows,
+        labels.classes,
+        content.hexdigest(source.given),
+        n_read,
+        n_selected,
+        seen,
+        source.told() | _repeated(specification, catalogs, hashes, rows, labels),
+        states,
+        split.told,
+        annotators,
+    )
+
+
+def _repeated(
+    specification: Specification,
+    catalogs: Sequence[Catalog],
+    hashes: Sequence[NDArray[np.uint64]],
+    rows: TrainingRows,
+    labels: LabelReader,
+) -> dict[str, Any]:
+    """Return which objects have rows of several classes, by the hashes of their names; nothing without names."""
+    name = specification.catalog.id
+    if name is None or not hashes:
+        return {}
+    batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
+    names = (batch_values(batch, [name])[name] for batch in batches)
+    return repeated_in_conflict(np.concatenate(hashes), rows.target, labels.classes, names)
+
+
+def _part(
+    specification: Specification,
+    reader: FeatureReader,
+    batch: pa.RecordBatch,
+    texts: NDArray[np.object_],
+    votes: Floats | None,
+    unit: PositionUnit,
+) -> _Part:
+    """Return the contribution of a batch that holds training rows only."""
+    found = reader.evaluate(batch)
+    values = reader.values(batch)
+    text = specification.catalog.weight
+    weight = None if text is None else _weight(text, values)
+    if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
+        bad = int((~(np.isfinite(weight) & (weight >= 0))).sum())
+        raise TrainingError(
+            f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of 0 '
+            "or more in each; leave such rows out with catalog.where"
+        )
+    place = split_places(specification, values, unit)
+    column = specification.label.annotator
+    who = None if column is None else label_texts(values[column])
+    identifier = specification.catalog.id
+    name = name_keys([values[identifier]]) if identifier in values else None
+    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors, who, name)
+
+
+def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
+    found = parse(text).evaluate(values)
+    if found.dtype.kind not in "biuf":
+        raise TrainingError(
+            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; name another column'
+        )
+    return np.asarray(np.broadcast_to(floats(found), next(iter(values.values())).shape[:1]))
+
+
+def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> TrainingRows:
+    weights = [p.weight for p in parts if p.weight is not None]
+    votes = [p.votes for p in parts if p.votes is not None]
+    errors = [p.errors for p in parts if p.errors is not None]
+    names = [p.name for p in parts if p.name is not None]
+    return TrainingRows(
+        X=np.concatenate([p.X for p in parts]),
+        missing=np.concatenate([p.missing for p in parts]),
+        target=labels.read(np.concatenate([p.texts for p in parts])),
+        held_out=chosen.held_out,
+        group=chosen.group,
+        weight=np.concatenate(weights) if weights else None,
+        votes=np.concatenate(votes) if votes else None,
+        errors=np.concatenate(errors) if errors else None,
+        name=np.concatenate(names) if len(names) == len(parts) else None,
+    )
+
+
+def _check(
+    specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str], split: Chosen
+) -> None:
+    K = len(labels.classes)
+    check_classes(specification.label, labels, seen, np.bincount(rows.target, minlength=K).tolist())
+    _check_places(specification, rows)
+    if split.refusal:
+        raise TrainingError(split.refusal)
+    counts = np.bincount(rows.target, minlength=K)
+    parts = [("training", rows.training, 1), ("held-out", rows.held_out, RARE)]
+    for part, mask, fewest in parts if specification.split.held_out else parts[:1]:
+        for name, n, count in zip(
+            labels.classes, counts, np.bincount(rows.target[mask], minlength=K), strict=True
+        ):
+            if not count and n >= fewest:
+                raise TrainingError(
+                    f"split: got class '{name}' without {part} rows ({int(mask.sum())} {part} rows in all), expected "
+                    "some of each class; change split.held_out or split.by, or merge the class with another"
+                )
+    if rows.weight is not None:
+        total = np.bincount(rows.target[rows.training], rows.weight[rows.training], minlength=K)
+        if not total.all():
+            raise TrainingError(
+                f"catalog.weight: got 0 for all training rows of class '{labels.classes[int(np.argmin(total))]}', "
+                "expected more in some of each class; correct the weight, or leave the class out"
+            )
+    for j, name in enumerate(specification.features):
+        if rows.missing[rows.training, j].all():
+            text = specification.features[name]
+            raise TrainingError(
+                f'features.{name}: got no value of "{text}" in any of the {int(rows.training.sum())} training rows, '
+                "expected some; check the expression and the sentinels, or leave the feature out"
+            )
+
+
+def _check_places(specification: Specification, rows: TrainingRows) -> None:
+    """Raise `TrainingError` where a split by position has all rows on one side, as without any position."""
+    nothing_asked = not specification.split.held_out
+    if specification.split.by != "healpix" or nothing_asked or rows.held_out.all() != rows.held_out.any():
+        return
+    ra, dec = specification.catalog.ra, specification.catalog.dec
+    raise TrainingError(
+        f"split.by: got 'healpix', by which all {len(rows.target)} labelled rows are on one side, expected places all "
+        f"over the sky: '{ra}' and '{dec}' hold no position that can be read, or one field; state "
+        'position_unit = "deg" (or "rad", "sexagesimal", "hours") under [catalog], or split by \'id\''
+    )
+
+
+def write_rows(rows: TrainingRows, folder: Path) -> None:
+    """Write the rows, one file an array, each whole or not at all."""
+    for part in fields(rows):
+        array = getattr(rows, part.name)
+        if array is not None:
+            write_array(array, folder / f"{part.name}.npy")
+
+
+def write_array(array: np.ndarray[Any, Any], path: Path) -> None:
+    """Write an array, whole or not at all."""
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        np.save(stream, array, allow_pickle=False)
+
+
+def read_rows(folder: Path) -> TrainingRows:
+    """Return the rows that `write_rows` wrote."""
+    paths = {part.name: folder / f"{part.name}.npy" for part in fields(TrainingRows)}
+    return TrainingRows(
+        **{name: np.load(path, allow_pickle=False) for name, path in paths.items() if path.exists()}
+    )

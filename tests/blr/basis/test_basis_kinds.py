@@ -1,0 +1,211 @@
+"""Each kind of basis against its slow, obvious twin, and against other libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.interpolate import BSpline as ScipyBSpline
+from sklearn.preprocessing import PolynomialFeatures
+
+from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
+from blr.basis._distances import median_distance, spread_centres, squared_distances
+from blr.basis.kinds import fit_basis
+
+
+def features(n=200, F=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, F)) * np.arange(1, F + 1) + 5
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+@pytest.mark.parametrize("F", [1, 2, 4])
+def test_polynomial_is_that_of_scikit_learn(degree, F):
+    basis = fit_basis("polynomial", features(F=F), degree=degree)
+    X = features(30, F, seed=4)
+    twin = PolynomialFeatures(degree).fit(X)
+    Z = (X - basis.standardisation.mean) / basis.standardisation.scale
+    np.testing.assert_allclose(basis(X), twin.transform(Z), rtol=1e-13)
+    names = [f"f{i}" for i in range(F)]
+    assert list(basis.names(names)) == list(twin.get_feature_names_out(names))
+
+
+def test_linear_is_the_polynomial_of_degree_one():
+    X = features()
+    linear, polynomial = fit_basis("linear", X), fit_basis("polynomial", X, degree=1)
+    np.testing.assert_array_equal(linear(X), polynomial(X))
+    np.testing.assert_array_equal(linear.jacobian(X), polynomial.jacobian(X))
+    assert linear.names("abc") == polynomial.names("abc") == ("1", "a", "b", "c")
+
+
+@pytest.mark.parametrize("width", [None, 0.5, 0.01])
+def test_rbf_is_its_definition(width):
+    X = features()
+    basis = fit_basis("rbf", X, rng=rng(), centres=8, width=width, linear=True)
+    new = np.vstack([X[:20], basis.centres * basis.standardisation.scale + basis.standardisation.mean])
+    Z = basis.standardisation(new)
+    twin = [[np.exp(-np.sum((z - c) ** 2) / (2 * basis.width**2)) for c in basis.centres] for z in Z]
+    np.testing.assert_allclose(basis(new), np.hstack([np.ones((28, 1)), twin, Z]), atol=1e-10)
+
+
+def test_rbf_centres_cover_the_clusters():
+    """Each of four clusters gets one of four centres, whatever the seed."""
+    places = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
+    X = np.repeat(places, 50, axis=0) + 0.1 * rng().normal(size=(200, 2))
+    for seed in range(5):
+        centres = spread_centres(X, 4, rng(seed))
+        assert set(squared_distances(places, centres).argmin(axis=1)) == {0, 1, 2, 3}
+        assert squared_distances(places, centres).min(axis=1).max() < 0.01
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 5])
+def test_fewer_distinct_rows_give_fewer_centres(distinct):
+    X = np.repeat(features(distinct), 7, axis=0)
+    assert fit_basis("rbf", X, rng=rng(), centres=40).n_functions == 1 + distinct
+    np.testing.assert_allclose(np.sort(spread_centres(X, 40, rng()), axis=0), np.sort(X[::7], axis=0))
+
+
+def test_centres_of_a_large_set_need_only_a_sample():
+    X = rng().normal(size=(50_000, 2))
+    assert spread_centres(X, 3, rng()).shape == (3, 2)
+
+
+def test_default_width_follows_the_data():
+    """Half the median distance: 0.5 * sqrt(2 * 0.4549) * sqrt(2) sd in one dimension, for a normal feature."""
+    basis = fit_basis("rbf", rng().normal(size=(4000, 1)), rng=rng())
+    np.testing.assert_allclose(basis.width, 0.4769, rtol=0.05)
+    assert fit_basis("rbf", np.ones((9, 2)), rng=rng()).width == 0.5
+
+
+def test_median_distance_is_that_of_distinct_rows():
+    Z = np.array([[0.0, 0], [0, 0], [0, 0], [3, 4]])
+    assert median_distance(Z, rng()) == 5
+
+
+def test_squared_distances_are_never_negative():
+    Z = rng().normal(size=(100, 3)) * 1e-9 + 1e3
+    assert squared_distances(Z, Z).min() >= 0
+
+
+def test_sigmoid_is_its_definition():
+    X = features()
+    basis = fit_basis("sigmoid", X, centres=4)
+    Z = basis.standardisation(X[:9])
+    twin = np.ones((9, basis.n_functions))
+    for k, (f, mu, s) in enumerate(zip(basis.feature, basis.location, basis.width, strict=True), start=1):
+        twin[:, k] = 1 / (1 + np.exp(-(Z[:, f] - mu) / s))
+    np.testing.assert_allclose(basis(X[:9]), twin, rtol=1e-13)
+    assert basis.n_functions == 1 + 3 * 4
+    assert basis.names("abc")[1:6] == tuple(f"sigmoid({n})" for n in ("a, 1", "a, 2", "a, 3", "a, 4", "b, 1"))
+
+
+def test_sigmoids_rise_at_the_quantiles():
+    x = np.arange(1001.0)[:, None]
+    basis = fit_basis("sigmoid", x, centres=5)
+    at = basis.location * basis.standardisation.scale + basis.standardisation.mean
+    np.testing.assert_allclose(at, [100, 300, 500, 700, 900])
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+def test_bsplines_are_those_of_scipy(degree):
+    points = np.array([-1.5, -0.2, 0.1, 0.9, 2.0])
+    knots = clamped_knots(points, degree)
+    x = np.concatenate([points[:-1], rng().uniform(-1.5, 2, size=50)])
+    count = len(knots) - degree - 1
+    splines = [ScipyBSpline(knots, unit, degree) for unit in np.eye(count)]
+    np.testing.assert_allclose(
+        spline_values(x, knots, degree), np.stack([s(x) for s in splines], axis=1), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        spline_slopes(x, knots, degree), np.stack([s(x, 1) for s in splines], axis=1), atol=1e-12
+    )
+    # SciPy's half-open support leaves out the last knot; the closed interval is the limit from the left.
+    np.testing.assert_allclose(spline_values(points[-1:], knots, degree), np.eye(count)[-1:], atol=1e-15)
+
+
+@settings(max_examples=50)
+@given(
+    degree=st.integers(1, 5),
+    gaps=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8),
+    where=st.floats(0, 1),
+)
+def test_bsplines_sum_to_one_and_their_slopes_to_zero(degree, gaps, where):
+    points = np.concatenate([[0.0], np.cumsum(gaps)])
+    knots = clamped_knots(points, degree)
+    x = np.array([where * points[-1]])
+    values, slopes = spline_values(x, knots, degree), spline_slopes(x, knots, degree)
+    np.testing.assert_allclose(values.sum(), 1, rtol=1e-12)
+    assert values.min() >= 0
+    np.testing.assert_allclose(slopes.sum(), 0, atol=1e-9 * max(1, np.abs(slopes).max()))
+
+
+def test_bspline_leaves_one_out_of_each_feature():
+    """So the design matrix has full column rank."""
+    X = features(400)
+    basis = fit_basis("bspline", X, knots=4)
+    assert basis.n_functions == 1 + 3 * (4 + 3)
+    assert np.linalg.matrix_rank(basis(X)) == basis.n_functions
+
+
+def test_bsplines_hold_every_cubic():
+    """A straight line and a cube are combinations of the functions, within the training range."""
+    X = features(300, F=1)
+    basis = fit_basis("bspline", X)
+    for y in (X[:, 0], X[:, 0] ** 3):
+        fit = basis(X) @ np.linalg.lstsq(basis(X), y)[0]
+        np.testing.assert_allclose(fit, y, atol=1e-9 * np.abs(y).max())
+
+
+def test_bspline_outside_is_the_tangent_or_the_edge():
+    X = features(300, F=1)
+    low, high = X.min(), X.max()
+    outside = np.array([[low - 2], [low], [high], [high + 3]])
+    straight = fit_basis("bspline", X)(outside)
+    flat = fit_basis("bspline", X, extrapolation="constant")(outside)
+    np.testing.assert_allclose(flat[[0, 3]], flat[[1, 2]], atol=1e-12)
+    slopes = fit_basis("bspline", X).jacobian(outside)[:, :, 0]
+    np.testing.assert_allclose(straight[3], straight[2] + 3 * slopes[2], atol=1e-12)
+    np.testing.assert_allclose(straight[0], straight[1] - 2 * slopes[1], atol=1e-12)
+
+
+def test_equal_quantiles_make_one_knot():
+    X = np.concatenate([np.zeros(90), np.linspace(0, 1, 30)])[:, None]
+    basis = fit_basis("bspline", X, knots=9)
+    assert basis.n_functions < 1 + 9 + 3
+    assert np.all(np.isfinite(basis.jacobian(X)))
+
+
+def test_fourier_is_its_definition():
+    X = features()
+    basis = fit_basis("fourier", X, rng=rng(), frequencies=5, lengthscale=1.3)
+    Z = basis.standardisation(X[:6])
+    twin = [
+        [
+            1,
+            *(np.cos(w @ z / 1.3) for w in basis.directions),
+            *(np.sin(w @ z / 1.3) for w in basis.directions),
+        ]
+        for z in Z
+    ]
+    np.testing.assert_allclose(basis(X[:6]) * np.array([1, *[5**0.5] * 10]), twin, atol=1e-12)
+
+
+def test_fourier_features_approach_the_kernel():
+    X = features(60, F=4)
+    basis = fit_basis("fourier", X, rng=rng(), frequencies=4000, lengthscale=2.0)
+    Phi, Z = basis(X)[:, 1:], basis.standardisation(X)
+    kernel = np.exp(-squared_distances(Z, Z) / (2 * 2.0**2))
+    np.testing.assert_allclose(Phi @ Phi.T, kernel, atol=0.04)
+    np.testing.assert_allclose(np.sum(Phi**2, axis=1), 1, rtol=1e-12)
+
+
+def test_fourier_frequencies_are_normal_and_orthogonal():
+    directions = fit_basis("fourier", features(F=4), rng=rng(), frequencies=4002).directions
+    assert directions.shape == (4002, 4)
+    np.testing.assert_allclose(np.cov(directions.T), np.eye(4), atol=0.1)
+    gram = directions[:4] @ directions[:4].T
+    np.testing.assert_allclose(gram - np.diag(np.diag(gram)), 0, atol=1e-12)

@@ -1,0 +1,171 @@
+"""Separation: found where it was put in, refuted where the classes overlap, by proofs that the tests check again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import blr.fitting.separation
+from blr.fitting.separation import find_separation
+from blr.fitting.streams import Stream
+from blr.sums import Rows
+
+
+def separation(Phi, t, K=2, weight=None):
+    return find_separation(Rows(np.ascontiguousarray(Phi, dtype=float), t, weight), K, Phi.shape[1])
+
+
+def one_program(Phi, t):
+    """Return the answer of one linear program over all rows: none, quasi or complete."""
+    A = Phi * (2 * t - 1)[:, None]
+    some = linprog(-A.sum(axis=0), A_ub=-A, b_ub=np.zeros(len(A)), bounds=(-1, 1))
+    if -some.fun < 1e-7:
+        return "none"
+    all_ = linprog(
+        np.r_[np.zeros(A.shape[1]), -1],
+        A_ub=np.c_[-A, np.ones(len(A))],
+        b_ub=np.zeros(len(A)),
+        bounds=(-1, 1),
+    )
+    return "complete" if all_.x[-1] > 1e-7 else "quasi"
+
+
+@pytest.fixture
+def noise():
+    rng = np.random.default_rng(0)
+    Phi = np.column_stack([np.ones(200), rng.standard_normal((200, 3))])
+    return Phi, (rng.random(200) < 0.5).astype(float)
+
+
+def test_overlap_is_none(noise):
+    assert separation(*noise).kind == "none"
+
+
+def test_complete_names_classes_and_columns(noise):
+    Phi, _ = noise
+    found = separation(Phi, (Phi[:, 2] > 0.1).astype(float))
+    assert (found.kind, found.pairs) == ("complete", ((0, 1),))
+    assert found.columns[0] == 2
+
+
+def test_quasi_by_a_rare_indicator(noise):
+    """Five rows of one class only carry the indicator: none of them is near to being wrong."""
+    Phi, t = noise
+    rare = (np.arange(200) < 5).astype(float)
+    t[:5] = 1
+    found = separation(np.column_stack([Phi, rare]), t)
+    assert (found.kind, found.pairs, found.columns) == ("quasi", ((0, 1),), (4,))
+    t[4] = 0
+    assert separation(np.column_stack([Phi, rare]), t).kind == "none"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_agrees_with_one_program_over_all_rows(seed):
+    """Small sets of integers, where overlap, ties and both separations all happen."""
+    rng = np.random.default_rng(seed)
+    Phi = np.column_stack([np.ones(12), rng.integers(-2, 3, (12, 3))]).astype(float)
+    t = (Phi[:, 1] + 1.5 * rng.standard_normal(12) > 0).astype(float)
+    t[:2] = 0, 1
+    assert separation(Phi, t).kind == one_program(Phi, t)
+
+
+def test_more_columns_than_rows_are_separable():
+    rng = np.random.default_rng(0)
+    assert separation(rng.standard_normal((20, 50)), (np.arange(20) < 9).astype(float)).kind == "complete"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+def test_scales_do_not_matter(noise, scale):
+    Phi, t = noise
+    s = np.array([1.0, scale, 1.0, 1 / scale])
+    assert separation(Phi * s, t).kind == "none"
+    assert separation(Phi * s, (Phi[:, 1] > 0).astype(float)).kind == "complete"
+
+
+def test_collinear_and_empty_columns_do_not_matter(noise):
+    Phi, t = noise
+    wide = np.column_stack([Phi, 2 * Phi[:, 1], np.zeros(200)])
+    assert separation(wide, t).kind == "none"
+    assert separation(wide, (Phi[:, 1] > 0).astype(float)).kind == "complete"
+
+
+def test_three_classes(noise):
+    Phi, _ = noise
+    k = np.digitize(Phi[:, 1] + Phi[:, 2], [-0.5, 0.5])
+    found = separation(Phi, np.eye(3)[k], 3)
+    assert (found.kind, found.pairs) == ("complete", ((0, 1), (0, 2), (1, 2)))
+    assert set(found.columns[:2]) == {1, 2}
+    rng = np.random.default_rng(1)
+    found = separation(Phi, np.eye(3)[np.where(Phi[:, 1] > 0.5, 2, rng.integers(0, 2, 200))], 3)
+    assert (found.kind, found.pairs) == ("quasi", ((0, 2), (1, 2)))
+    assert separation(Phi, np.eye(3)[rng.integers(0, 3, 200)], 3).kind == "none"
+
+
+def test_an_absent_class_is_separated(noise):
+    Phi, _ = noise
+    found = separation(Phi, np.eye(4)[np.random.default_rng(1).integers(0, 3, 200)], 4)
+    assert found.kind == "quasi"
+
+
+def test_one_class_only(noise):
+    assert separation(noise[0], np.ones(200)).kind == "quasi"
+
+
+def test_a_row_with_both_classes_overlaps_itself(noise):
+    """One row of votes for both sides ends a separation that all other rows allow."""
+    Phi, _ = noise
+    t = (Phi[:, 1] > 0).astype(float)
+    far = int(Phi[:, 1].argmax())
+    t[far] = 0.9
+    assert separation(Phi, t).kind == "none"
+    assert separation(Phi, np.full(200, 0.5)).kind == "none"
+
+
+def test_rows_without_weight_do_not_count(noise):
+    Phi, _ = noise
+    t = (Phi[:, 1] > 0).astype(float)
+    t[:7] = 1 - t[:7]
+    weight = np.ones(200)
+    assert separation(Phi, t, weight=weight).kind == "none"
+    weight[:7] = 0
+    assert separation(Phi, t, weight=weight).kind == "complete"
+
+
+def test_a_start_and_a_stream_change_nothing(noise):
+    Phi, t = noise
+    chunks = [(Phi[i : i + 30], t[i : i + 30], None) for i in range(0, 200, 30)]
+    assert find_separation(Stream(chunks, lambda t, w: (t, w), 4, 2), 2, 4).kind == "none"
+    data = Rows(Phi, (Phi[:, 1] > 0).astype(float))
+    theta = np.array([0.0, 3.0, 0.0, 0.0])
+    _, *terms = data.accumulate(
+        blr.fitting.separation.likelihood_terms(blr.fitting.separation.Bernoulli(), theta)
+    )
+    assert find_separation(data, 2, 4, (theta, *terms)).kind == "complete"
+
+
+def test_a_start_far_off_is_left_by_newton_steps(noise, monkeypatch):
+    Phi, t = noise
+    monkeypatch.setattr(blr.fitting.separation, "_by_program", None)  # overlap is proven without it
+    data, theta = Rows(Phi, t), np.array([0.0, 3.0, 0.0, 0.0])
+    _, *terms = data.accumulate(
+        blr.fitting.separation.likelihood_terms(blr.fitting.separation.Bernoulli(), theta)
+    )
+    assert find_separation(data, 2, 4, (theta, *terms)).kind == "none"
+
+
+@pytest.mark.parametrize("variance", [1e-12, 1e-20])
+def test_a_prior_that_outweighs_the_data_has_a_verdict(noise, variance):
+    """The Hessian, what is left of A less the prior's precision, is then rounding, negative somewhere."""
+    Phi, t = noise
+    q = blr.fit(Phi, t, blr.GaussianPrior(0.0, np.array([1e4, variance, variance, variance])))
+    assert q.trust.verdict == "green"
+    assert q.trust.numbers["separation"] == 0
+
+
+def test_too_large_to_tell_says_so(noise, monkeypatch):
+    Phi, t = noise
+    monkeypatch.setattr(blr.fitting.separation, "_LARGEST_PROGRAM", 20)
+    rare = (np.arange(200) < 5).astype(float)
+    t[:5] = 1
+    assert separation(np.column_stack([Phi, rare]), t).kind in {"unknown", "quasi"}

@@ -1,0 +1,356 @@
+"""Labels that may be wrong: likelihoods against finite differences, posteriors against quadrature and plain fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import dblquad
+
+import blr
+from blr.likelihood.confusion import as_confusion, even_confusion, label_likelihood, recorded_probability
+from blr.likelihood.likelihoods import Bernoulli, Categorical, unpack
+from blr.likelihood.links import LINKS
+from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical
+from blr.posterior.posterior import Posterior
+from blr.predictive.expectations import expected_derivatives
+from blr.selection.compare import against_records, leave_one_out, leave_one_out_probability
+from blr.selection.folds import assign_folds, fold_probability
+from blr.selection.prior_scale import fit_scales
+from blr.trust.whitened import draw_terms
+
+PAIRS = {
+    **{name: (MislabelledBernoulli(link), Bernoulli(link)) for name, link in LINKS.items()},
+    "softmax, 2 classes": (MislabelledCategorical(2), Categorical(2)),
+    "softmax, 4 classes": (MislabelledCategorical(4), Categorical(4)),
+    "softmax, all 3 activations": (
+        MislabelledCategorical(3, contrasts=False),
+        Categorical(3, contrasts=False),
+    ),
+}
+each = pytest.mark.parametrize(("likelihood", "plain"), PAIRS.values(), ids=PAIRS)
+
+
+def example(likelihood, n=9, scale=2.0):
+    """Return activations (n, C) and the likelihoods (n, K) of records, of the first two rows without noise."""
+    rng = np.random.default_rng(0)
+    K = 2 if isinstance(likelihood, Bernoulli) else likelihood.n_classes
+    t = 0.02 + 0.96 * rng.random((n, K))
+    t[:2] = np.eye(K)[:2]
+    return scale * rng.standard_normal((n, likelihood.n_outputs)), t
+
+
+def metric(n, C):
+    B = np.random.default_rng(1).standard_normal((n, C, C))
+    return B @ B.transpose(0, 2, 1) + 0.1 * np.eye(C)
+
+
+def along(function, a, b, h=1e-3):
+    """Return the derivative of `function` at a along b (n, C), by differences of fourth order."""
+    f = [function(a + k * h * b) for k in (-2, -1, 1, 2)]
+    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
+
+
+@each
+def test_gradient_and_curvature_are_those_of_the_value(likelihood, plain):
+    a, t = example(likelihood)
+    value, gradient, packed = likelihood.derivatives(a, t)
+    assert value == pytest.approx(likelihood.log_likelihood(a, t), rel=1e-13)
+    R = unpack(packed, likelihood.n_outputs)
+    for c, e in enumerate(np.eye(likelihood.n_outputs)):
+        b = np.broadcast_to(e, a.shape)
+        assert along(lambda x: likelihood.log_likelihood(x, t), a, b) == pytest.approx(
+            gradient[:, c], abs=1e-8
+        )
+        slope = along(lambda x: likelihood.derivatives(x, t)[1], a, b)
+        assert slope == pytest.approx(-R[:, :, c], abs=1e-8)
+    p = np.exp(plain.log_likelihood(a, np.zeros(len(a)))) if isinstance(plain, Bernoulli) else None
+    if p is not None:
+        assert value == pytest.approx(np.log(t[:, 0] * p + t[:, 1] * (1 - p)), rel=1e-10)
+
+
+@each
+def test_third_and_fourth_derivatives(likelihood, plain):
+    del plain
+    a, t = example(likelihood)
+    n, C = a.shape
+    V = metric(n, C)
+
+    def curvature(x):
+        return unpack(likelihood.derivatives(x, t)[2], C)
+
+    third = np.stack([along(curvature, a, np.broadcast_to(e, a.shape)) for e in np.eye(C)], axis=3)
+    on = np.einsum("ncde,ncd->ne", third, V)
+    assert likelihood.curvature_gradient(a, t, V) == pytest.approx(on, abs=1e-7)
+    b = np.random.default_rng(2).standard_normal((n, C, 2))
+    ours = likelihood.curvature_along(a, t, b)
+    for i in range(2):
+        assert unpack(ours[:, :, i], C) == pytest.approx(
+            np.einsum("ncde,ne->ncd", third, b[:, :, i]), abs=1e-7
+        )
+    squared = np.einsum("nabc,ndef,nad,nbe,ncf->n", third, third, V, V, V)
+    assert likelihood.third_squared(a, t, V) == pytest.approx(squared, rel=1e-5, abs=1e-6)
+    fourth = sum(
+        np.einsum(
+            "n,n->n",
+            V[:, c, d],
+            along(
+                lambda x: likelihood.curvature_gradient(x, t, V), a, np.broadcast_to(np.eye(C)[c], a.shape)
+            )[:, d],
+        )
+        for c in range(C)
+        for d in range(C)
+    )
+    assert likelihood.fourth_on(a, t, V) == pytest.approx(fourth, abs=1e-6)
+
+
+@each
+def test_without_noise_all_is_that_of_the_plain_likelihood(likelihood, plain):
+    a, _ = example(likelihood, n=40, scale=6.0)
+    K = 2 if isinstance(plain, Bernoulli) else plain.n_classes
+    label = np.arange(40) % K
+    t, V = np.eye(K)[label], metric(40, likelihood.n_outputs)
+    theirs = label.astype(float) if isinstance(plain, Bernoulli) else t
+    b = np.ones((40, likelihood.n_outputs, 1))
+    for ours, twin in zip(likelihood.derivatives(a, t), plain.derivatives(a, theirs), strict=True):
+        assert ours == pytest.approx(twin, rel=1e-12, abs=1e-14)
+    for verb, argument in (
+        ("curvature_gradient", V),
+        ("curvature_along", b),
+        ("third_squared", V),
+        ("fourth_on", V),
+    ):
+        ours, twin = (getattr(x, verb)(a, y, argument) for x, y in ((likelihood, t), (plain, theirs)))
+        assert ours == pytest.approx(twin, rel=1e-10, abs=1e-12), verb
+    ours, twin = expected_derivatives(likelihood, a, V, t), expected_derivatives(plain, a, V, theirs)
+    for x, y in zip(ours, twin, strict=True):
+        assert x == pytest.approx(y, rel=1e-10, abs=1e-12)
+
+
+@each
+def test_far_out_everything_is_finite(likelihood, plain):
+    del plain
+    K = 2 if isinstance(likelihood, Bernoulli) else likelihood.n_classes
+    sign = np.where(np.arange(likelihood.n_outputs) % 2, -1.0, 1.0)
+    a = np.concatenate([np.array([[-900.0], [-60.0], [60.0], [900.0]]) * sign] * 2)
+    t = np.tile(even_confusion(np.full(K, 0.1))[:2], (4, 1))
+    for x in likelihood.derivatives(a, t):
+        assert np.isfinite(x).all()
+    value = likelihood.log_likelihood(a, t)
+    assert (value <= np.log(t.max(axis=1)) + 1e-12).all()
+    assert (value >= np.log(t.min(axis=1)) - 1e-12).all()
+
+
+@each
+def test_expectations_are_averages_over_draws(likelihood, plain):
+    del plain
+    a, t = example(likelihood, n=5, scale=1.0)
+    n, C = a.shape
+    V = 0.7 * metric(n, C)
+    z = np.random.default_rng(3).standard_normal((20_000, C))
+    ours = expected_derivatives(likelihood, a, V, t)
+    for i in range(n):
+        x = np.concatenate([z, -z]) @ np.linalg.cholesky(V[i]).T + a[i]
+        draws = likelihood.derivatives(x, np.broadcast_to(t[i], (len(x), t.shape[1])))
+        for mine, drawn in zip(ours, draws, strict=True):
+            error = drawn.std(axis=0) / np.sqrt(len(z))
+            assert np.all(np.abs(mine[i] - drawn.mean(axis=0)) < 5 * error + 2e-3)
+
+
+def noisy(n=150, K=2, F=2, rate=0.1, seed=0, slope=2.0):
+    """Return Phi (n, F + 1), recorded classes, true ones and their weights."""
+    rng = np.random.default_rng(seed)
+    Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
+    W = slope * rng.normal(size=(F + 1, K))
+    p = np.exp(Phi @ W)
+    truth = (rng.random((n, 1)) > np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)).sum(axis=1)
+    wrong = rng.random(n) < rate
+    return Phi, np.where(wrong, (truth + rng.integers(1, K, n)) % K, truth), truth
+
+
+@pytest.mark.parametrize(
+    ("name", "K"), [("logistic", 2), ("probit", 2), ("cloglog", 2), ("softmax", 2), ("softmax", 3)]
+)
+def test_a_rate_of_zero_is_the_plain_fit(name, K):
+    Phi, label, _ = noisy(K=K)
+    prior = blr.GaussianPrior.isotropic(3)
+    twin = blr.fit(Phi, label, prior, name, classes=range(K))
+    for confusion in (np.eye(K), 0.0, even_confusion(np.full((len(Phi), K), 1e-15))):
+        q = blr.fit(Phi, label, prior, name, classes=range(K), confusion=confusion)
+        assert q.mean == pytest.approx(twin.mean, abs=1e-10)
+        assert q.log_evidence == pytest.approx(twin.log_evidence, abs=1e-10)
+        assert q.second_order == pytest.approx(twin.second_order, abs=1e-9)
+        ours, theirs = blr.refine(q), blr.refine(twin)
+        assert ours.predict_proba(Phi) == pytest.approx(theirs.predict_proba(Phi), abs=1e-7)
+
+
+@pytest.mark.parametrize("name", ["logistic", "probit", "softmax"])
+def test_the_evidence_is_that_of_quadrature(name):
+    Phi, label, _ = noisy(n=400, F=1, rate=0.15, slope=1.2)
+    C = np.array([[0.9, 0.1], [0.2, 0.8]])
+    prior = blr.GaussianPrior.isotropic(2, precision=0.5 if name == "softmax" else 0.25, intercept=None)
+    q = blr.fit(Phi, label, prior, name, classes=(0, 1), confusion=C)
+    link = LINKS["logistic" if name == "softmax" else name]
+    # The difference of two weights of precision 0.5 has precision 0.25.
+    sd = 2.0
+    centre = q.mean if name != "softmax" else q.mean[2:] - q.mean[:2]
+
+    def density(w1, w0):
+        f = np.exp(link.log_cdf(Phi @ np.array([w0, w1])))
+        p = np.where(label == 1, C[0, 1] * (1 - f) + C[1, 1] * f, C[0, 0] * (1 - f) + C[1, 0] * f)
+        prior_term = -0.5 * (w0**2 + w1**2) / sd**2 - np.log(2 * np.pi * sd**2)
+        return np.exp(np.log(p).sum() + prior_term - q.log_likelihood)
+
+    integral, _ = dblquad(density, centre[0] - 5, centre[0] + 5, centre[1] - 5, centre[1] + 6, epsrel=1e-6)
+    exact = np.log(integral) + q.log_likelihood
+    assert q.log_evidence + q.second_order == pytest.approx(exact, abs=0.015)
+    assert q.trust.verdict in {"green", "amber"}
+    assert blr.refine(q).elbo < exact
+
+
+def test_two_classes_of_a_softmax_are_the_logistic():
+    Phi, label, _ = noisy()
+    C = np.array([[0.95, 0.05], [0.2, 0.8]])
+    logistic = blr.fit(
+        Phi, label, blr.GaussianPrior.isotropic(3, precision=0.5, intercept=None), classes=(0, 1), confusion=C
+    )
+    softmax = blr.fit(
+        Phi,
+        label,
+        blr.GaussianPrior.isotropic(3, precision=1.0, intercept=None),
+        "softmax",
+        classes=(0, 1),
+        confusion=C,
+    )
+    assert softmax.log_evidence == pytest.approx(logistic.log_evidence, abs=1e-8)
+    ours, theirs = blr.refine(softmax).predict_proba(Phi)[:, 1], blr.refine(logistic).predict_proba(Phi)
+    assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_draws_are_of_the_same_density(K):
+    Phi, label, _ = noisy(K=K)
+    prior = blr.GaussianPrior.isotropic(3)
+    q = blr.fit(Phi, label, prior, "softmax" if K > 2 else "logistic", classes=range(K), confusion=0.1)
+    theta = q.gaussian.sample(4, np.random.default_rng(0))
+    value, gradient = q.problem.data.accumulate(draw_terms(q.problem.likelihood, theta))
+    for s in range(4):
+        twin = q.problem.evaluate(theta[s])
+        assert value[s] == pytest.approx(twin[0], rel=1e-12)
+        assert gradient[s] == pytest.approx(twin[1], rel=1e-9, abs=1e-10)
+    assert q.trust.verdict in {"green", "amber"}
+    sampled, refined = blr.sample_posterior(q), blr.refine(q)
+    assert np.abs(sampled.predict_proba(Phi) - refined.predict_proba(Phi)).max() < 0.03
+
+
+def test_rows_may_have_matrices_of_their_own():
+    Phi, label, _ = noisy()
+    prior = blr.GaussianPrior.isotropic(3)
+    C = even_confusion([0.05, 0.2])
+    one = blr.fit(Phi, label, prior, classes=(0, 1), confusion=C)
+    many = blr.fit(Phi, label, prior, classes=(0, 1), confusion=np.broadcast_to(C, (len(Phi), 2, 2)))
+    assert many.mean == pytest.approx(one.mean, abs=1e-12)
+    stream = [(Phi[i : i + 50], label[i : i + 50], None) for i in (0, 50, 100)]
+    read = blr.fit(stream, None, prior, classes=(0, 1), confusion=C)
+    assert read.mean == pytest.approx(one.mean, abs=1e-10)
+
+
+def test_the_evidence_maximum_is_a_maximum():
+    Phi, label, _ = noisy(n=300, F=5, rate=0.2)
+    q = blr.fit_evidence(Phi, label, classes=(0, 1), confusion=0.2)
+    alpha = float(np.diag(q.prior.precision(6))[1])
+    for factor in (0.98, 1.02):
+        prior = blr.GaussianPrior.isotropic(6, precision=alpha * factor, intercept=0)
+        near = blr.fit(Phi, label, prior, classes=(0, 1), confusion=0.2)
+        assert near.log_evidence < q.log_evidence
+    found = fit_scales(Phi, label, classes=(0, 1), confusion=0.2)
+    assert found.log_evidence == pytest.approx(q.log_evidence, abs=4)
+
+
+def test_stored_posteriors_keep_the_likelihood_and_old_ones_stay_readable():
+    Phi, label, _ = noisy()
+    q = blr.refine(blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), classes=(0, 1), confusion=0.1))
+    stored = q.to_dict()
+    again = Posterior.from_dict(stored)
+    assert again.problem.likelihood == q.problem.likelihood
+    assert again.predict_proba(Phi) == pytest.approx(q.predict_proba(Phi), abs=1e-14)
+    old = blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), classes=(0, 1)).to_dict()
+    del old["mislabelled"]
+    assert Posterior.from_dict(old).problem.likelihood == Bernoulli()
+
+
+def test_left_out_rows_are_judged_by_what_was_recorded():
+    Phi, label, _ = noisy(n=80)
+    C = even_confusion([0.05, 0.2])
+    prior = blr.GaussianPrior.isotropic(3)
+    q = blr.fit(Phi, label, prior, classes=(0, 1), confusion=C)
+    p, shares, _ = leave_one_out_probability(q)
+    assert shares == pytest.approx(np.eye(2)[label])
+    assert p.sum(axis=1) == pytest.approx(1)
+    assert leave_one_out(q).log_density == pytest.approx(np.log((p * shares).sum(axis=1)).sum())
+    rows = np.arange(80)
+    for i in (0, 7, 33):
+        seen = rows != i
+        without = blr.fit(Phi[seen], label[seen], prior, classes=(0, 1), confusion=C)
+        true = without.prediction(Phi[[i]]).probability
+        assert p[i] == pytest.approx(recorded_probability(true, C)[0], abs=0.01)
+    clean = fold_probability(q, assign_folds(label))
+    p, shares = against_records(q, clean, q.problem.data.t)
+    assert (p * shares).sum(axis=1) == pytest.approx((recorded_probability(clean, C) * shares).sum(axis=1))
+
+
+def test_a_modelled_fit_is_near_one_of_clean_labels():
+    """20 % of one class' labels wrong: knowing so is worth most of what clean labels are."""
+    Phi, label, truth = noisy(n=4000, F=3, rate=0.0, seed=1)
+    flipped = (truth == 1) & (np.random.default_rng(5).random(4000) < 0.2)
+    label = np.where(flipped, 0, truth)
+    train, test = slice(0, 1500), slice(1500, None)
+
+    def loss(t, confusion=None):
+        q = blr.refine(blr.fit_evidence(Phi[train], t[train], classes=(0, 1), confusion=confusion))
+        p = q.predict_proba(Phi[test])
+        return -np.log(np.where(truth[test] == 1, p, 1 - p)).mean()
+
+    clean, ignored = loss(truth), loss(label)
+    modelled = loss(label, even_confusion([0.0, 0.2]))
+    assert modelled - clean < 0.01
+    assert ignored - clean > 0.015
+
+
+def test_separable_rows_have_a_posterior():
+    Phi = np.column_stack([np.ones(40), np.linspace(-2, 2, 40)])
+    label = (Phi[:, 1] > 0).astype(int)
+    q = blr.fit_evidence(Phi, label, classes=(0, 1), confusion=0.05)
+    assert np.isfinite(q.log_evidence)
+    assert q.trust.numbers["separation"] == 2
+    p = blr.refine(q).predict_proba(Phi)
+    assert (p > 0.5).tolist() == label.astype(bool).tolist()
+
+
+def test_what_is_no_confusion_is_said():
+    with pytest.raises(ValueError, match="expected \\(3, 3\\)"):
+        as_confusion(np.eye(2), 3)
+    with pytest.raises(ValueError, match="rows sum to 1"):
+        as_confusion([[0.9, 0.2], [0.1, 0.9]], 2)
+    with pytest.raises(ValueError, match=r"more than 0\.5"):
+        as_confusion(0.5, 2)
+    with pytest.raises(ValueError, match="one recorded class a row"):
+        label_likelihood(np.array([[0.5, 0.5]]), np.eye(2))
+    Phi, label, _ = noisy(n=20)
+    prior = blr.GaussianPrior.isotropic(3)
+    with pytest.raises(ValueError, match="votes or trials"):
+        blr.fit(Phi, label, prior, trials=np.full(20, 2), confusion=0.1)
+    with pytest.raises(ValueError, match="got shares"):
+        blr.fit(Phi, np.full(20, 0.3), prior, confusion=0.1)
+    with pytest.raises(ValueError, match="2 matrices"):
+        blr.fit(Phi, label, prior, classes=(0, 1), confusion=np.stack([even_confusion([0.1, 0.1])] * 2))
+    with pytest.raises(ValueError, match="one matrix for all rows"):
+        blr.fit([(Phi, label, None)], None, prior, classes=(0, 1), confusion=np.stack([np.eye(2)] * 20))
+
+
+def test_mode_is_a_maximum_of_the_observed_likelihood():
+    Phi, label, _ = noisy(K=3, n=200)
+    q = blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), "softmax", classes=range(3), confusion=0.2)
+    assert q.converged
+    p = q.predict_proba(Phi, method="plugin")
+    value = np.log(recorded_probability(p, even_confusion([0.2] * 3))[np.arange(200), label]).sum()
+    assert q.log_likelihood == pytest.approx(value, rel=1e-12)

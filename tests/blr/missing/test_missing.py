@@ -1,0 +1,353 @@
+"""Moments by EM, imputation and cubature over missing features, against closed forms and slow twins."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from scipy.stats import multivariate_normal
+
+from blr.basis.kinds import fit_basis
+from blr.missing import patterns as kept
+from blr.missing.moments import FeatureMoments
+from blr.missing.patterns import missing_patterns
+
+COVARIANCE = np.array([[1, 0.6, -0.3, 0], [0.6, 2, 0.2, 0.5], [-0.3, 0.2, 0.7, 0], [0, 0.5, 0, 1.5]])
+MEAN = np.array([0.0, 3.0, -1.0, 10.0])
+PATTERNS = [np.array(p) for p in product([False, True], repeat=4)]
+
+every_pattern = pytest.mark.parametrize(
+    "pattern", PATTERNS, ids=lambda p: "".join("?x"[int(not m)] for m in p)
+)
+
+
+def galaxies(n=400, seed=0):
+    return np.random.default_rng(seed).multivariate_normal(MEAN, COVARIANCE, size=n, method="cholesky")
+
+
+def holes(n=400, seed=1, fraction=0.25):
+    return np.random.default_rng(seed).random((n, 4)) < fraction
+
+
+def log_likelihood(X, missing, mean, covariance):
+    """Sum over rows, one at a time, of the normal density of what is present."""
+    total = 0.0
+    for x, m in zip(X, missing, strict=True):
+        if not m.all():
+            total += multivariate_normal.logpdf(x[~m], mean[~m], covariance[np.ix_(~m, ~m)])
+    return total
+
+
+def test_complete_rows_give_the_sample_moments():
+    X = galaxies()
+    moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
+    assert moments.converged
+    np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(moments.covariance, np.cov(X.T, bias=True), rtol=1e-11, atol=1e-12)
+
+
+def test_monotone_pattern_has_a_closed_form():
+    """Anderson (1957), doi:10.1080/01621459.1957.10501379: the second feature regressed on the first."""
+    X = galaxies(200)[:, :2]
+    missing = np.zeros((200, 2), dtype=bool)
+    missing[120:, 1] = True
+    moments = FeatureMoments.estimate(np.where(missing, np.nan, X), missing)
+    seen = X[:120]
+    S, mu, sigma = np.cov(seen.T, bias=True), X[:, 0].mean(), X[:, 0].var()
+    slope = S[0, 1] / S[0, 0]
+    mean = [mu, seen[:, 1].mean() + slope * (mu - seen[:, 0].mean())]
+    variance = S[1, 1] - slope * S[0, 1] + slope**2 * sigma
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-7)
+    np.testing.assert_allclose(
+        moments.covariance, [[sigma, slope * sigma], [slope * sigma, variance]], rtol=1e-7
+    )
+
+
+def test_no_change_of_the_moments_is_likelier():
+    """The gradient of the likelihood of what is present, by central differences, is 0 at the estimate."""
+    X, missing = galaxies(120), holes(120)
+    moments = FeatureMoments.estimate(X, missing)
+    assert moments.converged
+    mean, covariance = moments.mean, moments.covariance
+    h = 1e-4
+
+    def slope(dm, dC):
+        up = log_likelihood(X, missing, mean + h * dm, covariance + h * dC)
+        return (up - log_likelihood(X, missing, mean - h * dm, covariance - h * dC)) / (2 * h)
+
+    for f in range(4):
+        assert abs(slope(np.eye(4)[f], 0)) < 1e-4
+        for g in range(f + 1):
+            unit = np.zeros((4, 4))
+            unit[f, g] = unit[g, f] = 1
+            assert abs(slope(0, unit)) < 1e-4
+
+
+def test_truth_is_found_where_dropping_rows_would_not_find_it():
+    """Feature 1 is missing where feature 0 is large: at random given what is seen, not completely at random."""
+    X = galaxies(20_000)
+    missing = np.zeros(X.shape, dtype=bool)
+    missing[:, 1] = X[:, 0] > 0.2
+    moments = FeatureMoments.estimate(X, missing)
+    np.testing.assert_allclose(moments.mean, MEAN, atol=0.06)
+    np.testing.assert_allclose(moments.covariance, COVARIANCE, atol=0.08)
+    assert X[~missing[:, 1], 1].mean() < MEAN[1] - 0.3
+
+
+def test_weights_are_copies():
+    X, missing = galaxies(80), holes(80)
+    count = np.random.default_rng(3).integers(0, 4, size=80)
+    weighted = FeatureMoments.estimate(X, missing, weight=count)
+    copied = FeatureMoments.estimate(np.repeat(X, count, axis=0), np.repeat(missing, count, axis=0))
+    np.testing.assert_allclose(weighted.mean, copied.mean, rtol=1e-7)
+    np.testing.assert_allclose(weighted.covariance, copied.covariance, rtol=1e-7, atol=1e-8)
+
+
+def test_row_order_and_values_behind_the_mask_do_not_matter():
+    X, missing = galaxies(100), holes(100)
+    one = FeatureMoments.estimate(np.where(missing, np.nan, X), missing)
+    order = np.random.default_rng(0).permutation(100)
+    other = FeatureMoments.estimate(np.where(missing, 1e30, X)[order], missing[order])
+    np.testing.assert_allclose(other.mean, one.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(other.covariance, one.covariance, rtol=1e-8, atol=1e-9)
+
+
+def test_units_do_not_matter():
+    X, missing = galaxies(100), holes(100)
+    scale, shift = np.array([1e-12, 1e12, 1, 1e4]), np.array([0, 0, 1e3, 0])
+    here = FeatureMoments.estimate(X, missing)
+    there = FeatureMoments.estimate(X * scale + shift, missing)
+    np.testing.assert_allclose((there.mean - shift) / scale, here.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        there.covariance / np.outer(scale, scale), here.covariance, rtol=1e-8, atol=1e-9
+    )
+    filled, twin = there.impute(X * scale + shift, missing), here.impute(X, missing)
+    np.testing.assert_allclose((filled - shift) / scale, twin, rtol=1e-9, atol=1e-9)
+
+
+def test_feature_missing_in_every_row_is_named():
+    missing = holes()
+    missing[:, [1, 3]] = True
+    with pytest.raises(ValueError, match=r"feature\(s\) \[1, 3\] are missing in every row.*leave them out"):
+        FeatureMoments.estimate(galaxies(), missing)
+    weight = np.where(missing[:, 0], 1.0, 0.0)
+    with pytest.raises(ValueError, match=r"\[0, 1, 3\]"):
+        FeatureMoments.estimate(galaxies(), missing, weight=weight)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array([[1.0, 2.0, 0.0, -1e9]]),
+        np.full((30, 4), 7.5),
+        galaxies(3),
+        galaxies(50)[:, [0, 0, 1, 1]],
+        galaxies(50) * [1, 1, 0, 1],
+        galaxies(50) @ np.array([[1, 1, 0, 2.0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]]),
+        np.add(np.float32(galaxies(50)[:, [0, 0, 1, 1]]), np.array([0, 1e-7, 0, 0])),
+    ],
+    ids=["one row", "constant", "fewer rows than features", "twice the same", "zero", "rank two", "float32"],
+)
+@pytest.mark.parametrize("fraction", [0.0, 0.3])
+def test_degenerate_sets_get_the_least_ridge_that_serves(X, fraction):
+    missing = holes(len(X), fraction=fraction)
+    missing[np.argmax(~missing.all(axis=1))] = False
+    moments = FeatureMoments.estimate(X, missing)
+    correlation = moments.covariance / np.sqrt(np.outer(*[np.diag(moments.covariance)] * 2))
+    assert np.linalg.eigvalsh(correlation)[0] > 0.4e-8
+    for pattern in PATTERNS:
+        B, L = moments.conditional(pattern)
+        assert np.all(np.isfinite(B))
+        assert np.all(np.diag(L) > 0)
+    assert np.all(np.isfinite(moments.impute(X, missing)))
+
+
+def test_a_feature_that_is_there_twice_fills_itself_in():
+    X = galaxies(200)[:, [0, 1, 0]] * [1, 1, 1e6]
+    moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
+    missing = np.zeros(X.shape, dtype=bool)
+    missing[:, 2] = True
+    np.testing.assert_allclose(moments.impute(X, missing)[:, 2], X[:, 2], rtol=1e-5, atol=1e2)
+
+
+def test_a_good_covariance_is_left_alone():
+    X = galaxies()
+    X[:, 1] = X[:, 0] + 1e-3 * X[:, 1]
+    moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
+    np.testing.assert_allclose(moments.covariance, np.cov(X.T, bias=True), rtol=1e-9, atol=1e-12)
+
+
+@every_pattern
+def test_conditional_is_the_textbook_formula(pattern):
+    """PRML 2.81-82, with an inverse."""
+    B, L = FeatureMoments(MEAN, COVARIANCE).conditional(pattern)
+    m, o = pattern, ~pattern
+    inverse = np.linalg.inv(COVARIANCE[np.ix_(o, o)]) if o.any() else np.zeros((0, 0))
+    cross = COVARIANCE[np.ix_(m, o)]
+    np.testing.assert_allclose(B, cross @ inverse, atol=1e-14)
+    np.testing.assert_allclose(L @ L.T, COVARIANCE[np.ix_(m, m)] - cross @ inverse @ cross.T, atol=1e-14)
+    np.testing.assert_array_equal(L, np.tril(L))
+
+
+def test_imputation_is_the_conditional_mean_row_by_row():
+    moments, X, missing = FeatureMoments(MEAN, COVARIANCE), galaxies(150), holes(150, fraction=0.4)
+    assert missing.all(axis=1).any()
+    filled = moments.impute(np.where(missing, np.nan, X), missing)
+    for x, m, found in zip(X, missing, filled, strict=True):
+        B, _ = moments.conditional(m)
+        expected = x.copy()
+        expected[m] = MEAN[m] + B @ (x[~m] - MEAN[~m])
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        np.testing.assert_array_equal(found[~m], x[~m])
+
+
+def test_imputation_leaves_its_argument_alone():
+    X, missing = galaxies(10), holes(10)
+    before = X.copy()
+    FeatureMoments(MEAN, COVARIANCE).impute(X, missing)
+    np.testing.assert_array_equal(X, before)
+    assert FeatureMoments(MEAN, COVARIANCE).impute(X[:0], missing[:0]).shape == (0, 4)
+
+
+@every_pattern
+@pytest.mark.parametrize("n", [16, 65])
+def test_nodes_have_the_conditional_moments(pattern, n):
+    moments, X = FeatureMoments(MEAN, COVARIANCE), galaxies(7, seed=5)
+    nodes, weight = moments.nodes(np.where(pattern, np.nan, X), pattern, n)
+    assert nodes.shape == (len(weight), 7, 4)
+    assert len(weight) <= max(n, 16)
+    mean = np.einsum("s,snf->nf", weight, nodes)
+    covariance = np.einsum("s,snf,sng->nfg", weight, nodes - mean, nodes - mean)
+    _, L = moments.conditional(pattern)
+    expected = np.zeros((4, 4))
+    expected[np.ix_(pattern, pattern)] = L @ L.T
+    np.testing.assert_allclose(mean, moments.impute(X, np.tile(pattern, (7, 1))), atol=1e-12)
+    np.testing.assert_allclose(covariance, np.tile(expected, (7, 1, 1)), atol=1e-12)
+    np.testing.assert_array_equal(nodes[:, :, ~pattern], np.tile(X[:, ~pattern], (len(weight), 1, 1)))
+
+
+@every_pattern
+@pytest.mark.parametrize("correlated", [False, True])
+def test_errors_of_what_is_present_move_what_is_missing(pattern, correlated):
+    """Law of total covariance: C, B C, and B C Bᵀ + L Lᵀ."""
+    moments, X = FeatureMoments(MEAN, COVARIANCE), galaxies(3, seed=5)
+    sd = np.array([[0.3, 0, 0.2, 1.0], [0.1, 0, 0, 2.0], [0, 0, 0, 0]])
+    C = np.einsum("nf,fg->nfg", sd**2, np.eye(4))
+    C[0, 0, 3] = C[0, 3, 0] = 0.2 if correlated else 0
+    nodes, weight = moments.nodes(X, pattern, 40, errors=C if correlated else sd)
+    mean = np.einsum("s,snf->nf", weight, nodes)
+    covariance = np.einsum("s,snf,sng->nfg", weight, nodes - mean, nodes - mean)
+    B, L = moments.conditional(pattern)
+    G = np.zeros((4, (~pattern).sum()))
+    G[~pattern], G[pattern] = np.eye(G.shape[1]), B
+    expected = G @ C[:, ~pattern][:, :, ~pattern] @ G.T
+    expected[:, *np.ix_(pattern, pattern)] += L @ L.T
+    np.testing.assert_allclose(mean, moments.impute(X, np.tile(pattern, (3, 1))), atol=1e-12)
+    np.testing.assert_allclose(covariance, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("polynomial", {"degree": 2}), ("rbf", {"centres": 30, "width": 1.5})]
+)
+@pytest.mark.parametrize(
+    ("pattern", "tolerance"),
+    [
+        ([True, False, False, False], 0.003),
+        ([True, False, True, False], 0.01),
+        ([True, True, False, True], 0.02),
+    ],
+)
+def test_probabilities_through_curved_bases_match_monte_carlo(kind, options, pattern, tolerance):
+    """Logits that vary by 2 to 4 over the training set; 32 nodes against 100 000 antithetic draws a row."""
+    rng = np.random.default_rng(4)
+    X, pattern = galaxies(300), np.array(pattern)
+    basis = fit_basis(kind, X, rng=rng, **options)
+    w = rng.normal(size=basis.n_functions)
+    w *= 3 / (basis(X)[:, 1:] @ w[1:]).std()
+    w[0] -= np.mean(basis(X) @ w)
+    moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
+    rows = galaxies(8, seed=9)
+    nodes, weight = moments.nodes(rows, pattern, 32)
+    found = sum(wt * expit(basis(x) @ w) for wt, x in zip(weight, nodes, strict=True))
+    B, L = moments.conditional(pattern)
+    z = rng.standard_normal((50_000, pattern.sum()))
+    z = np.vstack([z, -z])
+    errors = []
+    for row, p in zip(rows, found, strict=True):
+        draws = np.tile(row, (len(z), 1))
+        draws[:, pattern] = moments.mean[pattern] + B @ (row - moments.mean)[~pattern] + z @ L.T
+        errors.append(p - expit(basis(draws) @ w).mean())
+    assert np.sqrt(np.mean(np.square(errors))) < tolerance
+
+
+@settings(max_examples=60)
+@given(rows=st.integers(0, 40), columns=st.integers(1, 150), share=st.floats(0, 1), seed=st.integers(0, 999))
+def test_patterns_partition_the_rows(rows, columns, share, seed):
+    rng = np.random.default_rng(seed)
+    missing = (rng.random((rows, columns)) < share)[rng.integers(0, max(rows, 1), size=rows)]
+    found = list(missing_patterns(missing))
+    assert sorted(np.concatenate([r for _, r in found]).tolist() if found else []) == list(range(rows))
+    assert len({p.tobytes() for p, _ in found}) == len(found)
+    for pattern, index in found:
+        assert np.all(missing[index] == pattern)
+
+
+def test_what_is_kept_of_a_pattern_is_what_it_gives_anew(monkeypatch):
+    monkeypatch.setattr(kept, "_MOST", 3)  # fewer than there are patterns: it starts anew in between
+    moments = FeatureMoments(MEAN, COVARIANCE)
+    for pattern in [*PATTERNS, *PATTERNS[::-1]]:
+        for found, anew in zip(
+            moments.conditional(pattern), FeatureMoments(MEAN, COVARIANCE).conditional(pattern), strict=True
+        ):
+            assert np.array_equal(found, anew)
+            assert not found.flags.writeable
+    assert len(moments._conditionals) <= 3
+    assert len(PATTERNS) > 3
+
+
+def test_dict_round_trip_is_exact():
+    moments = FeatureMoments.estimate(galaxies(60), holes(60))
+    again = FeatureMoments.from_dict(moments.to_dict())
+    np.testing.assert_array_equal(again.mean, moments.mean)
+    np.testing.assert_array_equal(again.covariance, moments.covariance)
+    assert again.converged is moments.converged is True
+
+
+def test_moments_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        FeatureMoments(MEAN, COVARIANCE).covariance[0, 0] = 2
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        (np.eye(3), r"symmetric covariance \(4, 4\), got \(3, 3\)"),
+        (np.triu(np.ones((4, 4))), "symmetric"),
+        (np.ones((4, 4)), "not positive definite; take it from"),
+        (np.full((4, 4), np.nan), "symmetric|NaN"),
+    ],
+)
+def test_bad_moments_are_refused(covariance, message):
+    with pytest.raises(ValueError, match=message):
+        FeatureMoments(MEAN, covariance)
+
+
+def test_bad_arguments_are_refused():
+    moments = FeatureMoments(MEAN, COVARIANCE)
+    X, missing = galaxies(5), np.zeros((5, 4), dtype=bool)
+    with pytest.raises(ValueError, match=r"shape \(N, 4\), got \(5, 3\) and \(5, 3\)"):
+        moments.impute(X[:, :3], missing[:, :3])
+    with pytest.raises(ValueError, match=r"got \(5, 4\) and \(4, 4\)"):
+        FeatureMoments.estimate(X, missing[:4])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        moments.impute(np.where(np.eye(5, 4) > 0, np.nan, X), missing)
+    with pytest.raises(ValueError, match="which of 4 features are missing, got shape"):
+        moments.conditional([True])
+    with pytest.raises(ValueError, match=r"errors must have the shape \(5, 4\)"):
+        moments.nodes(X, missing[0], 8, errors=np.ones(4))
+    with pytest.raises(ValueError, match=r"weight must be 5 number"):
+        FeatureMoments.estimate(X, missing, weight=-np.ones(5))

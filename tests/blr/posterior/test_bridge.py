@@ -1,0 +1,102 @@
+"""Evidence by bridge sampling against quadrature and long importance sampling, on separable problems."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blr.posterior.sampling
+from blr.gaussian import Gaussian
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.bridge import bridge_evidence
+from blr.posterior.laplace import fit
+from blr.posterior.posterior import Posterior
+from blr.posterior.repair import served
+from blr.posterior.sampling import sample_posterior
+from blr.posterior.variational import refine
+from blr.trust.whitened import log_posterior
+
+REFERENCES = json.loads((Path(__file__).parents[2] / "reference" / "bridge.json").read_text(encoding="utf-8"))
+REPEATS = 2
+
+
+def fitted(reference):
+    softmax = reference["likelihood"] == "softmax"
+    Phi, variance = np.array(reference["Phi"]), np.array(reference["prior_variance"])
+    prior = GaussianPrior(0.0, variance[: Phi.shape[1]])
+    classes = range(len(reference["t"][0]) if softmax else 2)
+    return fit(Phi, np.array(reference["t"]), prior, reference["likelihood"], classes=classes)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Take few draws: the chains' own accuracy is tested elsewhere."""
+    monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
+    monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_evidence_of_separable_problems():
+    """Within 0.05 nats of brute force, with an error that is neither too small nor meaningless."""
+    z = []
+    for reference in REFERENCES:
+        q = fitted(reference)
+        for seed in range(REPEATS):
+            s = sample_posterior(q, rng=np.random.default_rng(seed))
+            value, error = bridge_evidence(s, rng=np.random.default_rng(100 + seed))
+            assert value == pytest.approx(reference["log_evidence"], abs=0.05), reference["name"]
+            assert error < 0.03
+            z.append((value - reference["log_evidence"]) / np.hypot(error, reference["error"]))
+    assert 0.4 < np.sqrt(np.mean(np.square(z))) < 1.3
+    assert np.abs(z).max() < 3.5
+
+
+def test_evidence_of_what_is_served():
+    """Short chains and importance draws know the evidence too, with a larger error."""
+    z = []
+    for reference in REFERENCES:
+        q = fitted(reference)
+        if q.trust.verdict != "red":
+            continue
+        value, error = served(q).evidence
+        assert error < 0.1
+        z.append((value - reference["log_evidence"]) / np.hypot(error, reference["error"]))
+    assert len(z) >= 2
+    assert np.abs(z).max() < 3.5
+
+
+def test_the_log_posterior_is_normalised_by_its_prior(dense):
+    Phi, t = dense.softmax(0, N=40, M=2, K=3)
+    for likelihood, target in (("softmax", t), ("logistic", t[:, 0])):
+        q = fit(Phi, target, GaussianPrior(0.3, [4.0, 1.0]), likelihood)
+        at_mode = log_posterior(q.problem, q.mode[None])[0]
+        D = len(q.mode)
+        laplace = at_mode + 0.5 * D * np.log(2 * np.pi) - 0.5 * q.gaussian.log_det_precision
+        assert laplace == pytest.approx(q.log_evidence, abs=1e-9)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_gaussian_nearby_helps_where_draws_are_few_for_their_weights(dense):
+    Phi, t = dense.binary(3, N=60, M=40, scale=3.0)
+    q = fit(Phi, t, GaussianPrior(0.0, 9.0))
+    refined = refine(q).gaussian
+    s = sample_posterior(q, n_draws=1024)
+    _, alone = bridge_evidence(s)
+    value, error = bridge_evidence(s, near=Gaussian(refined.mean, 3.0 * refined.precision))
+    assert error < alone
+    assert value == pytest.approx(bridge_evidence(sample_posterior(q), near=refined)[0], abs=4 * error)
+
+
+@pytest.mark.usefixtures("quick")
+def test_says_what_is_wrong(dense):
+    Phi, t = dense.binary(0, N=40, M=2)
+    q = fit(Phi, t, GaussianPrior(0.0, 1.0))
+    with pytest.raises(ValueError, match=r"needs a posterior with 64 draws or more, got one with none"):
+        bridge_evidence(q)
+    with pytest.raises(ValueError, match=r"got one with 32"):
+        bridge_evidence(sample_posterior(q, n_draws=32))
+    with pytest.raises(RuntimeError, match="no data with it"):
+        bridge_evidence(Posterior.from_dict(sample_posterior(q, n_draws=256).to_dict()))

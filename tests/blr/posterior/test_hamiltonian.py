@@ -1,0 +1,119 @@
+"""Hamiltonian chains leave the density invariant, exactly, and find their coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from blr.posterior._hamiltonian import Hamiltonian, brief_warm_up, warm_up
+
+
+def normal(dense, D=4, scale=1.0):
+    """Return the log density and gradient of a correlated normal, and its covariance."""
+    S = scale * dense.covariance(np.random.default_rng(0), D)
+    P = np.linalg.inv(S)
+    return lambda z: (-0.5 * np.einsum("sd,de,se->s", z, P, z), -z @ P), S
+
+
+def test_energy_is_nearly_conserved_and_time_is_reversible(dense):
+    evaluate, _ = normal(dense)
+    sampler = Hamiltonian(evaluate, np.zeros(4), np.eye(4), 0.01)
+    rng = np.random.default_rng(0)
+    state = sampler.at(rng.standard_normal((3, 4)))
+    p = rng.standard_normal((3, 4))
+    end, final = sampler._leapfrog(state, p, 0.01, n=100)
+    energy = -state.log_density + 0.5 * np.sum(p**2, axis=1)
+    assert -end.log_density + 0.5 * np.sum(final**2, axis=1) == pytest.approx(energy, rel=1e-4)
+    back, turned = sampler._leapfrog(end, -final, 0.01, n=100)
+    assert back.x == pytest.approx(state.x, abs=1e-10)
+    assert turned == pytest.approx(-p, abs=1e-10)
+
+
+def test_no_coordinates_are_those_of_the_identity(dense):
+    evaluate, _ = normal(dense)
+    z = np.random.default_rng(2).standard_normal((3, 4))
+    runs = []
+    for W in (None, np.eye(4)):
+        sampler = Hamiltonian(evaluate, np.ones(4), W, 0.3)
+        runs.append(sampler.run(sampler.at(z), 5, np.random.default_rng(3))[1])
+    np.testing.assert_allclose(runs[0], runs[1], atol=1e-12)
+
+
+def test_invariance_with_a_step_far_too_large():
+    """Whatever the step, exact draws stay exact: here a coarse one, that errs much before Metropolis mends it."""
+
+    def evaluate(z):  # a skewed density: Gumbel
+        return (z - np.exp(z)).sum(axis=1), 1 - np.exp(z)
+
+    rng = np.random.default_rng(1)
+    start = stats.gumbel_l.rvs(size=(20_000, 1), random_state=rng)
+    sampler = Hamiltonian(evaluate, np.zeros(1), np.eye(1), 1.3)
+    state = sampler.at(start)
+    for _ in range(6):
+        state, probability = sampler.move(state, rng)
+    assert 0.3 < probability.mean() < 0.95
+    assert stats.kstest(state.x[:, 0], stats.gumbel_l.cdf).pvalue > 1e-3
+
+
+def test_warming_up_finds_the_coordinates(dense):
+    """From draws that are a hundred times too narrow in one direction and ten times too wide in another."""
+    evaluate, S = normal(dense)
+    rng = np.random.default_rng(0)
+    stretch = np.diag([0.01, 10.0, 1.0, 1.0]) @ np.linalg.inv(np.linalg.cholesky(S))
+    white = np.linalg.inv(stretch)
+
+    def stretched(x):
+        value, gradient = evaluate(x @ white.T)
+        return value, gradient @ white
+
+    sampler, state = warm_up(stretched, rng.standard_normal((32, 4)), rng)
+    state, z, value, acceptance = sampler.run(state, 300, rng)
+    truth = stretch @ S @ stretch.T
+    found = np.cov(z.reshape(-1, 4).T)
+    sd = np.sqrt(np.diag(truth))
+    assert found / np.outer(sd, sd) == pytest.approx(truth / np.outer(sd, sd), abs=0.08)
+    assert 0.6 < acceptance < 0.99
+    assert value.shape == z.shape[:2] == (32, 300)
+
+
+def test_white_coordinates_are_kept(dense):
+    evaluate, _ = normal(dense)
+    P = np.linalg.cholesky(normal(dense)[1])
+
+    def white(x):
+        value, gradient = evaluate(x @ P.T)
+        return value, gradient @ P
+
+    rng = np.random.default_rng(0)
+    sampler, _ = warm_up(white, rng.standard_normal((32, 4)), rng)
+    assert np.array_equal(sampler.W, np.eye(4))
+
+
+def test_a_density_that_overflows_is_not_accepted():
+    def evaluate(z):
+        return -np.exp(z**2).sum(axis=1), -2 * z * np.exp(z**2)
+
+    rng = np.random.default_rng(0)
+    sampler = Hamiltonian(evaluate, np.zeros(1), np.eye(1), 50.0)
+    state, probability = sampler.move(sampler.at(np.zeros((4, 1))), rng)
+    assert np.all(np.isfinite(state.x))
+    assert np.all(probability < 1e-6)
+
+
+def test_a_brief_warm_up_finds_the_step_size():
+    """Of a normal ten times as narrow in one direction as its start says."""
+    scale = np.array([1.0, 0.1, 1.0])
+    calls = []
+
+    def evaluate(z):
+        calls.append(len(z))
+        return -0.5 * np.sum((z / scale) ** 2, axis=1), -z / scale**2
+
+    rng = np.random.default_rng(0)
+    sampler, state = brief_warm_up(evaluate, rng.standard_normal((16, 3)) * scale, rng)
+    assert 0.02 < sampler.step < 0.25
+    assert len(calls) < 900
+    _, z, _, accepted = sampler.run(state, 200, rng)
+    assert accepted > 0.5
+    assert z.reshape(-1, 3).std(axis=0) == pytest.approx(scale, rel=0.1)

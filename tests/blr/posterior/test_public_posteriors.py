@@ -1,0 +1,63 @@
+"""Posteriors on public data, scikit-learn's and real galaxies, against independent chains."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.posterior.sampling import sample_posterior
+from blr.posterior.variational import refine
+from tests.reference.public_posteriors import RESULTS, fingerprint, problems
+
+PROBLEMS = {problem.name: problem for problem in problems()}
+RESULT = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def fitted(problem):
+    prior = GaussianPrior(problem.mean, problem.covariance)
+    return fit(problem.Phi, problem.t, prior, problem.likelihood)
+
+
+def errors(problem, q):
+    """Return the errors of probabilities, beyond three standard errors of the reference's own."""
+    p, known = np.asarray(q.predict_proba(problem.test)), RESULT[problem.name]
+    return np.maximum(np.abs(p - np.array(known["probability"])) - 3 * known["error"], 0)
+
+
+def test_every_problem_has_its_result():
+    assert PROBLEMS.keys() == RESULT.keys()
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_data_are_those_of_the_chains(name):
+    assert fingerprint(PROBLEMS[name]) == RESULT[name]["data"], "python -m tests.reference.public_posteriors"
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_refined_probabilities(name):
+    q = fitted(PROBLEMS[name])
+    found = errors(PROBLEMS[name], refine(q))
+    assert found.max() < 0.01
+    assert found.mean() < 1e-3
+    assert found.mean() < errors(PROBLEMS[name], q).mean(), "the Laplace posterior's"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_sampled_probabilities(name):
+    found = sample_posterior(fitted(PROBLEMS[name]), rng=np.random.default_rng(0))
+    assert errors(PROBLEMS[name], found).max() < 0.01
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_evidence(name):
+    q, known = fitted(PROBLEMS[name]), RESULT[name]
+    error = abs(q.log_evidence + q.second_order - known["log_evidence"])
+    if q.trust.verdict == "green":
+        assert error < 0.015 + 3 * known["log_evidence_error"]
+    else:
+        assert error < 0.3, "not green: said to be rough"

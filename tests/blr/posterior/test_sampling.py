@@ -1,0 +1,234 @@
+"""The sampled posterior against reference posteriors, separable ones included, and against itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+import blr.posterior.sampling
+from blr.gaussian import Gaussian
+from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.posterior.posterior import Posterior
+from blr.posterior.sampling import sample_posterior
+from blr.sums import Rows, likelihood_terms
+from blr.trust.whitened import draw_terms, whitened_density
+
+REFERENCES = json.loads(
+    (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
+)
+
+
+def fitted(reference):
+    softmax = reference["likelihood"] == "softmax"
+    return fit(
+        np.array(reference["Phi"]),
+        np.array(reference["t"]),
+        GaussianPrior(reference["prior_mean"], np.array(reference["prior_covariance"])),
+        reference["likelihood"],
+        sample_weight=reference["weight"],
+        classes=range(len(reference["t"][0]) if softmax else 2),
+    )
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Take few draws where their number does not matter."""
+    monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
+    monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=[r["name"] for r in REFERENCES])
+def test_probabilities_of_the_reference_posteriors(reference):
+    s = sample_posterior(fitted(reference))
+    p = s.predict_proba(np.array(reference["test"]))
+    assert np.abs(p - np.array(reference["probability"])).max() < 0.01 + reference["error"]
+    assert s.trust.verdict == "green", s.trust
+    assert s.trust.numbers["r_hat"] < 1.01
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [*(Bernoulli(link) for link in LINKS.values()), Categorical(3), Categorical(3, contrasts=False)],
+    ids=[*LINKS, "softmax", "softmax, all activations"],
+)
+def test_terms_of_many_weights_are_those_of_each(dense, likelihood):
+    softmax = isinstance(likelihood, Categorical)
+    Phi, t = dense.softmax(0, N=50, M=3, K=3) if softmax else dense.binary(0, N=50, M=3)
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal((4, 3 * likelihood.n_outputs))
+    for weight in (None, rng.gamma(2.0, size=50)):
+        data = Rows(Phi, t, weight)
+        value, gradient = data.accumulate(draw_terms(likelihood, theta))
+        for s in range(4):
+            one = data.accumulate(likelihood_terms(likelihood, theta[s], hessian=False))
+            assert value[s] == pytest.approx(one[0], rel=1e-12)
+            assert gradient[s] == pytest.approx(one[1], rel=1e-9, abs=1e-10)
+
+
+def test_the_density_is_the_posterior_in_white_coordinates(dense):
+    Phi, t = dense.softmax(0, N=50, M=2, K=3)
+    q = fit(Phi, t, GaussianPrior(0.3, [4.0, 1.0]), "softmax")
+    evaluate = whitened_density(q.problem, q.gaussian)
+    z, h = 0.5 * np.random.default_rng(0).standard_normal((1, 4)), 1e-5
+    value, gradient = evaluate(z)
+    numeric = [(evaluate(z + h * e)[0] - evaluate(z - h * e)[0])[0] / (2 * h) for e in np.eye(4)]
+    assert gradient[0] == pytest.approx(numeric, rel=1e-6, abs=1e-6)
+    _, at_mode = evaluate(np.zeros((1, 4)))
+    assert at_mode == pytest.approx(np.zeros((1, 4)), abs=1e-8)
+    far = q.gaussian.mean + z[0] @ q.gaussian.inverse_cholesky
+    other = dense.log_likelihood(Phi, t, q.problem.class_weights(far).reshape(3, 2), "softmax")
+    assert value[0] == pytest.approx(other - q.problem.solver_prior.energy(far), rel=1e-10)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
+def test_the_interface_is_the_same(dense, likelihood):
+    softmax = likelihood == "softmax"
+    Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
+    q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood)
+    s = sample_posterior(q)
+    D = 9 if softmax else 3
+    assert (s.kind, s.laplace) == ("sampled", q)
+    assert s.mean.shape == (D,)
+    assert s.precision.shape == s.cholesky.shape == (D, D)
+    for name in ("log_evidence", "log_likelihood", "bic", "effective_parameters", "second_order"):
+        assert getattr(s, name) == getattr(q, name)
+    assert s.trust != q.trust
+    mean, covariance = s.logit_moments(Phi)
+    draws = s.sample(len(s.draws), np.random.default_rng(0))
+    assert draws.shape == (len(s.draws), D)
+    a = draws.reshape(-1, 3, 3) @ Phi.T if softmax else draws @ Phi.T
+    if softmax:
+        a = a - a.mean(axis=1, keepdims=True)
+        assert mean == pytest.approx(a.mean(axis=0).T, abs=1e-9)
+        assert covariance == pytest.approx(np.stack([np.cov(x.T) for x in a.transpose(2, 0, 1)]), abs=1e-9)
+    else:
+        assert mean == pytest.approx(a.mean(axis=0), abs=1e-9)
+        assert covariance == pytest.approx(a.var(axis=0, ddof=1), abs=1e-9)
+    prediction = s.prediction(Phi)
+    p = s.predict_proba(Phi)
+    assert prediction.probability[:, 1] == pytest.approx(p[:, 1] if softmax else p, abs=1e-12)
+    assert np.all(prediction.mutual_information >= 0)
+    assert prediction.mean == pytest.approx(mean, abs=1e-9)
+    for method in ("plugin", "probit", "exact", "monte_carlo"):
+        assert s.predict_proba(Phi, method) == pytest.approx(p, abs=0.1)
+    assert s.plugin(Phi) == pytest.approx(q.plugin(Phi), abs=1e-12)
+    assert s.deviations(50, np.random.default_rng(0)).shape == (50, len(q.gaussian.mean))
+
+
+@pytest.mark.usefixtures("quick")
+def test_averages_are_over_the_draws(dense):
+    Phi, t = dense.binary(0, N=60, M=3)
+    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0), "probit"))
+    assert s.predict_proba(Phi) == pytest.approx(ndtr(Phi @ s.draws.T).mean(axis=1), abs=1e-12)
+    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0)))
+    shifted = s.prediction(Phi, shift=np.array([0.0, 0.7])).probability[:, 1]
+    assert shifted == pytest.approx(expit(Phi @ s.draws.T + 0.7).mean(axis=1), abs=1e-12)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
+def test_predictions_are_those_of_one_draw_after_another(dense, likelihood):
+    softmax = likelihood == "softmax"
+    Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
+    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 9.0), likelihood), n_draws=64)
+    shift = None if likelihood == "probit" else np.log([0.2, 0.3, 0.5][: 3 if softmax else 2])
+    a = [s.problem.activations(Phi, theta) for theta in s.draws]
+    if shift is not None:
+        a = [x + (shift if softmax else shift[1] - shift[0]) for x in a]
+    p = np.stack([s.problem.response(x) for x in a])
+    p = p if softmax else np.stack([1 - p, p], axis=2)
+    entropy = -np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0.0), axis=2).mean(axis=0)
+    for single, tolerance in ((False, 1e-12), (True, 1e-6)):
+        found = s.prediction(Phi, shift=shift, single=single)
+        assert found.probability == pytest.approx(p.mean(axis=0), abs=tolerance)
+        assert found.expected_entropy == pytest.approx(entropy, abs=10 * tolerance)
+        if not softmax:
+            assert found.mean == pytest.approx(np.mean(a, axis=0), abs=1e-10)
+            assert found.covariance == pytest.approx(np.var(a, axis=0), rel=max(tolerance, 1e-9) * 10)
+
+
+@pytest.mark.usefixtures("quick")
+def test_seeded_whatever_the_threads(dense):
+    Phi, t = dense.softmax(0, N=60, M=3, K=3)
+    runs = [
+        sample_posterior(
+            fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax", threads=n), rng=np.random.default_rng(s)
+        )
+        for n, s in ((1, 5), (2, 5), (1, 6))
+    ]
+    assert np.array_equal(runs[0].draws, runs[1].draws)
+    assert not np.array_equal(runs[0].draws, runs[2].draws)
+
+
+@pytest.mark.usefixtures("quick")
+def test_fewer_draws_keep_the_moments_of_all(dense):
+    Phi, t = dense.binary(0, N=60, M=3)
+    q = fit(Phi, t, GaussianPrior(0.0, 1.0))
+    many, few = (sample_posterior(q, n_draws=n) for n in (4096, 256))
+    assert len(few.draws) == 256
+    assert few.mean == pytest.approx(many.mean, abs=1e-10)
+    assert np.cov(few.draws.T) == pytest.approx(np.linalg.inv(few.precision), rel=1e-8)
+    assert few.predict_proba(Phi) == pytest.approx(many.predict_proba(Phi), abs=0.01)
+
+
+@pytest.mark.usefixtures("quick")
+def test_survives_its_dictionary(dense):
+    Phi, t = dense.softmax(0, N=60, M=3, K=3)
+    s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax"))
+    again = Posterior.from_dict(s.to_dict())
+    assert np.array_equal(again.predict_proba(Phi), s.predict_proba(Phi))
+    assert again.trust == s.trust
+    assert again.kind == "sampled"
+    with pytest.raises(RuntimeError, match="no data with it"):
+        sample_posterior(again)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_sum_direction_keeps_its_prior(dense):
+    """The data say nothing of a common shift of all classes' weights: exact, not sampled by the chains."""
+    Phi, t = dense.softmax(0, N=60, M=2, K=3)
+    s = sample_posterior(fit(Phi, t, GaussianPrior(0.5, [4.0, 1.0]), "softmax"))
+    draws = s.sample(2000, np.random.default_rng(0)).reshape(-1, 3, 2).sum(axis=1) / np.sqrt(3)
+    assert draws.mean(axis=0) == pytest.approx(np.full(2, 1.5 / np.sqrt(3)), abs=0.15)
+    assert draws.var(axis=0) == pytest.approx([4.0, 1.0], rel=0.15)
+
+
+def test_chains_that_do_not_mix_are_told(dense, monkeypatch):
+    Phi, t = dense.binary(0, N=60, M=3)
+    q = fit(Phi, t, GaussianPrior(0.0, 1.0))
+
+    def apart(_problem, white):
+        """Return a density of two far hills."""
+
+        def evaluate(z):
+            near, far = -0.5 * np.sum((z - 9) ** 2, axis=1), -0.5 * np.sum((z + 9) ** 2, axis=1)
+            left = (far > near)[:, None]
+            return np.maximum(near, far), np.where(left, -(z + 9), -(z - 9))
+
+        assert isinstance(white, Gaussian)
+        return evaluate
+
+    monkeypatch.setattr(blr.posterior.sampling, "whitened_density", apart)
+    monkeypatch.setattr(blr.posterior.sampling, "_MOST_BLOCKS", 4)
+    s = sample_posterior(q)
+    assert s.trust.verdict == "red"
+    assert not s.converged
+    assert "the chains disagree (R-hat" in " ".join(s.trust.reasons)
+
+
+def test_says_what_is_wrong(dense):
+    Phi, t = dense.binary(0)
+    q = fit(Phi, t, GaussianPrior(0.0, 1.0))
+    with pytest.raises(
+        ValueError, match=r"at least the number of chains, and that at least 2, got 3 draws of 8"
+    ):
+        sample_posterior(q, n_draws=3, chains=8)
+    with pytest.raises(ValueError, match=r"maximum-likelihood fit has no posterior to refine or sample"):
+        sample_posterior(fit(Phi, t, None))

@@ -1,0 +1,243 @@
+"""Softmax predictive integrals against product rules, stored brute force, and their invariants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from blr.decisions import entropy
+from blr.predictive.binary import binary_exact, binary_expected_entropy, binary_probit
+from blr.predictive.softmax import (
+    softmax_exact,
+    softmax_fast,
+    softmax_monte_carlo,
+    softmax_pairwise,
+    softmax_plugin,
+)
+
+REFERENCE = Path(__file__).parent.parent.parent / "reference" / "softmax_integrals.npz"
+
+
+def scaled_covariance(A, spread):
+    """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
+    V = A @ A.transpose(0, 2, 1)
+    d = np.einsum("nkk->nk", V)
+    largest = (d[:, :, None] + d[:, None, :] - 2 * V).reshape(len(V), -1).max(axis=1)
+    return V * (spread**2 / largest)[:, None, None]
+
+
+def examples(K, spread, n, seed=0):
+    """Return means and covariances: isotropic, a few wide directions, and classes of unequal spread."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, K, K))
+    A[n // 3 :] *= np.exp(rng.normal(0, 1, (n - n // 3, 1, K)))
+    A[2 * n // 3 :] *= np.exp(rng.normal(0, 1, (n - 2 * n // 3, K, 1)))
+    mean = rng.standard_normal((n, K)) * max(1.0, spread) * rng.choice([0.1, 0.5, 1.0], (n, 1))
+    return mean, scaled_covariance(A, spread)
+
+
+def by_trapezoid(mean, V):
+    """Return E[p] (n, K) and E[H] (n,) by a trapezoid rule over the eigenvectors of the centred covariance."""
+    n, K = mean.shape
+    P = np.eye(K) - 1 / K
+    values, U = np.linalg.eigh(P @ V @ P)
+    B = (U * np.sqrt(np.maximum(values, 0))[:, None, :])[:, :, 1:]
+    p, h = np.empty((n, K)), np.empty(n)
+    for i in range(n):
+        steps = [min(1.0, 1.3 / np.ptp(b)) if np.ptp(b) > 0 else 1.0 for b in B[i].T]
+        axes = [s * np.arange(-int(6.5 / s), int(6.5 / s) + 1) for s in steps]
+        Z = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
+        w = np.exp(-0.5 * (Z**2).sum(axis=1))
+        w /= w.sum()
+        y = softmax(mean[i] + Z @ B[i].T, axis=1)
+        p[i], h[i] = w @ y, w @ entropy(y)
+    return p, h
+
+
+@pytest.mark.parametrize("K", [3, 4])
+@pytest.mark.parametrize("spread", [0.05, 0.3, 0.4, 0.7, 1.2, 2.0, 3.0, 4.0, 7.0, 12.0])
+def test_few_classes_against_a_fine_product_rule(K, spread):
+    n = 60 if K == 3 else max(6, int(40 / spread))
+    mean, V = examples(K, spread, n, seed=int(10 * spread))
+    p, h = softmax_exact(mean, V)
+    truth, truth_h = by_trapezoid(mean, V)
+    tolerance = 1e-4 if spread <= 4 else 5e-4
+    assert np.abs(p - truth).max() < tolerance
+    assert np.abs(h - truth_h).max() < 2 * tolerance
+
+
+@pytest.mark.parametrize("K", [5, 10, 20])
+@pytest.mark.parametrize("spread", [1.0, 4.0, 12.0])
+def test_many_classes_against_stored_brute_force(K, spread):
+    with np.load(REFERENCE, allow_pickle=False) as stored:
+        name = f"{K}_{spread:g}"
+        mean, B = stored[f"{name}_mean"], stored[f"{name}_factor"]
+        truth, error = stored[f"{name}_probability"], stored[f"{name}_error"]
+    tolerance = 1e-3 if spread <= 4 else 5e-3
+    assert error.max() < tolerance / 10
+    p, _ = softmax_exact(mean, B @ B.transpose(0, 2, 1))
+    assert np.abs(p - truth).max() < tolerance
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 9])
+@pytest.mark.parametrize("spread", [0.2, 0.9, 3.0])
+def test_class_order_matters_only_to_the_tolerance(K, spread):
+    mean, V = examples(K, spread, 40)
+    order = np.random.default_rng(1).permutation(K)
+    p, h = softmax_exact(mean, V)
+    q, g = softmax_exact(mean[:, order], V[:, order][:, :, order])
+    np.testing.assert_allclose(q, p[:, order], atol=1e-4 if K < 5 else 1e-3)
+    np.testing.assert_allclose(g, h, atol=2e-4 if K < 5 else 2e-3)
+
+
+@pytest.mark.parametrize("K", [3, 6])
+def test_tied_axes_do_not_matter_either(K):
+    """Equal variances leave the principal axes to chance."""
+    mean = np.linspace(0, 2, K)[None]
+    p, _ = softmax_exact(mean, 2 * np.eye(K)[None])
+    for order in (np.roll(np.arange(K), 1), np.arange(K)[::-1]):
+        q, _ = softmax_exact(mean[:, order], 2 * np.eye(K)[None])
+        np.testing.assert_allclose(q, p[:, order], atol=1e-4 if K == 3 else 1e-3)
+
+
+@pytest.mark.parametrize("K", [2, 3, 4, 7])
+@pytest.mark.parametrize("function", [softmax_exact, softmax_fast, softmax_pairwise])
+def test_common_shifts_do_not_matter(K, function):
+    rng = np.random.default_rng(K)
+    mean, V = examples(K, 1.5, 30)
+    c = rng.standard_normal((30, K))
+    shifted = V + c[:, :, None] + c[:, None, :]  # covariance with a shift that all classes share
+    found, moved = function(mean, V), function(mean + 7.0, shifted)
+    for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, moved)), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-9 if K < 5 else 1e-3)
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 20])
+def test_no_variance_is_the_softmax_to_rounding(K):
+    mean = np.random.default_rng(0).normal(0, 10, (30, K))
+    for V in (np.zeros((30, K, K)), np.ones((30, K, K)) * 4.0):
+        p, h = softmax_exact(mean, V)
+        np.testing.assert_allclose(p, softmax(mean, axis=1), rtol=1e-12)
+        np.testing.assert_allclose(h, entropy(p), atol=1e-12)
+        np.testing.assert_allclose(softmax_pairwise(mean, V), p, rtol=1e-12)
+    small, _ = softmax_exact(mean, np.eye(K) * np.full((30, 1, 1), 1e-10))
+    np.testing.assert_allclose(small, softmax(mean, axis=1), atol=1e-10)
+    np.testing.assert_array_equal(softmax_plugin(mean), softmax(mean, axis=1))
+
+
+def test_two_classes_are_the_binary_integral():
+    mean, V = examples(2, 3.0, 200)
+    logit = mean[:, 1] - mean[:, 0]
+    variance = V[:, 0, 0] + V[:, 1, 1] - 2 * V[:, 0, 1]
+    p, h = softmax_exact(mean, V)
+    np.testing.assert_allclose(p[:, 1], binary_exact(logit, variance), rtol=1e-12)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_allclose(h, binary_expected_entropy(logit, variance), rtol=1e-12)
+    np.testing.assert_allclose(softmax_pairwise(mean, V)[:, 1], binary_probit(logit, variance), rtol=1e-12)
+
+
+@pytest.mark.parametrize("K", [3, 4])
+def test_a_class_that_never_wins_leaves_the_binary_integral(K):
+    """Two classes far ahead of the rest: the binary mixture, another method altogether, is the truth."""
+    logit, sd = (x.ravel() for x in np.meshgrid(np.linspace(-9, 9, 13), [0.2, 0.6, 1.5, 3.9]))
+    mean = np.full((logit.size, K), -200.0)
+    mean[:, 0], mean[:, 1] = 0.0, logit
+    V = np.zeros((logit.size, K, K))
+    V[:, 1, 1] = sd**2
+    p, h = softmax_exact(mean, V)
+    np.testing.assert_allclose(p[:, 1], binary_exact(logit, sd**2), atol=1e-4)
+    np.testing.assert_allclose(h, binary_expected_entropy(logit, sd**2), atol=2e-4)
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 12])
+@pytest.mark.parametrize("spread", [0.1, 0.5, 2.0, 8.0, 40.0, 1e4])
+def test_probabilities_are_probabilities(K, spread):
+    mean, V = examples(K, spread, 20)
+    mean[0], mean[1] = 0.0, 1e3 * np.arange(K)
+    p, h = softmax_exact(mean, V)
+    assert p.min() >= 0
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+    assert np.all(h >= -1e-5)
+    assert np.all(h <= entropy(p) + 2e-5)
+
+
+def test_a_row_hardly_depends_on_its_neighbours():
+    mean, V = examples(3, 1.0, 300)
+    V *= np.random.default_rng(0).gamma(1, 1, (300, 1, 1))
+    p, h = softmax_exact(mean, V)
+    for i in range(0, 300, 37):
+        alone, alone_h = softmax_exact(mean[i : i + 1], V[i : i + 1])
+        np.testing.assert_allclose(alone[0], p[i], rtol=1e-12)
+        np.testing.assert_allclose(alone_h[0], h[i], atol=1e-13)
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_arguments_are_left_alone(K):
+    mean, V = examples(K, 1.0, 50)
+    # Rows innermost, as einsum may return them.
+    mean = np.asfortranarray(mean)
+    V = np.moveaxis(np.array(np.moveaxis(V, 0, -1), order="C"), -1, 0)
+    kept = mean.copy(), V.copy()
+    softmax_exact(mean, V)
+    softmax_pairwise(mean, V)
+    np.testing.assert_array_equal(mean, kept[0])
+    np.testing.assert_array_equal(V, kept[1])
+
+
+def test_pairwise_is_as_rough_as_stated():
+    for spread, worst in ((1.0, 0.03), (4.0, 0.16), (12.0, 0.27)):
+        mean, V = examples(3, spread, 150)
+        error = np.abs(softmax_pairwise(mean, V) - softmax_exact(mean, V)[0]).max()
+        assert worst / 3 < error < worst
+    p = softmax_pairwise(np.array([[0.0, 500.0, -900.0]]), np.eye(3)[None])
+    np.testing.assert_allclose(p, [[0, 1, 0]], atol=1e-60)
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 8, 20])
+def test_fast_is_within_its_bound_at_any_spread(K):
+    """Where the pairwise formula alone errs by more than 0.1."""
+    parts = [examples(K, spread, 30) for spread in (0.3, 0.69, 1.0, 4.0, 12.0)]
+    mean, V = (np.concatenate(x) for x in zip(*parts, strict=True))
+    truth, fast = softmax_exact(mean, V)[0], softmax_fast(mean, V)
+    assert np.abs(fast - truth).max() < 0.035
+    assert np.abs(softmax_pairwise(mean, V) - truth).max() > 0.1
+    np.testing.assert_allclose(fast.sum(axis=1), 1, rtol=1e-6)
+    narrow = slice(0, 60)
+    assert np.array_equal(fast[narrow], softmax_pairwise(mean[narrow], V[narrow]))
+
+
+def test_fast_of_two_classes_is_the_binary_formula():
+    mean, V = examples(2, 5.0, 20)
+    assert np.array_equal(softmax_fast(mean, V), softmax_pairwise(mean, V))
+
+
+def test_monte_carlo_agrees_within_its_error():
+    rng = np.random.default_rng(2)
+    mean, V = examples(3, 2.0, 5)
+    a = mean + np.einsum(
+        "nkj,snj->snk", np.linalg.cholesky(V + 1e-12 * np.eye(3)), rng.standard_normal((20_000, 5, 3))
+    )
+    p, error = softmax_monte_carlo(a)
+    assert np.all(np.abs(p - softmax_exact(mean, V)[0]) < 4 * error)
+
+
+def test_empty_batches():
+    p, h = softmax_exact(np.zeros((0, 3)), np.zeros((0, 3, 3)))
+    assert p.shape == (0, 3)
+    assert h.shape == (0,)
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(
+        ValueError, match=r"covariance has shape \(2, 3\) for a mean of \(2, 3\); expected \(2, 3, 3\)"
+    ):
+        softmax_exact(np.zeros((2, 3)), np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"mean has shape \(3,\); expected \(N, K\)"):
+        softmax_plugin(np.zeros(3))
+    with pytest.raises(ValueError, match="covariance holds 1 value"):
+        softmax_exact(np.zeros((1, 2)), np.array([[[1, np.inf], [0, 1]]]))
+    with pytest.raises(ValueError, match="S at least 2 draws"):
+        softmax_monte_carlo(np.zeros((1, 2, 3)))

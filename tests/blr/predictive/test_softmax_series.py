@@ -1,0 +1,110 @@
+"""The series, its bound, and its invariants against Gauss-Hermite rules."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+
+from blr.predictive._softmax_series import softmax_series
+
+
+def scaled_covariance(A, spread):
+    """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
+    V = A @ A.transpose(0, 2, 1)
+    d = np.einsum("nkk->nk", V)
+    largest = (d[:, :, None] + d[:, None, :] - 2 * V).reshape(len(V), -1).max(axis=1)
+    return V * (spread**2 / largest)[:, None, None]
+
+
+def examples(K, spread, n, seed=0):
+    """Return means, from confident to tied, and covariances of mixed shapes."""
+    rng = np.random.default_rng(seed)
+    mean = -rng.exponential(rng.choice([0.3, 2.0, 6.0], (n, 1)), (n, K))
+    mean[:, 0] = rng.exponential(2.0, n)
+    return mean, scaled_covariance(
+        rng.standard_normal((n, K, K)) * np.exp(rng.normal(0, 1, (n, 1, K))), spread
+    )
+
+
+def by_gauss_hermite(mean, V, n=25):
+    """Return E[p] (n, K) and E[H] (n,) by a tensor rule along the eigenvectors of V, all K of them."""
+    z, w = np.polynomial.hermite_e.hermegauss(n)
+    w = w / w.sum()
+    values, U = np.linalg.eigh(V)
+    K = mean.shape[1]
+    used = K - 1  # of a centred covariance the first eigenvalue is zero
+    B = (U * np.sqrt(np.maximum(values, 0))[:, None, :])[:, :, K - used :]
+    Z = np.array(list(itertools.product(z, repeat=used)))
+    W = np.prod(list(itertools.product(w, repeat=used)), axis=1)
+    p, h = np.empty(mean.shape), np.empty(len(mean))
+    for i, (m, b) in enumerate(zip(mean, B, strict=True)):
+        a = m + Z @ b.T
+        y = softmax(a, axis=1)
+        p[i] = W @ y
+        h[i] = W @ (logsumexp(a, axis=1) - (y * a).sum(axis=1))
+    return p, h
+
+
+def centred(V):
+    P = np.eye(V.shape[1]) - 1 / V.shape[1]
+    return P @ V @ P
+
+
+@pytest.mark.parametrize(("K", "rows", "nodes"), [(2, 400, 31), (3, 400, 31), (4, 120, 17), (5, 40, 11)])
+@pytest.mark.parametrize("spread", [0.1, 0.35, 0.6, 0.7, 1.0, 1.5, 2.0])
+def test_the_error_stays_below_its_bound(K, rows, nodes, spread):
+    mean, V = examples(K, spread, rows)
+    series = softmax_series(mean, V)
+    p, h = by_gauss_hermite(mean, centred(V), nodes)
+    error = np.abs(series.probability - p).max(axis=1)
+    assert np.all(error <= series.error + 1e-13)
+    entropy_error = np.abs(series.expected_entropy - h)
+    assert np.all(entropy_error <= 4 * series.error + 1e-12)
+
+
+def test_the_bound_is_not_idle():
+    mean, V = examples(2, 0.35, 2000)
+    series = softmax_series(mean, V)
+    p, _ = by_gauss_hermite(mean, centred(V))
+    assert (np.abs(series.probability - p).max(axis=1) / (series.error + 1e-12)).max() > 0.8
+
+
+def test_small_mutual_information_keeps_its_relative_accuracy():
+    mean, V = examples(3, 0.05, 200)
+    series = softmax_series(mean, V)
+    p, h = by_gauss_hermite(mean, centred(V))
+    truth = -(p * np.log(p)).sum(axis=1) - h
+    found = -(series.probability * np.log(series.probability)).sum(axis=1) - series.expected_entropy
+    large = truth > 1e-8
+    np.testing.assert_allclose(found[large], truth[large], rtol=1e-4)
+
+
+def test_no_variance_is_the_softmax():
+    mean = np.random.default_rng(0).normal(0, 8, (50, 6))
+    series = softmax_series(mean, np.zeros((50, 6, 6)))
+    np.testing.assert_allclose(series.probability, softmax(mean, axis=1), rtol=1e-13)
+    np.testing.assert_array_equal(series.error, 0)
+
+
+def test_wide_rows_are_promised_nothing_and_stay_finite():
+    mean, V = examples(3, 300.0, 50)
+    series = softmax_series(mean, V)
+    assert np.all(np.isinf(series.error))
+    assert np.isfinite(series.probability).all()
+    np.testing.assert_allclose(series.spread, 300.0)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arguments_are_left_alone(order):
+    mean, V = (np.array(x, order=order) for x in examples(3, 0.4, 30))
+    kept = mean.copy(), V.copy()
+    softmax_series(mean, V)
+    np.testing.assert_array_equal(mean, kept[0])
+    np.testing.assert_array_equal(V, kept[1])
+    # A view that is contiguous once its axes are turned is the dangerous one.
+    turned = np.moveaxis(np.array(np.moveaxis(V, 0, -1), order="C"), -1, 0)
+    softmax_series(mean, turned)
+    np.testing.assert_array_equal(turned, kept[1])

@@ -1,0 +1,233 @@
+"""Evidence maximisation: no gradient where it stops, no better grid point, no change by what must not matter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import blr.selection.evidence
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.selection.evidence import fit_evidence
+
+_VARIANCE = 25.0  # of the intercept
+
+
+def case(dense, likelihood, seed=0, N=120, M=5):
+    if likelihood == "softmax":
+        return dense.softmax(seed, N=N, M=M, K=3, scale=0.7)
+    return dense.binary(seed, N=N, M=M, scale=0.7)
+
+
+def alphas(q):
+    """Return ln of the fitted precisions, the intercept's left out."""
+    return np.log(1 / q.prior.covariance[1:])
+
+
+def evidence(Phi, t, likelihood, log_alpha):
+    """Return Laplace's evidence at ln precisions, one a column, by a fit from scratch."""
+    variance = np.concatenate([[_VARIANCE], np.exp(-np.broadcast_to(log_alpha, Phi.shape[1] - 1))])
+    return fit(Phi, t, GaussianPrior(np.zeros(Phi.shape[1]), variance), likelihood).log_evidence
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "probit", "cloglog", "cauchit", "softmax"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_gradient_vanishes_and_no_grid_point_is_better(dense, likelihood, seed):
+    Phi, t = case(dense, likelihood, seed)
+    q = fit_evidence(Phi, t, likelihood, intercept_variance=_VARIANCE)
+    best = alphas(q)[0]
+    assert q.converged
+    assert q.prior.covariance[0] == _VARIANCE
+    assert np.ptp(alphas(q)) == 0
+    assert evidence(Phi, t, likelihood, best) == pytest.approx(q.log_evidence, abs=1e-8)
+    h = 1e-2
+    up, down = (evidence(Phi, t, likelihood, best + d) for d in (h, -h))
+    curvature = (up + down - 2 * q.log_evidence) / h**2
+    assert (up - down) / (2 * h) == pytest.approx(0.0, abs=1e-3 * abs(curvature) + 1e-6)
+    grid = [evidence(Phi, t, likelihood, x) for x in np.linspace(-6, 8, 15)]
+    assert max(grid) <= q.log_evidence + 1e-7
+
+
+def test_mackays_fixed_point_stops_short(dense):
+    """Without the term in the third derivatives: lower evidence."""
+    Phi, t = dense.binary(0, N=60, M=6, scale=0.8)
+    q = fit_evidence(Phi, t, intercept_variance=_VARIANCE)
+    alpha = 1.0
+    for _ in range(200):
+        p = fit(Phi, t, GaussianPrior(np.zeros(6), np.r_[_VARIANCE, np.full(5, 1 / alpha)]))
+        gamma = 5 - alpha * np.trace(np.linalg.inv(p.precision)[1:, 1:])
+        alpha = gamma / np.sum(p.mean[1:] ** 2)
+    assert evidence(Phi, t, "logistic", np.log(alpha)) < q.log_evidence - 1e-4
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
+def test_groups_have_their_own_precision(dense, likelihood):
+    Phi, t = case(dense, likelihood)
+    groups = np.array([9, 0, 0, 3, 3])
+    q = fit_evidence(Phi, t, likelihood, groups=groups, intercept_variance=_VARIANCE)
+    x = alphas(q)
+    assert x[0] == x[1]
+    assert x[2] == x[3]
+    assert x[0] != x[2]
+    one = fit_evidence(Phi, t, likelihood, intercept_variance=_VARIANCE)
+    assert q.log_evidence > one.log_evidence - 1e-9
+    for d in (np.array([1, 1, 0, 0]), np.array([0, 0, 1, 1])):
+        h = 1e-2
+        up, down = (evidence(Phi, t, likelihood, x + s * h * d) for s in (1, -1))
+        assert up <= q.log_evidence + 1e-8
+        assert down <= q.log_evidence + 1e-8
+
+
+def test_noise_is_switched_off_and_signal_kept(dense):
+    rng = np.random.default_rng(0)
+    Phi, t = dense.binary(0, N=400, M=3, scale=1.5)
+    wide = np.column_stack([Phi, rng.standard_normal((400, 6))])
+    q = fit_evidence(wide, t, groups=np.array([0, 0, 0, 1, 1, 1, 1, 1, 1]))
+    signal, noise = alphas(q)[[0, -1]]
+    assert noise > signal + 2
+    assert np.abs(q.mean[3:]).max() < 0.1
+
+
+def test_without_an_intercept(dense):
+    Phi, t = dense.binary(0, N=100, M=4)
+    q = fit_evidence(Phi[:, 1:], t, intercept=None)
+    assert np.ptp(q.prior.covariance) == 0
+    last = fit_evidence(np.roll(Phi, -1, axis=1), t, intercept=-1)
+    assert last.prior.covariance[-1] == 1e4
+    assert last.log_evidence == pytest.approx(fit_evidence(Phi, t).log_evidence, abs=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
+def test_rows_classes_weights_and_threads_do_not_matter(dense, likelihood):
+    Phi, t = case(dense, likelihood)
+    q = fit_evidence(Phi, t, likelihood)
+    order = np.random.default_rng(0).permutation(len(t))
+    turned = t[:, ::-1] if likelihood == "softmax" else 1 - t
+    weight = np.where(np.arange(len(t)) < 30, 2.0, 1.0)
+    for other in (
+        fit_evidence(Phi[order], t[order], likelihood),
+        fit_evidence(Phi, turned, likelihood),
+        fit_evidence([(Phi[i : i + 50], t[i : i + 50], None) for i in (0, 50, 100)], None, likelihood),
+    ):
+        assert other.log_evidence == pytest.approx(q.log_evidence, abs=1e-7)
+        assert alphas(other) == pytest.approx(alphas(q), abs=1e-3)
+    twice = fit_evidence(np.r_[Phi, Phi[:30]], np.r_[t, t[:30]], likelihood)
+    weighted = fit_evidence(Phi, t, likelihood, sample_weight=weight)
+    assert weighted.log_evidence == pytest.approx(twice.log_evidence, abs=1e-7)
+    runs = [fit_evidence(Phi, t, likelihood, threads=n) for n in (1, 3)]
+    assert np.array_equal(runs[0].mean, runs[1].mean)
+
+
+def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense):
+    """Each class's variance is half the logit's."""
+    Phi, t = dense.binary(0)
+    logistic = fit_evidence(Phi, t, intercept_variance=2 * _VARIANCE)
+    softmax = fit_evidence(Phi, np.column_stack([1 - t, t]), "softmax", intercept_variance=_VARIANCE)
+    assert softmax.log_evidence == pytest.approx(logistic.log_evidence, abs=1e-7)
+    assert alphas(softmax) == pytest.approx(alphas(logistic) + np.log(2), abs=1e-3)
+
+
+def test_large_data_start_on_part_of_the_rows_and_end_the_same(dense, monkeypatch):
+    Phi, t = dense.binary(0, N=6000, M=5, scale=0.5)
+    whole = fit_evidence(Phi, t)
+    steps = []
+
+    def every_sixth(_problem):
+        steps.append(6)
+        return 6
+
+    monkeypatch.setattr(blr.selection.evidence, "_subsample_step", every_sixth)
+    part = fit_evidence(Phi, t)
+    assert steps == [6]
+    assert part.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
+    assert alphas(part) == pytest.approx(alphas(whole), abs=2e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e3, 1e12])
+def test_a_common_scale_of_the_features_moves_alpha_alone(dense, scale):
+    Phi, t = dense.binary(0)
+    s = np.r_[1.0, np.full(3, scale)]
+    one, other = fit_evidence(Phi, t), fit_evidence(Phi * s, t)
+    assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
+    assert alphas(other) - 2 * np.log(scale) == pytest.approx(alphas(one), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_groups_of_any_scale_are_each_found(dense, scale):
+    Phi, t = dense.binary(0)
+    one = fit_evidence(Phi, t, groups=[0, 1, 2, 2])
+    other = fit_evidence(Phi * [1.0, scale, 1.0, 1.0], t, groups=[0, 1, 2, 2])
+    assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
+def test_hard_inputs_give_a_result(dense, likelihood):
+    rng = np.random.default_rng(0)
+    Phi, _ = dense.binary(0, N=60, M=4)
+    k = 2 if likelihood == "logistic" else 3
+    separable = np.digitize(Phi[:, 1], np.linspace(-0.3, 0.3, k - 1))
+    noise = rng.integers(0, k, 60)
+    rare = np.where(np.arange(60) < 1, k - 1, rng.integers(0, k - 1, 60))
+    wide = rng.standard_normal((60, 90))
+    for matrix, labels in (
+        (Phi, separable),
+        (Phi, rare),
+        (wide, noise),
+        (np.column_stack([Phi, Phi[:, 1], np.zeros(60)]), noise),
+        (Phi * [1, 1e-12, 1, 1e12], noise),
+        (Phi[:1], separable[:1]),
+    ):
+        q = fit_evidence(matrix, labels, likelihood, classes=range(k))
+        assert q.converged, q.status
+        assert np.isfinite(q.log_evidence)
+        assert np.all(np.isfinite(q.predict_proba(matrix)))
+
+
+def test_pure_noise_shrinks_to_the_intercept(dense):
+    Phi, _ = dense.binary(0, N=500, M=6)
+    t = (np.random.default_rng(3).random(500) < 0.3).astype(float)
+    q = fit_evidence(Phi, t)
+    intercept = fit(Phi[:, :1], t, GaussianPrior(0.0, 1e4))
+    assert q.log_evidence > intercept.log_evidence - 0.01
+    assert q.effective_parameters < 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"groups": [0, 1]},
+            r"groups must be 4 integers, the group of each column of Phi, got int64 of shape \(2,\)",
+        ),
+        ({"groups": [0.0, 1.0, 1.0, 1.0]}, r"groups must be 4 integers.*float64"),
+        ({"intercept": 7}, r"intercept is column 7 but Phi has 4 columns; give None where there is none"),
+        ({"groups": [0, 0, 0, 0], "intercept": -5}, r"intercept is column -5"),
+        ({"intercept_variance": 0.0}, r"intercept_variance must be positive and finite, got 0.0"),
+        ({"sample_weight": [1.0]}, r"sample_weight has 1 rows"),
+    ],
+)
+def test_says_what_is_wrong(dense, options, message):
+    Phi, t = dense.binary(0)
+    with pytest.raises(ValueError, match=message):
+        fit_evidence(Phi, t, **options)
+
+
+def test_an_intercept_alone_has_no_precision_to_be_found():
+    with pytest.raises(ValueError, match=r"1 column\(s\), the intercept alone.*intercept=None"):
+        fit_evidence(np.ones((3, 1)), [0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"intercept": True}, "intercept is column True"),
+        ({"intercept": 0.5}, "intercept is column 0.5"),
+        ({"intercept_variance": np.inf}, "positive and finite, got inf"),
+    ],
+)
+def test_an_intercept_that_is_none_is_refused(dense, options, said):
+    with pytest.raises(ValueError, match=said):
+        fit_evidence(*dense.binary(0, N=20, M=3), **options)
+    if "intercept" in options:
+        with pytest.raises(ValueError, match=said):
+            GaussianPrior.isotropic(3, **options)

@@ -1,0 +1,109 @@
+"""The mixture over the prior's scale against quadrature over a fine grid, and at its corners."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import t as student
+
+import blr
+from blr.selection.prior_scale import SCALES, fit_scales, log_hyperprior
+
+
+def problem(n=80, F=3, seed=0, slope=1.5):
+    rng = np.random.default_rng(seed)
+    Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
+    t = rng.random(n) < 1 / (1 + np.exp(-slope * Phi[:, 1]))
+    return Phi, t
+
+
+def test_hyperprior_is_a_half_t_density_in_the_logarithm():
+    s = np.array([0.1, 1.0, 3.0, 30.0])
+    twin = 2 * student.pdf(s / 3, 4) / 3 * s
+    np.testing.assert_allclose(np.exp(log_hyperprior(s)), twin, rtol=1e-12)
+    total, _ = quad(lambda u: float(np.exp(log_hyperprior(np.exp(u)))), -20, 20)
+    assert total == pytest.approx(1, abs=1e-8)
+
+
+def test_each_fit_is_that_of_its_prior():
+    Phi, t = problem()
+    found = fit_scales(Phi, t)
+    for q, s in zip(found.posteriors, found.scale, strict=True):
+        twin = blr.fit(Phi, t, blr.GaussianPrior.isotropic(4, precision=s**-2, intercept=0))
+        np.testing.assert_allclose(q.mean, twin.mean, rtol=1e-7, atol=1e-9)
+        assert q.log_evidence == pytest.approx(twin.log_evidence, abs=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
+def test_the_mixture_is_that_of_a_fine_grid(likelihood):
+    Phi, t = problem(slope=2.5)
+    new = np.hstack([np.ones((50, 1)), np.random.default_rng(5).normal(size=(50, 3)) * 2])
+
+    def predicted(found):
+        parts = (
+            w * q.prediction(new).probability for q, w in zip(found.posteriors, found.weight, strict=True)
+        )
+        return sum(parts)
+
+    coarse = fit_scales(Phi, t, likelihood)
+    fine = fit_scales(Phi, t, likelihood, scales=np.geomspace(0.3, 50, 41))
+    assert coarse.log_evidence == pytest.approx(fine.log_evidence, abs=0.05)
+    # The fine grid keeps its four best scales only, all near the maximum.
+    np.testing.assert_allclose(predicted(coarse), predicted(fine), atol=0.02)
+
+
+def test_weights_sum_to_one_and_small_ones_are_left_out():
+    found = fit_scales(*problem())
+    assert found.weight.sum() == pytest.approx(1)
+    assert len(found.posteriors) == len(found.scale) == len(found.weight) <= 4
+    assert found.weight.min() > 0.03 * found.weight.max()
+    assert set(found.scale.tolist()) <= set(SCALES)
+
+
+def test_separable_classes_do_not_run_into_a_corner():
+    """The evidence's maximum has a scale far beyond any; the mixture stays within the hyperprior's reach."""
+    rng = np.random.default_rng(3)
+    Phi = np.hstack([np.ones((60, 1)), rng.normal(size=(60, 2))])
+    t = Phi[:, 1] > 0
+    found = fit_scales(Phi, t)
+    assert found.scale.max() <= SCALES[-1]
+    assert found.weight @ np.log(found.scale) < np.log(20)
+
+
+def test_many_parameters_that_the_data_fix_have_one_scale():
+    rng = np.random.default_rng(7)
+    Phi = np.hstack([np.ones((6000, 1)), rng.normal(size=(6000, 60))])
+    t = rng.random(6000) < 1 / (1 + np.exp(-Phi[:, 1:] @ (0.2 * rng.normal(size=60))))
+    found = fit_scales(Phi, t)
+    assert len(found.posteriors) == 1
+    assert found.scale[0] == pytest.approx(0.2, rel=0.3)
+    twin = blr.fit_evidence(Phi, t)
+    assert found.posteriors[0].log_evidence == pytest.approx(twin.log_evidence, abs=1e-6)
+    # The integral over ln s by Laplace's method, against the sum over a fine grid.
+    grid = np.geomspace(0.1, 0.4, 25)
+    sums = [
+        blr.fit(Phi, t, blr.GaussianPrior.isotropic(61, precision=s**-2, intercept=0)).log_evidence
+        + log_hyperprior(s)
+        for s in grid
+    ]
+    summed = np.logaddexp.reduce(sums) + np.log(np.log(grid[1] / grid[0]))
+    assert found.log_evidence == pytest.approx(summed, abs=0.1)
+
+
+def test_vote_counts_and_weights_are_taken():
+    Phi, t = problem()
+    once = fit_scales(np.repeat(Phi, 2, axis=0), np.repeat(t, 2))
+    twice = fit_scales(Phi, t, sample_weight=np.full(len(t), 2.0))
+    assert once.log_evidence == pytest.approx(twice.log_evidence, abs=1e-6)
+
+
+@pytest.mark.parametrize("scales", [[1.0], [2.0, 1.0], [0.0, 1.0], [[1.0, 2.0]]])
+def test_scales_must_ascend(scales):
+    with pytest.raises(ValueError, match="scales must be two or more positive numbers in ascending order"):
+        fit_scales(*problem(), scales=scales)
+
+
+def test_an_intercept_alone_has_no_scale():
+    with pytest.raises(ValueError, match="the intercept alone"):
+        fit_scales(np.ones((10, 1)), np.arange(10) % 2)

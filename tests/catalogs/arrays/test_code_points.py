@@ -1,0 +1,26 @@
+"""Texts as whole columns: the same as text by text."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogs.arrays.code_points import code_points, text_array
+
+ANY = st.text(st.characters(blacklist_categories=["Cs"]), max_size=9)
+NUMPYS = st.lists(st.one_of(ANY, st.text("aZ \t~", max_size=9)), max_size=20).map(
+    lambda t: np.array(t, np.str_)
+)
+"""NumPy has no NUL behind a text: what it gives back is what counts."""
+
+
+@given(NUMPYS)
+def test_arrow_has_the_texts(texts):
+    for given_texts in (texts, texts.astype(texts.dtype.newbyteorder()), texts[::-2]):
+        assert text_array(given_texts).equals(pa.array(given_texts.tolist(), pa.string()))
+
+
+@given(NUMPYS)
+def test_code_points(texts):
+    found = ["".join(map(chr, codes)).rstrip("\0") for codes in code_points(texts).tolist()]
+    assert found == texts.tolist()

@@ -1,0 +1,167 @@
+"""Files reach their final name whole or not at all."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from catalogs.errors import CatalogError
+from catalogs.files.atomic import (
+    StorageError,
+    atomic_path,
+    atomic_write_bytes,
+    atomic_write_text,
+    check_free_space,
+    sweep,
+)
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from catalogs.files.atomic import atomic_path
+with atomic_path(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_file_appears_when_the_block_ends(tmp_path: Path) -> None:
+    final = tmp_path / "table.fits"
+    with atomic_path(final) as temporary:
+        temporary.write_bytes(b"whole")
+        assert temporary.parent == tmp_path
+        assert not final.exists()
+    assert final.read_bytes() == b"whole"
+    assert names(tmp_path) == ["table.fits"]
+
+
+def test_an_existing_file_is_replaced_at_once(tmp_path: Path) -> None:
+    final = tmp_path / "champion"
+    atomic_write_text(final, "v1\n")
+    with atomic_path(final) as temporary:
+        temporary.write_text("v2\n")
+        assert final.read_text() == "v1\n"
+    assert final.read_text() == "v2\n"
+
+
+@pytest.mark.parametrize("error", [ValueError("compute failed"), KeyboardInterrupt()])
+def test_a_failure_leaves_everything_as_it_was(tmp_path: Path, error: BaseException) -> None:
+    final = tmp_path / "table.fits"
+    atomic_write_bytes(final, b"old")
+
+    def write() -> None:
+        with atomic_path(final) as temporary:
+            temporary.write_bytes(b"new, but not fin")
+            raise error
+
+    with pytest.raises(type(error)):
+        write()
+    assert final.read_bytes() == b"old"
+    assert names(tmp_path) == ["table.fits"]
+
+
+def test_text_keeps_its_line_ends_and_is_utf8(tmp_path: Path) -> None:
+    atomic_write_text(tmp_path / "note", "α\r\nβ\n")
+    assert (tmp_path / "note").read_bytes() == "α\r\nβ\n".encode()
+
+
+def test_the_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    atomic_write_bytes(tmp_path / "atomic", b"")
+    assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_long_final_name_is_no_obstacle(tmp_path: Path) -> None:
+    atomic_write_bytes(tmp_path / ("x" * 255), b"1")
+    assert names(tmp_path) == ["x" * 255]
+
+
+def test_a_missing_folder_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"no folder .*absent; create it first"):
+        atomic_write_bytes(tmp_path / "absent" / "file", b"")
+
+
+def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(StorageError, match="taken is a folder"):
+        atomic_write_bytes(tmp_path / "taken", b"")
+
+
+def test_a_folder_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)  # the tests may run as root, whom no permission stops
+    with pytest.raises(StorageError, match=r"Permission denied in .*check its permissions"):
+        atomic_write_bytes(tmp_path / "file", b"")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_says_what_to_do(tmp_path: Path, number: int) -> None:
+    with (
+        pytest.raises(StorageError, match=r"could not be finished.*free some space") as caught,
+        atomic_path(tmp_path / "file"),
+    ):
+        raise OSError(number, os.strerror(number))
+    assert isinstance(caught.value, CatalogError)
+    assert names(tmp_path) == []
+
+
+def test_a_real_full_disk_is_recognised(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    with (
+        pytest.raises(StorageError, match="No space left"),
+        atomic_path(tmp_path / "file"),
+        Path("/dev/full").open("wb") as stream,
+    ):
+        stream.write(b"x" * 100_000)
+
+
+def test_other_errors_pass_through(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="input"), atomic_path(tmp_path / "file"):
+        raise FileNotFoundError(errno.ENOENT, "input")
+
+
+def test_sweep_removes_left_overs_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / ".blr-0123456789abcdef.tmp").write_bytes(b"left over")
+    (tmp_path / ".other.tmp").write_bytes(b"")
+    atomic_write_bytes(tmp_path / "kept", b"")
+    assert [path.name for path in sweep(tmp_path)] == [".blr-0123456789abcdef.tmp"]
+    assert names(tmp_path) == [".other.tmp", "kept"]
+
+
+def test_sweep_spares_what_is_being_written(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "file") as temporary:
+        assert sweep(tmp_path) == ()
+        assert temporary.exists()
+
+
+def test_a_killed_writer_leaves_no_final_file_and_is_swept(tmp_path: Path) -> None:
+    final = tmp_path / "table.fits"
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(final)], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writing\n"
+        assert sweep(tmp_path) == ()  # it lives
+        writer.kill()
+    assert not final.exists()
+    deadline = time.monotonic() + 10
+    while not (swept := sweep(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(swept) == 1
+    assert names(tmp_path) == []
+
+
+def test_free_space_is_asked_of_a_folder_yet_to_be_made(tmp_path: Path) -> None:
+    check_free_space(tmp_path / "not" / "yet", 1)
+    with pytest.raises(StorageError, match=r"free, but the output needs about 1000000000\.00 GB"):
+        check_free_space(tmp_path / "not" / "yet", 10**18)

@@ -1,0 +1,224 @@
+"""Cut, overwritten and lying files: an error with numbers, or the right result; never a crash or a huge allocation."""
+
+import contextlib
+import resource
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.io import fits as astropy_fits
+
+from catalogs.errors import CatalogError, DamagedFileError, FormatError
+from catalogs.fits import table as fits
+
+N = 200
+CUTS = sorted({0, 1, 79, 2879, 2880, 5759, 5760, *np.random.default_rng(11).integers(0, 28_800, 60).tolist()})
+
+
+def make(path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    cells = np.empty(N, object)
+    cells[:] = [np.arange(i % 5, dtype=np.int16) for i in range(N)]
+    table = astropy_fits.BinTableHDU.from_columns(
+        [
+            astropy_fits.Column("x", "E", array=rng.normal(size=N)),
+            astropy_fits.Column("name", "9A", array=[f"NGC {i}" for i in range(N)]),
+            astropy_fits.Column("v", "PI()", array=cells),
+        ],
+        name="DATA",
+    )
+    hdus = [astropy_fits.PrimaryHDU(), table, astropy_fits.ImageHDU(np.ones((40, 40)), name="IMAGE")]
+    astropy_fits.HDUList(hdus).writeto(path)
+    return path
+
+
+def read(path: Path) -> pa.Table:
+    cat = fits.open(path)
+    return pa.Table.from_batches(list(cat.batches(cat.names, 64)))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return make(tmp_path / "t.fits")
+
+
+def overwrite(path: Path, old: str, new: str) -> Path:
+    """Overwrite in place; both are as long, so that cards stay where they are."""
+    content = path.read_bytes()
+    assert len(old) == len(new)
+    assert old.encode() in content
+    path.write_bytes(content.replace(old.encode(), new.encode(), 1))
+    return path
+
+
+def card(keyword: str, value: Any) -> str:
+    return f"{keyword:<8}= {value:>20}"
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_cut_file_is_an_error_or_right(path: Path, cut: int) -> None:
+    whole, content = read(path), path.read_bytes()
+    assert cut <= len(content)
+    path.write_bytes(content[:cut])
+    try:
+        found = read(path)
+    except FormatError:
+        return
+    assert found == whole
+
+
+def test_a_cut_of_the_data_says_where_they_should_end(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:6000])
+    with pytest.raises(
+        DamagedFileError, match=r"cut short: the data of HDU 1 \('DATA'\) end at byte .*6,000; copy"
+    ):
+        fits.open(path)
+
+
+def test_a_file_cut_while_it_is_read(path: Path) -> None:
+    batches = fits.open(path).batches(["x"], 50)
+    next(batches)
+    path.write_bytes(path.read_bytes()[:6000])
+    with pytest.raises(DamagedFileError, match="is 6,000 now; it is being written or was cut"):
+        list(batches)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_overwritten_at_random(path: Path, seed: int) -> None:
+    """Whatever a header says, it is an error of ours or a table."""
+    rng = np.random.default_rng(seed)
+    content = bytearray(path.read_bytes())
+    for place in rng.integers(2880, 5760 + 2880, 40):
+        content[place] = rng.integers(32, 127)
+    path.write_bytes(content)
+    with contextlib.suppress(CatalogError):
+        read(path)
+
+
+LIES = [
+    ("NAXIS1", 21, 10**18, "cut short|NAXIS1 says"),
+    ("NAXIS1", 21, 20, "the 3 columns take 21 bytes a row by their TFORMn, but NAXIS1 says 20"),
+    ("NAXIS2", 200, 10**18, "cut short: .* end at byte 21,000,000,000,000,0"),
+    ("NAXIS2", 200, -5, "NAXIS2 is -5, expected a count"),
+    ("NAXIS2", 200, "T", "NAXIS2 is True, expected a count"),
+    ("NAXIS2", 200, "2.5", "NAXIS2 is 2.5, expected a count"),
+    ("NAXIS", 2, 1000, "NAXIS is 1000, expected at most 999"),
+    ("NAXIS", 2, 1, r"are 1, 1, 8; expected 2, 1, 8"),
+    ("TFIELDS", 3, 2, "the 2 columns take"),
+    ("TFIELDS", 3, 10**15, "TFIELDS is 1,000,000,000,000,000, expected at most 999"),
+    ("TFIELDS", 3, 4, "TFORM4 is ''"),
+    ("BITPIX", 8, 7, "BITPIX is 7"),
+    ("PCOUNT", 0, 10**17, "cut short"),
+]
+
+
+@pytest.mark.parametrize(("keyword", "old", "new", "message"), LIES)
+def test_a_header_that_lies(path: Path, keyword: str, old: int, new: Any, message: str) -> None:
+    content = path.read_bytes()
+    at = content.index(keyword.ljust(8).encode() + b"=", 2880)
+    path.write_bytes(content[:at] + card(keyword, new).encode() + content[at + 30 :])
+    with pytest.raises(DamagedFileError, match=message):
+        fits.open(path)
+    assert old == 0 or content[at : at + 30].decode().endswith(f" {old}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("'E       '", "'ZZ      '", "TFORM1 is 'ZZ'"),
+        ("'9A      '", "'9000000A'", "the 3 columns take 9,000,012 bytes"),
+        ("'PI(4)   '", "'2PI(4)  '", r"TFORM3 is '2PI\(4\)', expected as in"),
+        ("'PI(4)   '", "'PZ(4)   '", r"TFORM3 is 'PZ\(4\)', expected as in"),
+        ("'PI(4)   '", "'9" + "9" * 7 + "'", "TFORM3 is '99999999', expected a count and a code"),
+    ],
+)
+def test_a_form_that_lies(path: Path, old: str, new: str, message: str) -> None:
+    overwrite(path, old, new)
+    with pytest.raises(DamagedFileError, match=message):
+        fits.open(path)
+
+
+def test_many_rows_of_no_bytes(path: Path) -> None:
+    overwrite(path, card("NAXIS1", 21), card("NAXIS1", 0))
+    overwrite(path, card("NAXIS2", 200), card("NAXIS2", 10**17))
+    overwrite(path, card("TFIELDS", 3), card("TFIELDS", 0))
+    with pytest.raises(FormatError, match="100,000,000,000,000,000 rows of 0 bytes"):
+        fits.open(path)
+
+
+@pytest.mark.parametrize(
+    ("count", "place"), [(10**6, 0), (-1, 0), (1, -8), (1, 10**9), (2**31 - 1, 2**31 - 1)]
+)
+def test_descriptors_beyond_the_heap(path: Path, count: int, place: int) -> None:
+    table = fits.open(path).partitions[0].table
+    content = bytearray(path.read_bytes())
+    at = table.hdu.data_offset + 3 * table.row_bytes + table.columns[2].offset
+    content[at : at + 8] = np.array([count, place], ">i4").tobytes()
+    path.write_bytes(content)
+    with pytest.raises(DamagedFileError, match=r"a cell of 'v' claims .* of a heap of"):
+        list(fits.open(path).batches(["v"]))
+    assert len(list(fits.open(path).batches(["x"]))) == 1
+
+
+def test_descriptors_that_add_up_to_too_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalogs.fits._heap.MAX_BATCH", 500)
+    with pytest.raises(CatalogError, match=r"200 cells of 'v' take 800 bytes.*read fewer rows"):
+        list(fits.open(path).batches(["v"]))
+    assert len(list(fits.open(path).batches(["v"], 100))) == 2
+
+
+def test_a_heap_that_begins_elsewhere(path: Path) -> None:
+    content = path.read_bytes()
+    end = content.index(b"END".ljust(80), 2880)
+    path.write_bytes(
+        content[:end] + card("THEAP", 10).ljust(80).encode() + b"END".ljust(80) + content[end + 160 :]
+    )
+    with pytest.raises(DamagedFileError, match="THEAP puts the heap at byte 10"):
+        fits.open(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (
+            b"PAR1 and so on",
+            r"is not FITS: it begins with b'PAR1 and ', expected .*; look what it is .* fetch it again, or name it",
+        ),
+        (b"SIMPLE  = and nothing more", "no END among its 0 cards"),
+        (b"SIMPLE  =".ljust(80) * 1000, "no END among its 1,000 cards, up to byte 80,000"),
+    ],
+)
+def test_what_is_not_fits(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "t.fits").write_bytes(content)
+    with pytest.raises(FormatError, match=message):
+        fits.open(tmp_path / "t.fits")
+
+
+def test_a_header_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
+    with (tmp_path / "t.fits").open("wb") as stream:
+        stream.write(b"SIMPLE  =".ljust(80))
+        stream.truncate(1 << 36)  # 64 GB of nothing
+    with pytest.raises(DamagedFileError, match="no END among its 209,"):
+        fits.open(tmp_path / "t.fits")
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent.fits", tmp_path):
+        with pytest.raises(CatalogError, match="is not a file, expected one"):
+            fits.open(path)
+
+
+def test_claims_allocate_nothing(path: Path) -> None:
+    """None of the lies above has made the process large."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for keyword, _, value, _ in LIES:
+        content = path.read_bytes()
+        at = content.index(keyword.ljust(8).encode() + b"=", 2880)
+        lying = path.with_name("lying.fits")
+        lying.write_bytes(content[:at] + card(keyword, value).encode() + content[at + 30 :])
+        with pytest.raises(CatalogError):
+            fits.open(lying)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000

@@ -1,0 +1,81 @@
+"""Names that FITS cannot hold, and long cards, in copies that are FITS: every reader reads them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.io import fits as astropy_fits
+from astropy.table import Table
+
+import catalogs
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.fits.values import fits_names
+from catalogs.writing.annotate import Written
+from tests.catalogs.other_readers import FITSVERIFY, NO_FITSVERIFY, problems_by_fitsverify
+
+SHORT = (NewColumn("blr_mark", pa.int32()),)
+LONG = (
+    NewColumn(
+        "blr_long", pa.int32(), description="a long-winded description " * 9 + "of https://example.org"
+    ),
+)
+LONGER = (NewColumn("blr_longer", pa.int32(), description="another " * 30),)
+
+
+def copied(path: Path, out: Path, columns: tuple[NewColumn, ...], **options: Any) -> Written:
+    def compute(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {c.name: batch.column("row").to_numpy().astype(np.int32) for c in columns}
+
+    return catalogs.annotate(catalogs.open(path), out, columns, compute, read=["row"], **options)
+
+
+@pytest.mark.filterwarnings("ignore:It is strongly recommended that column names")
+def test_a_column_without_a_name_gets_one(tmp_path: Path) -> None:
+    """As pandas writes the index to CSV; astropy reads no table with an empty TTYPE."""
+    (tmp_path / "t.csv").write_text(",row,été\n7,1,3\n8,2,4\n", encoding="utf-8")
+    written = copied(tmp_path / "t.csv", tmp_path / "out", SHORT, form="fits")
+    table = Table.read(written[0])
+    assert table.colnames == ["col1", "row", "\\xe9t\\xe9", "blr_mark"]
+    assert table["col1"].tolist() == [7, 8]
+    assert catalogs.open(written[0]).names == tuple(table.colnames)
+    assert [w for w in written.warnings if "is called" in w] == [
+        "column 1, which has no name, is called 'col1': names in FITS are of ASCII, and not empty",
+        "'été' is called '\\xe9t\\xe9': names in FITS are of ASCII, and not empty",
+    ]
+
+
+def test_no_two_columns_get_one_name() -> None:
+    assert fits_names(["", " ", "col2", "x"], ["col1", "blr"]) == ["col1_", "col2_", "col2", "x"]
+    assert fits_names(["é", "\\xe9", "a\tb", "ok "], []) == ["\\xe9_", "\\xe9", "a b", "ok"]
+
+
+def long_string_cards(path: Path) -> list[str]:
+    return [str(card).strip() for card in astropy_fits.getheader(path, 1).cards["LONGSTRN*"]]
+
+
+@pytest.mark.parametrize("form", ["fits", None])
+def test_long_cards_are_announced_once(tmp_path: Path, form: str | None) -> None:
+    """In a file that we make, in a copy, and in the copy of a copy; not where no card is long."""
+    path = tmp_path / "t.fits"
+    Table({"row": np.arange(3)}).write(path)
+    if form:
+        path = tmp_path / "t.csv"
+        path.write_text("row,x\n1,2\n3,4\n")
+    (short,) = copied(path, tmp_path / "0", SHORT, form=form)
+    (first,) = copied(path, tmp_path / "1", LONG, form=form)
+    (second,) = copied(first, tmp_path / "2", LONGER)
+    announced = "LONGSTRN= 'OGIP 1.0'           / The OGIP Long String Convention may be used"
+    assert [long_string_cards(p) for p in (short, first, second)] == [[], [announced], [announced]]
+    for place, columns in ((first, LONG), (second, LONG + LONGER)):
+        cat = catalogs.open(place)
+        assert [cat.column(c.name).description for c in columns] == [
+            str(c.description).strip() for c in columns
+        ]
+    if FITSVERIFY is None:
+        pytest.skip(NO_FITSVERIFY)
+    assert problems_by_fitsverify([short, first, second]) == []
+    bare = tmp_path / "bare.fits"
+    bare.write_bytes(first.read_bytes().replace(announced.ljust(80).encode(), b"COMMENT".ljust(80)))
+    assert any("LONGSTRN" in problem for problem in problems_by_fitsverify([bare]))

@@ -1,0 +1,106 @@
+"""FIELDs in the text of a VOTable: read, added and nothing else touched."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogs.metadata.votable_fields import (
+    Field,
+    VOTableError,
+    add_fields,
+    field_type,
+    new_votable,
+    read_fields,
+)
+
+PLAIN = '<VOTABLE><RESOURCE><TABLE name="t"><FIELD name="a" datatype="int"/>\n<DATA/></TABLE></RESOURCE></VOTABLE>'
+LAYOUTS = {
+    "self-closing": PLAIN,
+    "with content": PLAIN.replace('"int"/>', '"int"><DESCRIPTION>x</DESCRIPTION></FIELD>'),
+    "prefixed": PLAIN.replace("</", "</v:")
+    .replace("<V", "<v:V")
+    .replace("<R", "<v:R")
+    .replace("<T", "<v:T")
+    .replace("<F", "<v:F")
+    .replace("<D", "<v:D"),
+    "comment behind": PLAIN.replace("\n<DATA/>", "<!-- > --><DATA/>"),
+    "nothing behind": PLAIN.replace("\n<DATA/>", ""),
+    "a sign in an attribute": PLAIN.replace('name="a"', 'name="a" ID="x>y"'),
+    "non-ASCII before": PLAIN.replace('name="t"', 'name="é×"'),
+    "a second table": PLAIN.replace(
+        "</RESOURCE>", '<TABLE><FIELD name="other" datatype="int"/></TABLE></RESOURCE>'
+    ),
+    "a group": PLAIN.replace("<DATA/>", '<GROUP><PARAM name="p" datatype="int" value="1"/></GROUP><DATA/>'),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fields_are_added_behind_the_last(layout):
+    """The new text without the addition is the old text, and reads back."""
+    xml = LAYOUTS[layout]
+    new = add_fields(xml, [Field("b", "float", unit="mag")])
+    assert [f.name for f in read_fields(new)] == ["a", "b"]
+    prefix = "v:" if layout == "prefixed" else ""
+    added = "\n" + Field("b", "float", unit="mag").xml(prefix)
+    assert new.count(added) == 1
+    assert new.replace(added, "") == xml
+    assert new.index(added) < new.index("</v:TABLE>" if prefix else "</TABLE>")
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), max_size=8)
+
+
+@given(
+    st.lists(st.builds(Field, name=texts, unit=texts, ucd=texts, description=texts, null=texts), max_size=4)
+)
+def test_what_is_written_is_read(fields):
+    """Any characters in names, units and descriptions come back."""
+    assert list(read_fields(new_votable(fields))) == fields
+
+
+@pytest.mark.parametrize("xml", ["", "<a", "<a></b>", "<!DOCTYPE a><a/>", "<VOTABLE/>"])
+def test_what_is_no_table_cannot_be_added_to(xml):
+    with pytest.raises(VOTableError):
+        add_fields(xml, [Field("b")])
+
+
+def test_entities_are_not_expanded():
+    """A document type, in which text can be made to grow without bound, is refused."""
+    bomb = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;">]><VOTABLE>&c;</VOTABLE>'
+    with pytest.raises(VOTableError, match="DOCTYPE"):
+        read_fields(bomb)
+
+
+def test_a_description_of_any_length_is_read_in_time():
+    """Line by line, each put behind all before it, this took minutes."""
+    told = "a line & another\n" * 200_000
+    (field,) = read_fields(new_votable([Field("ra", "double", description=told)]))
+    assert field.description == told
+
+
+TYPES = {
+    "int32": ("int", ""),
+    "uint16": ("int", ""),
+    "int8": ("short", ""),
+    "uint8": ("unsignedByte", ""),
+    "uint64": ("long", ""),
+    "bool": ("boolean", ""),
+    "float16": ("float", ""),
+    "string": ("unicodeChar", "*"),
+    "date32": ("unicodeChar", "*"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_types(name):
+    assert field_type(pa.type_for_alias(name)) == TYPES[name]
+
+
+def test_types_of_arrays():
+    """VOTable counts the fastest index first."""
+    matrix = pa.list_(pa.list_(pa.float32(), 3), 2)
+    assert field_type(matrix) == ("float", "3x2")
+    assert field_type(pa.list_(pa.int64())) == ("long", "*")
+    assert field_type(pa.dictionary(pa.int8(), pa.string())) == ("unicodeChar", "*")
+    assert field_type(pa.decimal128(9, 2)) == ("double", "")

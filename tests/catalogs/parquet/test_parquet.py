@@ -1,0 +1,336 @@
+"""Reading Parquet: batches of exact size, folders, patterns, metadata of every convention, damage."""
+
+import gzip
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy import units as u
+from astropy.table import MaskedColumn, QTable, Table
+from astropy.table.serialize import represent_mixins_as_columns
+from astropy.utils.masked import Masked
+
+import catalogs
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from catalogs.metadata.votable_fields import Field, new_votable
+from catalogs.parquet import dataset as parquet
+from tests.catalogs.parquet_samples import N, rich_table, write_rich
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
+
+
+def decoded(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries, as batches have it."""
+    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 300, 301, 999, 1000, 5000])
+def test_batches_are_of_exactly_so_many_rows(tmp_path, rows):
+    """Whatever the row groups, batches have `rows` rows, and together they are the table."""
+    n = 40 if rows == 1 else N
+    catalog = parquet.open(write_rich(tmp_path / "a.parquet", n))
+    batches = list(catalog.batches(catalog.names, rows))
+    assert [b.num_rows for b in batches] == [rows] * (n // rows) + [n % rows] * (n % rows > 0)
+    got, expected = pa.Table.from_batches(batches), decoded(rich_table(n))
+    assert got.schema == expected.schema
+    assert got.drop("x").equals(expected.drop("x"))
+    np.testing.assert_array_equal(got["x"], expected["x"])
+
+
+def test_only_the_columns_asked_for_in_the_order_asked(tmp_path):
+    partition = parquet.open(write_rich(tmp_path / "a.parquet")).partitions[0]
+    batch = next(partition.batches(["vector", "row"]))
+    assert batch.schema.names == ["vector", "row"]
+    assert next(partition.batches([])).num_rows == N
+
+
+def test_catalog(tmp_path):
+    """Columns have the types that batches have, vectors their shape, Arrow's field metadata is read."""
+    catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
+    assert (catalog.format, catalog.n_rows, catalog.path) == ("parquet", N, tmp_path / "a.parquet")
+    assert catalog.metadata == {"survey": "tests", "unicode": "é"}
+    x = catalog.column("x")
+    assert (x.unit, x.ucd, x.description) == ("mag", "phot.mag", "a magnitude")
+    assert catalog.column("type").datatype == pa.string()
+    assert catalog.column("vector").shape == (3,)
+    batch = next(catalog.partitions[0].batches(catalog.names))
+    assert [c.datatype for c in catalog.columns] == list(batch.schema.types)
+
+
+def test_no_rows(tmp_path):
+    for n_groups, path in enumerate([tmp_path / "none.parquet", tmp_path / "empty.parquet"]):
+        with pq.ParquetWriter(path, rich_table(0).schema) as writer:
+            for _ in range(n_groups):
+                writer.write_table(rich_table(0))
+        catalog = parquet.open(path)
+        assert catalog.n_rows == 0
+        assert list(catalog.batches(["row"])) == []
+
+
+def test_unknown_column_names_the_nearest(tmp_path):
+    catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
+    with pytest.raises(ColumnNotFoundError, match="'vectro'; did you mean 'vector'"):
+        next(catalog.partitions[0].batches(["vectro"]))
+
+
+def test_a_table_number_is_refused(tmp_path):
+    with pytest.raises(FormatError, match="leave it out"):
+        parquet.open(write_rich(tmp_path / "a.parquet"), 1)
+
+
+def test_missing_file_names_the_nearest(tmp_path):
+    write_rich(tmp_path / "galaxies.parquet", 3)
+    with pytest.raises(CatalogError, match=r"did you mean 'galaxies\.parquet'"):
+        parquet.open(tmp_path / "galaxy.parquet")
+    with pytest.raises(CatalogError, match="no file matches"):
+        parquet.open(tmp_path / "*.parq")
+
+
+def test_folder_and_pattern(tmp_path):
+    """Files come in the order of their names; `_metadata` and hidden files are none."""
+    for name in ("b/2.parquet", "a/1.parq", "_metadata", ".hidden.parquet", "notes.txt"):
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_rich(path, 5)
+    folder = parquet.open(tmp_path / "root")
+    assert [p.key for p in folder.partitions] == ["a/1.parq", "b/2.parquet"]
+    assert folder.n_rows == 10
+    pattern = parquet.open(tmp_path / "root" / "*" / "*.parquet")
+    assert pattern.path == tmp_path / "root"
+    assert [p.key for p in pattern.partitions] == ["b/2.parquet"]
+    assert parquet.sniff(tmp_path / "root", b"")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FormatError, match="no Parquet file"):
+        parquet.open(tmp_path / "empty")
+
+
+OTHERS = {
+    "part-00000.snappy.PARQUET": None,
+    "000000_0": None,
+    "frame.parquet.gzip": None,
+    "_SUCCESS": b"",
+    "_metadata": None,
+    "_common_metadata": None,
+    "_temporary/0/part-00001.parquet": None,
+    ".part-00000.parquet.crc": b"crc\0",
+    "part-00000.parquet.crc": b"crc\0",
+    "part-00000.parquet.part": None,
+    "README": b"PARADE",
+    "empty": b"",
+}
+"""Names and what else may lie in a folder that Hadoop or pandas wrote; None is a whole file of Parquet."""
+DATA_FILES = ["000000_0", "frame.parquet.gzip", "part-00000.snappy.PARQUET"]
+
+
+@pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
+def test_what_of_a_folder_is_data(tmp_path, opened):
+    """Suffixes in any case, Hive's files without one; no flags, checksums, summaries or half-done copies."""
+    for name, content in OTHERS.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            write_rich(path, 5)
+        else:
+            path.write_bytes(content)
+    assert [p.key for p in opened(tmp_path).partitions] == DATA_FILES
+    assert [p.key for p in opened(tmp_path / "0*").partitions] == ["000000_0"]
+    (tmp_path / "empty.parquet").touch()
+    with pytest.raises(DamagedFileError, match=r"empty\.parquet \(0 bytes\) is damaged"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "log", ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/x", "_spark_metadata/0"]
+)
+@pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
+def test_tables_whose_log_says_which_files_count_are_refused(tmp_path, log, opened):
+    """Some of their files are rows that were deleted or replaced."""
+    (tmp_path / "data").mkdir()
+    write_rich(tmp_path / "data" / "a.parquet", 5)
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).write_text("{}")
+    for path in (tmp_path, tmp_path / "*" / "*.parquet"):
+        with pytest.raises(
+            FormatError, match=r"is a table of .* says which files are its rows as they are now"
+        ):
+            opened(path)
+
+
+def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path):
+    write_rich(tmp_path / "a.parquet", 5)
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress it"):
+        parquet.open(tmp_path)
+
+
+def test_hive_folders_are_columns(tmp_path):
+    """Values in folders' names become columns, as pandas wrote them."""
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "field": [7, 8, 7], "band": ["g", "r é", None]})
+    frame.to_parquet(tmp_path / "h", partition_cols=["field", "band"])
+    catalog = parquet.open(tmp_path / "h")
+    assert catalog.column("field").datatype == pa.int64()
+    rows = pa.Table.from_batches(catalog.batches(["x", "field", "band"])).to_pylist()
+    assert sorted(rows, key=lambda r: r["x"]) == [
+        {"x": 1.0, "field": 7, "band": "g"},
+        {"x": 2.0, "field": 8, "band": "r é"},
+        {"x": 3.0, "field": 7, "band": None},
+    ]
+
+
+def test_files_with_wider_types_widen_the_catalogue(tmp_path):
+    """int32 beside int64, and a column of nulls beside text, are read as the wider."""
+    pq.write_table(pa.table({"n": pa.array([1], pa.int32()), "s": pa.nulls(1)}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"s": ["a"], "n": pa.array([2**40])}), tmp_path / "2.parquet")
+    catalog = parquet.open(tmp_path)
+    assert [str(c.datatype) for c in catalog.columns] == ["int64", "string"]
+    assert pa.Table.from_batches(catalog.batches(["n", "s"])).to_pydict() == {
+        "n": [1, 2**40],
+        "s": [None, "a"],
+    }
+
+
+def test_columns_called_the_same_are_refused(tmp_path):
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(FormatError, match=r"several columns called \['a'\]"):
+        parquet.open(tmp_path / "a.parquet")
+
+
+def test_astropys_metadata(tmp_path):
+    """Units, descriptions and UCDs of an astropy table come through its own writer."""
+    table = Table({"ra": [1.0, 2.0], "mag": [20, 21]}, meta={"survey": "x"})
+    table["ra"].unit, table["ra"].description, table["ra"].meta["ucd"] = "deg", "right ascension", "pos.eq.ra"
+    table.write(tmp_path / "a.parquet")
+    ra = parquet.open(tmp_path / "a.parquet").column("ra")
+    assert (ra.unit, ra.description, ra.ucd) == ("deg", "right ascension", "pos.eq.ra")
+
+
+def test_astropys_masks_are_nulls(tmp_path):
+    """Astropy writes what is masked as values, with a column of masks beside them; the copy is the same table to it."""
+    columns = {
+        "row": [0, 1, 2],
+        "mag": MaskedColumn([20.5, -999.0, 21.0], mask=[0, 1, 0]),
+        "id": MaskedColumn([2**60 + 1, 5, 6], mask=[0, 0, 1]),
+        "name": MaskedColumn(["a", "b", "c"], mask=[1, 0, 0]),
+        "v": MaskedColumn(np.arange(6.0).reshape(3, 2), mask=[[0, 1], [0, 0], [1, 1]]),
+        "flux": Masked([1.0, 2.0, 3.0] * u.Jy, mask=[False, True, False]),
+    }
+    table = QTable(columns)
+    table.write(tmp_path / "a.parquet")
+    catalog = parquet.open(tmp_path / "a.parquet")
+    for names in (["row", "mag", "id", "name", "v", "flux"], ["flux", "v"], ["mag", "mag.mask"]):
+        for rows in (2, 100):
+            found = pa.Table.from_batches(catalog.batches(names, rows)).to_pydict()
+            plain = represent_mixins_as_columns(table)  # whose masks are arrays'
+            twin = {name: plain[name].tolist() for name in names if name in plain.colnames}
+            assert {name: found[name] for name in twin} == twin
+    assert found["mag.mask"] == [False, True, False]
+    new = NewColumn("mark", pa.float64())
+
+    def mark(batch):
+        return {"mark": batch.column("mag").to_numpy(zero_copy_only=False)}
+
+    (out,) = catalogs.annotate(catalog, tmp_path / "out", [new], mark, read=["mag"])
+    copy = QTable.read(out)
+    assert np.isnan(copy["mark"][1])
+    for name in columns:
+        assert repr(copy[name]) == repr(table[name])
+    (out,) = catalogs.annotate(catalog, tmp_path / "fits", [new], mark, read=["mag"], form="fits")
+    assert QTable.read(out)["id"].tolist() == [2**60 + 1, 5, None]
+
+
+def test_voparquet_is_trusted_over_the_others(tmp_path):
+    """VOTable first, then astropy's YAML, then the field's own."""
+    field = pa.field("x", pa.int64(), metadata={"unit": "arrow", "description": "arrow", "doc": "no"})
+    yaml = "datatype:\n- {name: x, unit: astropy, datatype: int64, meta: {ucd: meta.id}}"
+    vo = new_votable([Field("x", "long", unit="votable", null="-9999")])
+    pairs = {"table_meta_yaml": yaml, "IVOA.VOTable-Parquet.content": vo}
+    pq.write_table(pa.table([[1]], schema=pa.schema([field], metadata=pairs)), tmp_path / "a.parquet")
+    x = parquet.open(tmp_path / "a.parquet").column("x")
+    assert (x.unit, x.ucd, x.description, x.null) == ("votable", "meta.id", "arrow", -9999)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<VOTABLE", "<!DOCTYPE a [<!ENTITY b 'c'>]><VOTABLE/>", "[", "datatype: 3", "- a"]
+)
+def test_metadata_that_cannot_be_read_is_passed_over(tmp_path, text):
+    pairs = {"table_meta_yaml": text, "IVOA.VOTable-Parquet.content": text}
+    pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(pairs), tmp_path / "a.parquet")
+    assert parquet.open(tmp_path / "a.parquet").column("x").unit is None
+
+
+def test_pandas_own(tmp_path):
+    """A frame with an index keeps it as a column, as the file has it."""
+    frame = pd.DataFrame({"x": [1.0, None]}, index=pd.Index([2**60, 2**60 + 1], name="objid"))
+    frame.to_parquet(tmp_path / "a.parquet")
+    batch = next(parquet.open(tmp_path / "a.parquet").batches(["objid", "x"]))
+    assert batch.to_pydict() == {"objid": [2**60, 2**60 + 1], "x": [1.0, None]}
+
+
+def test_truncated_at_any_place(tmp_path):
+    """A file cut anywhere is reported as damaged, with its path and size."""
+    whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
+    cut = tmp_path / "cut.parquet"
+    for size in [0, 1, 4, 8, 11, 12, *np.linspace(13, len(whole) - 1, 40, dtype=int)]:
+        cut.write_bytes(whole[:size])
+        with pytest.raises(DamagedFileError, match=rf"cut\.parquet \({size} bytes\) is damaged"):
+            parquet.open(cut)
+
+
+def test_flipped_bytes_are_found_or_harmless(tmp_path):
+    """A flipped byte gives an error of ours or readable data, never another exception."""
+    whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
+    rng = np.random.default_rng(2)
+    path = tmp_path / "bad.parquet"
+    outcomes = set()
+    for place in rng.integers(0, len(whole), 150):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << rng.integers(8))]) + whole[place + 1 :])
+        try:
+            catalog = parquet.open(path)
+            list(catalog.batches(catalog.names))
+            outcomes.add("read")
+        except CatalogError:
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
+def test_names_that_are_no_text_are_refused(tmp_path):
+    """Arrow decodes the names of columns, and says nothing of the file."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"column": [1]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"column", b"col\xe5mn"))
+    with pytest.raises(DamagedFileError, match=r"is damaged: b'col\\xe5mn', a name in it, is no text"):
+        parquet.open(path)
+
+
+def test_encrypted_files_are_refused(tmp_path):
+    """Encrypted Parquet ends (and begins) with another magic."""
+    (tmp_path / "a.parquet").write_bytes(b"PARE" + bytes(20) + b"PARE")
+    with pytest.raises(FormatError, match="encrypted"):
+        parquet.open(tmp_path / "a.parquet")
+
+
+@needs_data
+def test_openngc():
+    """A real catalogue, written by pandas."""
+    catalog = parquet.open(DATA / "openngc" / "openngc_galaxies.parquet")
+    table = pa.Table.from_batches(catalog.batches(["Name", "B-Mag"], 1000))
+    assert table.num_rows == catalog.n_rows == 10481
+    frame = pd.read_parquet(catalog.path)
+    np.testing.assert_array_equal(table["B-Mag"].to_numpy(), frame["B-Mag"])
+
+
+@needs_data
+def test_hats_files_are_plain_parquet():
+    """The files of a HATS catalogue open as a folder, Norder and Dir as columns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        catalog = parquet.open(DATA / "hats_small_sky" / "small_sky" / "dataset")
+    assert (catalog.n_rows, len(catalog.partitions)) == (131, 1)
+    assert catalog.names[-2:] == ("Norder", "Dir")

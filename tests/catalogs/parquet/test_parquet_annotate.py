@@ -1,0 +1,353 @@
+"""Annotated Parquet: the old bytes stay, the new columns are right, every reader finds both."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy import units as u
+from astropy.io import votable
+from astropy.table import QTable, Table
+from astropy.time import Time
+
+from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.errors import DamagedFileError
+from catalogs.metadata.votable_fields import Field, new_votable
+from catalogs.parquet import dataset as parquet
+from catalogs.parquet import writer as parquet_writer
+from catalogs.parquet._footer import read_footer
+from catalogs.writing.annotate import annotate
+from tests.catalogs.parquet_samples import (
+    COLUMNS,
+    PROVENANCE,
+    N,
+    computing,
+    rich_table,
+    values_of,
+    write_rich,
+)
+
+
+def annotated(path, out, *, n=N, **options: Any):
+    standard = {"read": ["row", "x"], "provenance": PROVENANCE, "rows": 128, "threads": 2}
+    (written,) = annotate(parquet.open(path), out, COLUMNS, computing(n), **(standard | options))
+    return written
+
+
+VARIANTS = {
+    "small row groups": {},
+    "one row group": {"row_group_size": N},
+    "row groups smaller than batches": {"row_group_size": 13},
+    "snappy": {"compression": "snappy"},
+    "gzip and none": {"compression": {"row": "gzip", "x": "none"}},
+    "no compression": {"compression": "none"},
+    "no Arrow schema": {"store_schema": False},
+    "version 1": {"version": "1.0"},
+    "data pages 2": {"data_page_version": "2.0"},
+    "no statistics": {"write_statistics": False},
+    "bloom filters": {"bloom_filter_options": {"row": {"ndv": 1000}}},
+    "int96 times": {"use_deprecated_int96_timestamps": True},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_old_columns_keep_their_bytes(tmp_path, variant):
+    """All bytes before the footer are the old file's; columns, schema and metadata read the same."""
+    path = write_rich(tmp_path / "a.parquet", **VARIANTS[variant])
+    out = annotated(path, tmp_path / "out")
+    start = read_footer(path).start
+    assert out.name == path.name
+    assert out.read_bytes()[:start] == path.read_bytes()[:start]
+    old, new = pq.read_table(path), pq.read_table(out)
+    assert new.column_names == old.column_names + [c.name for c in COLUMNS]
+    selected = new.select(old.column_names)
+    assert selected.schema.equals(old.schema, check_metadata=False)
+    assert [f.metadata for f in selected.schema] == [f.metadata for f in old.schema]
+    for name in set(old.column_names) - {"x"}:
+        assert selected[name].equals(old[name])
+    bits = [t["x"].to_numpy().view(np.uint32) for t in (old, new)]
+    np.testing.assert_array_equal(*bits)
+    assert (old.schema.metadata or {}).items() <= new.schema.metadata.items()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_new_columns_are_right(tmp_path, variant):
+    """Every value lies in its row, of the promised type, compressed as the old, in the same row groups."""
+    path = write_rich(tmp_path / "a.parquet", **VARIANTS[variant])
+    out = annotated(path, tmp_path / "out")
+    old, new = pq.ParquetFile(path), pq.ParquetFile(out)
+    table = new.read([c.name for c in COLUMNS])
+    for column in COLUMNS:
+        assert table.schema.field(column.name).type == column.datatype
+        np.testing.assert_array_equal(table[column.name].to_numpy(), values_of(column, N))
+    groups = [[f.metadata.row_group(i).num_rows for i in range(f.num_row_groups)] for f in (old, new)]
+    assert groups[0] == groups[1]
+    chunks = {
+        c.path_in_schema: c for c in map(new.metadata.row_group(0).column, range(new.metadata.num_columns))
+    }
+    assert chunks["blr_p_max"].compression == chunks["row"].compression
+    assert not chunks["blr_p_max"].has_dictionary_page
+    assert chunks["blr_class"].has_dictionary_page
+
+
+def test_one_row_group_at_a_time_and_filters(tmp_path):
+    """Readers that skip row groups by statistics, old or new, find the right rows."""
+    out = annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out")
+    few = pq.read_table(out, columns=["row", "blr_logit_mean"], filters=[("row", ">=", 990)])
+    assert few["row"].to_pylist() == list(range(990, 1000))
+    np.testing.assert_array_equal(few["blr_logit_mean"], values_of(COLUMNS[4], N)[990:])
+    late = pq.read_table(out, columns=["row"], filters=[("blr_logit_mean", ">", 4.99)])
+    assert late["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
+
+
+def test_the_bytes_do_not_depend_on_threads_or_batches(tmp_path):
+    path = write_rich(tmp_path / "a.parquet")
+    options = [{"threads": 1, "rows": 1000}, {"threads": 3, "rows": 77}]
+    outs = [annotated(path, tmp_path / str(i), **o) for i, o in enumerate(options)]
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
+def test_large_row_groups_are_made_of_pieces(tmp_path, monkeypatch, codec):
+    """Pages that waited on the disk are chunks as any others, whatever threads and batches; nothing is left."""
+    path = write_rich(tmp_path / "a.parquet", row_group_size=400, compression=codec)
+    held = annotated(path, tmp_path / "held")
+    monkeypatch.setattr(parquet_writer, "LARGE_GROUP", 300)  # the last group, of 200 rows, is held
+    monkeypatch.setattr(parquet_writer, "PIECE_ROWS", 70)
+    outs = [
+        annotated(path, tmp_path / str(rows), rows=rows, threads=n)
+        for rows, n in ((128, 2), (1000, 1), (33, 3))
+    ]
+    assert len({out.read_bytes() for out in outs}) == 1
+    assert [p.name for p in outs[0].parent.iterdir()] == ["a.parquet"]
+    start = read_footer(path).start
+    assert outs[0].read_bytes()[:start] == path.read_bytes()[:start]
+    assert pq.read_schema(outs[0]).equals(pq.read_schema(held), check_metadata=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(outs[0]), pd.read_parquet(held))
+    metadata = pq.read_metadata(outs[0])
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        assert {c.num_values for c in chunks[-len(COLUMNS) :]} == {group.num_rows}
+        assert group.total_byte_size == sum(c.total_uncompressed_size for c in chunks)
+        for chunk in chunks[-len(COLUMNS) :]:
+            assert chunk.compression == chunks[0].compression
+            assert (chunk.statistics is None) == (group.num_rows > 300)
+    few = pq.read_table(outs[0], columns=["row"], filters=[("blr_logit_mean", ">", 4.99)])
+    assert few["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [0, 3, 0, 0, 2, 0]])
+def test_row_groups_without_rows(tmp_path, sizes):
+    path, n = tmp_path / "a.parquet", sum(sizes)
+    with pq.ParquetWriter(path, rich_table(0).schema) as writer:
+        for size, start in zip(sizes, np.cumsum([0, *sizes]), strict=False):
+            writer.write_table(rich_table(n).slice(start, size))
+    out = annotated(path, tmp_path / "out", n=max(n, 1))
+    table = pq.read_table(out)
+    assert table["row"].to_pylist() == list(range(n))
+    assert table["blr_model"].to_pylist() == values_of(COLUMNS[-1], max(n, 1))[:n].tolist()
+    assert pq.ParquetFile(out).num_row_groups == len(sizes)
+
+
+def test_nothing_is_left_of_a_failure(tmp_path):
+    """An exception in the computation leaves neither output nor temporary."""
+
+    def fail(_):
+        raise RuntimeError("no")
+
+    catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
+    with pytest.raises(RuntimeError, match="no"):
+        annotate(catalog, tmp_path / "out", COLUMNS, fail, read=["row"])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_damaged_input_leaves_no_output(tmp_path):
+    """Damage in a column that is read is found by its page's checksum."""
+    path = write_rich(tmp_path / "a.parquet")
+    place = pq.read_metadata(path).row_group(2).column(0).data_page_offset + 60
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DamagedFileError, match="is damaged"):
+        annotated(path, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_more_rows_than_the_file_has_are_refused(tmp_path):
+    path = write_rich(tmp_path / "a.parquet", 20)
+    batches = [
+        parquet_writer.new_table(computing(N)(b), COLUMNS)
+        for b in parquet.open(write_rich(tmp_path / "b.parquet", 21)).batches(["row"])
+    ]
+    with pytest.raises(ValueError, match="more rows"):
+        parquet_writer.append_columns(
+            path, tmp_path / "out.parquet", COLUMNS, batches, old=(), provenance=Provenance()
+        )
+
+
+def test_metadata_is_found_again_by_ourselves(tmp_path):
+    """Unit, UCD and description of old and new columns, provenance and flags."""
+    out = parquet.open(annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out"))
+    x, new = out.column("x"), out.column("blr_p_early")
+    assert (x.unit, x.ucd, x.description) == ("mag", "phot.mag", "a magnitude")
+    assert (new.ucd, new.description) == (
+        "stat.probability;src.class",
+        "moderated probability of class early",
+    )
+    assert out.metadata["blr.model"] == "morphology@3f2a"
+    assert out.metadata["blr.flag.0"] == "LOW_CONFIDENCE: near one half"
+    assert out.metadata["survey"] == "tests"
+
+
+@pytest.mark.parametrize("only", ["IVOA.VOTable-Parquet.content", "table_meta_yaml", "ARROW:schema"])
+def test_each_convention_suffices(tmp_path, only):
+    """Each of the three tells the whole story by itself."""
+    out = annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out")
+    table = pq.read_table(out)
+    if only != "ARROW:schema":
+        fields = [f.remove_metadata() for f in table.schema]
+        pair = {only: table.schema.metadata[only.encode()]}
+        table = table.cast(pa.schema(fields)).replace_schema_metadata(pair)
+    else:
+        table = table.replace_schema_metadata({})
+    pq.write_table(table, tmp_path / "one.parquet")
+    catalog = parquet.open(tmp_path / "one.parquet")
+    assert catalog.column("x").unit == "mag"
+    assert catalog.column("blr_flags").ucd == "meta.code.qual;src.class"
+    assert catalog.column("blr_model").description == "id of the model that made this row"
+
+
+def test_the_votable_is_one_that_astropy_reads(tmp_path):
+    """A data-less VOTable with one FIELD a column, in order, valid for astropy."""
+    path = write_rich(tmp_path / "a.parquet")
+    pairs = pq.read_metadata(annotated(path, tmp_path / "out")).metadata
+    assert pairs[b"IVOA.VOTable-Parquet.version"] == b"1.0"
+    xml = tmp_path / "a.vot"
+    xml.write_bytes(pairs[b"IVOA.VOTable-Parquet.content"])
+    fields = votable.parse(xml, verify="exception").get_first_table().fields
+    assert [f.name for f in fields] == rich_table(0).column_names + [c.name for c in COLUMNS]
+    by_name = {f.name: f for f in fields}
+    assert (by_name["x"].unit, by_name["x"].datatype) == (u.mag, "float")
+    assert (by_name["vector"].datatype, by_name["vector"].arraysize) == ("double", "3")
+    assert by_name["blr_p_early"].ucd == "stat.probability;src.class"
+
+
+def test_an_old_votable_is_added_to(tmp_path):
+    """What a VOParquet file says beyond its fields stays to the letter."""
+    xml = new_votable([Field("row", "long", description="a > b & c")]).replace(
+        "</TABLE>", '<GROUP name="g"><FIELDref ref="r"/></GROUP><!-- kept --></TABLE>'
+    )
+    table = rich_table(5).select(["row", "x"]).replace_schema_metadata({"IVOA.VOTable-Parquet.content": xml})
+    pq.write_table(table, tmp_path / "a.parquet")
+    new = pq.read_metadata(annotated(tmp_path / "a.parquet", tmp_path / "out", n=5)).metadata
+    content = new[b"IVOA.VOTable-Parquet.content"].decode()
+    before, after = xml.split("</FIELD>")
+    assert content.startswith(before + "</FIELD>")
+    assert content.endswith(after)
+    assert content.count("<FIELD ") == 1 + len(COLUMNS)
+
+
+def test_astropy_reads_what_it_wrote_and_we_annotated(tmp_path):
+    """Units, mixins (Time), descriptions and string lengths survive; new columns have theirs."""
+    table = QTable({"row": np.arange(4), "x": [1.0, 2, 3, 4] * u.Jy, "name": ["a", "bb", "c", "d"]})
+    table["t"] = Time([51544.0] * 4, format="mjd")
+    table["x"].info.description = "a flux"
+    table.write(tmp_path / "a.parquet")
+    out = annotated(tmp_path / "a.parquet", tmp_path / "out", n=4)
+    read = QTable.read(out)
+    assert (read["x"].unit, read["x"].info.description) == (u.Jy, "a flux")
+    assert isinstance(read["t"], Time)
+    assert read["name"].tolist() == ["a", "bb", "c", "d"]
+    assert read["blr_p_early"].info.description == "moderated probability of class early"
+    assert read["blr_p_early"].info.meta == {"ucd": "stat.probability;src.class"}
+    assert read["blr_class"].tolist() == ["early", "late", "", "early"]
+
+
+def test_astropy_reads_voparquet(tmp_path):
+    """Astropy's own reader of VOParquet takes units from our VOTable."""
+    table = Table({"row": np.arange(3), "x": [1.0, 2.0, 3.0]})
+    table["x"].unit = "mag"
+    table.write(tmp_path / "a.parquet")
+    out = annotated(tmp_path / "a.parquet", tmp_path / "out", n=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its merging of two tables' metadata warns of each difference
+        read = Table.read(out, format="parquet.votable")
+    assert str(read["x"].unit) == "mag"
+    assert read["blr_p_early"].meta["ucd"] == "stat.probability;src.class"
+    assert len(read) == 3
+
+
+def test_pandas_index_and_metadata_stay(tmp_path):
+    frame = pd.DataFrame({"row": [0, 1], "x": [1.0, 2.0]}, index=pd.Index(["a", "b"], name="objid"))
+    frame.to_parquet(tmp_path / "a.parquet")
+    read = pd.read_parquet(annotated(tmp_path / "a.parquet", tmp_path / "out", n=2))
+    assert read.index.tolist() == ["a", "b"]
+    assert read["blr_class"].tolist() == ["early", "late"]
+    pd.testing.assert_frame_equal(read[["row", "x"]], frame)
+
+
+def test_annotating_again_keeps_the_first_provenance(tmp_path):
+    """Another prefix: both annotations are there, and who made the first is not forgotten."""
+    first = annotated(write_rich(tmp_path / "a.parquet", 9), tmp_path / "one", n=9)
+    columns = (NewColumn("two_p", pa.float32(), "stat.probability"),)
+    (second,) = annotate(
+        parquet.open(first),
+        tmp_path / "two",
+        columns,
+        computing(9, columns),
+        read=["row"],
+        provenance=Provenance({"model": "other@1"}),
+    )
+    catalog = parquet.open(second)
+    assert {"blr_p_max", "two_p"} <= set(catalog.names)
+    assert catalog.metadata["blr.model"] == "other@1"
+    assert catalog.metadata["blr.previous.model"] == "morphology@3f2a"
+    assert catalog.column("blr_p_max").ucd == "stat.probability"
+
+
+def test_folders_keep_their_layout(tmp_path):
+    """Every file of a hive-partitioned folder is annotated at its place, without its folders' columns."""
+    frame = pd.DataFrame({"row": [0, 1, 2], "x": [1.0, 2.0, 3.0], "field": [7, 8, 7]})
+    frame.to_parquet(tmp_path / "h", partition_cols=["field"])
+    done = []
+    files = annotate(
+        parquet.open(tmp_path / "h"),
+        tmp_path / "out",
+        COLUMNS,
+        computing(3),
+        read=["row", "field"],
+        progress=done.append,
+    )
+    assert [f.parent.name for f in files] == ["field=7", "field=8"]
+    assert sum(done) == 3
+    read = pd.read_parquet(tmp_path / "out").sort_values("row")
+    assert read["field"].astype(int).tolist() == [7, 8, 7]
+    assert "field" not in pq.ParquetFile(files[0]).schema_arrow.names
+    assert read["blr_class"].tolist() == ["early", "late", ""]
+
+
+def test_text_of_any_kind(tmp_path):
+    """Objects, fixed-width and variable-width NumPy text are all written."""
+    path = write_rich(tmp_path / "a.parquet", 3)
+    words = ["E", "S0 é", ""]
+    columns = tuple(NewColumn(n, pa.string()) for n in ("o", "u", "t"))
+    arrays = {
+        "o": np.array(words, object),
+        "u": np.array(words),
+        "t": np.array(words, np.dtypes.StringDType()),
+    }
+    (out,) = annotate(parquet.open(path), tmp_path / "out", columns, lambda _: arrays, read=["row"])
+    table = pq.read_table(out)
+    assert all(table[n].to_pylist() == words for n in arrays)
+
+
+def test_no_new_column(tmp_path):
+    """A copy with none, as of a table in memory that is written down, has the old ones."""
+    path = write_rich(tmp_path / "a.parquet")
+    (out,) = annotate(parquet.open(path), tmp_path / "out", (), lambda _: {}, read=["row"])
+    assert pq.read_schema(out).equals(pq.read_schema(path))
+    old, new = (pq.read_table(p, columns=["row", "x"]).to_pandas() for p in (path, out))
+    assert new.equals(old)

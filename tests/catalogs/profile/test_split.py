@@ -1,0 +1,95 @@
+"""Held-out rows by salted hash."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from catalogs.profile.split import FINEST_ORDER, healpix_pixels, held_out, held_out_keys, split_by_pixels
+
+
+def test_the_share_is_that_asked_for_and_the_rows_are_these_for_ever() -> None:
+    out = held_out([np.arange(20_000)], 0.2)
+    assert out.mean() == pytest.approx(0.2, abs=0.01)
+    # Written down: a change of hash, salt or spelling would move held-out rows into later fits.
+    assert np.flatnonzero(out)[:8].tolist() == [1, 9, 10, 14, 18, 23, 26, 27]
+
+
+def test_an_object_keeps_its_side_in_any_order_type_and_company() -> None:
+    ids = np.arange(2**53, 2**53 + 500)
+    out = held_out([ids], 0.3)
+    order = np.random.default_rng(0).permutation(500)
+    assert np.array_equal(held_out([ids[order]], 0.3), out[order])
+    assert np.array_equal(held_out([ids[:100]], 0.3), out[:100])
+    assert np.array_equal(held_out([np.array([f"{i}  " for i in ids], dtype=object)], 0.3), out)
+    small = np.arange(500)
+    assert np.array_equal(held_out([small.astype(np.float64)], 0.3), held_out([small], 0.3))
+
+
+def test_duplicates_stay_together_and_a_larger_share_holds_the_smaller() -> None:
+    ids = np.repeat(np.arange(300), 3)
+    out = held_out([ids], 0.2).reshape(300, 3)
+    assert (out.all(axis=1) == out.any(axis=1)).all()
+    assert (held_out([ids], 0.4) | ~held_out([ids], 0.2)).all()
+
+
+def test_masked_and_several_columns() -> None:
+    masked = np.ma.MaskedArray(np.arange(6), mask=[0, 0, 1, 1, 0, 0])
+    out = held_out([masked], 0.5)
+    assert out[2] == out[3]
+    field, number = np.array(["a", "a", "b"], dtype=object), np.array([1, 2, 1])
+    assert len(held_out([field, number], 0.5)) == 3
+
+
+def test_pixels_are_those_of_the_standard() -> None:
+    """The twelve base pixels' centres, Gorski et al. (2005), section 4."""
+    lon = np.array([45, 135, 225, 315, 0, 90, 180, 270, 45, 135, 225, 315], dtype=float)
+    lat = np.repeat(np.degrees(np.arcsin([2 / 3, 0, -2 / 3])), 4)
+    assert healpix_pixels(lon, lat, order=0).tolist() == list(range(12))
+    assert healpix_pixels(np.array([np.nan, 10.0, 10.0]), np.array([0.0, np.nan, 91.0])).tolist() == [
+        -1,
+        -1,
+        -1,
+    ]
+
+
+def clumps(n_fields: int, seed: int = 0) -> np.ndarray:
+    """Return the finest pixels of rows in fields of a degree, most rows in a few of them."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(1, 1200 // n_fields, n_fields) ** 2
+    lon, lat = (
+        np.repeat(x, rows) + rng.normal(0, 0.4, rows.sum())
+        for x in (rng.uniform(0, 360, n_fields), rng.uniform(-60, 60, n_fields))
+    )
+    return healpix_pixels(lon % 360, lat, order=FINEST_ORDER)
+
+
+def test_pixels_of_order_5_are_split_as_they_always_were():
+    rng = np.random.default_rng(0)
+    lon, lat = rng.uniform(0, 360, 5000), np.degrees(np.arcsin(rng.uniform(-1, 1, 5000)))
+    lon[:3] = np.nan
+    found = split_by_pixels(healpix_pixels(lon, lat, order=FINEST_ORDER), 0.2)
+    assert (found.order, found.fits) == (5, True)
+    assert np.array_equal(held_out_keys(found.keys, 0.2), held_out([healpix_pixels(lon, lat)], 0.2))
+
+
+@pytest.mark.parametrize("n_fields", [3, 6, 12])
+def test_the_order_is_chosen_by_which_the_share_comes_out(n_fields):
+    pixels = np.concatenate([clumps(n_fields, seed) for seed in range(2)])
+    found = split_by_pixels(pixels, 0.2)
+    assert found.fits
+    assert 0.15 <= held_out_keys(found.keys, 0.2).mean() <= 0.25
+    assert all(abs(share - 0.2) > 0.05 for order, share in found.shares.items() if order < found.order)
+    coarse = pixels >> 2 * (FINEST_ORDER - found.order)
+    assert len(np.unique(found.keys)) == len(np.unique(coarse))
+    order = np.random.default_rng(1).permutation(len(pixels))
+    again = split_by_pixels(pixels[order], 0.2)
+    assert (again.order, np.array_equal(again.keys, found.keys[order])) == (found.order, True)
+    given = split_by_pixels(pixels[:50], 0.2, order=found.order)
+    assert np.array_equal(given.keys, found.keys[:50])
+
+
+def test_one_place_cannot_be_split():
+    found = split_by_pixels(np.full(300, 7), 0.2)
+    assert not found.fits
+    assert set(found.shares) == set(range(5, FINEST_ORDER + 1))

@@ -1,0 +1,225 @@
+"""Blank-separated and fixed-width tables: as astropy reads them, with their copies in ECSV."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.io import ascii as astropy_ascii
+from astropy.table import Table
+
+import catalogs
+from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
+from catalogs.errors import DamagedFileError, FormatError
+from catalogs.text import _ascii_read as ascii_read
+
+EXAMPLES = Path(astropy_ascii.__file__).parent / "tests" / "data"
+LINEAR = Path(__file__).parents[4] / "shared" / "data" / "labelled" / "LINEARattributesFinalApr2013.dat"
+NEW = (NewColumn("blr_p", pa.float32(), "stat.probability", description="a share"),)
+
+READ = {
+    "cds2.dat": {"format": "cds"},
+    "cds/null/table.dat": {"format": "cds", "readme": "cds/null/ReadMe"},
+    "cds/glob/lmxbrefs.dat": {"format": "cds", "readme": "cds/glob/ReadMe"},
+    "vizier/table5.dat.gz": {"format": "cds", "readme": "vizier/ReadMe"},
+    "cds_mrt_dashes.txt": {"format": "mrt"},
+    "ipac.dat": {"format": "ipac"},
+    "sextractor2.dat": {"format": "sextractor"},
+    "commented_header.dat": {"format": "commented_header"},
+    "commented_header2.dat": {"format": "commented_header", "header_start": -1},
+    "space_delim_blank_lines.txt": {"format": "basic"},
+    "fixed_width_2_line.txt": {"format": "fixed_width_two_line"},
+}
+"""Files of astropy's own tests, and how astropy is told to read them."""
+
+BLANKS = """# A survey of stars.
+# name     ra       dec     mag  flag
+ NGC0224   10.6847  41.269  3.44 007
+ NGC0598   23.4621  30.660  5.72 012
+ "NGC 55"   3.7233 -39.197  -    003
+"""
+
+
+def compute(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {"blr_p": np.arange(batch.num_rows, dtype=np.float32) / 8}
+
+
+def rows_of(cat: Catalog) -> dict[str, list[Any]]:
+    return pa.Table.from_batches(cat.batches(cat.names, 7)).to_pydict()
+
+
+def annotated(cat: Catalog, out: Path, **options: Any) -> Catalog:
+    provenance = Provenance(entries={"model": "m-1"})
+    (copy,) = catalogs.annotate(cat, out, NEW, compute, read=[cat.names[0]], provenance=provenance, **options)
+    return catalogs.open(copy)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_as_astropy_reads_it_and_its_copy(tmp_path: Path, name: str) -> None:
+    if not (EXAMPLES / name).exists():
+        pytest.skip("this astropy has no such file")
+    options = dict(READ[name])
+    if "readme" in options:
+        options["readme"] = str(EXAMPLES / options["readme"])
+    cat = catalogs.open(EXAMPLES / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = astropy_ascii.read(str(EXAMPLES / name), guess=False, **options)
+    assert (cat.format, cat.n_rows, cat.names) == ("ascii", len(expected), tuple(expected.colnames))
+    for column in expected.itercols():
+        if cat.column(column.name).datatype != pa.string():
+            got = pa.Table.from_batches(cat.batches([column.name]))[column.name].to_pylist()
+            assert [g if g is not None else "--" for g in got] == [
+                v if v is not None else "--" for v in column.tolist()
+            ], column.name
+        assert cat.column(column.name).unit == (str(column.unit or "") or None)
+    copy = annotated(cat, tmp_path)
+    assert (copy.format, copy.path.suffix) == ("ecsv", ".ecsv")
+    again = rows_of(copy)
+    assert again.pop("blr_p") == [i / 8 for i in range(cat.n_rows)]
+    old = {n: [v or None if isinstance(v, str) else v for v in values] for n, values in rows_of(cat).items()}
+    assert {n: [v or None if isinstance(v, str) else v for v in vs] for n, vs in again.items()} == old
+    assert [(c.unit, c.description) for c in copy.columns[:-1]] == [
+        (c.unit, c.description) for c in cat.columns
+    ]
+    assert copy.metadata["blr.model"] == "m-1"
+    assert Table.read(copy.path).meta.keys() >= expected.meta.keys(), "keywords and comments stay"
+
+
+def test_names_of_a_comment_quoted_words_and_codes_with_a_zero_in_front(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    path.write_text(BLANKS)
+    cat = catalogs.open(path, missing=["-"])
+    assert rows_of(cat) == {
+        "name": ["NGC0224", "NGC0598", "NGC 55"],
+        "ra": [10.6847, 23.4621, 3.7233],
+        "dec": [41.269, 30.66, -39.197],
+        "mag": [3.44, 5.72, None],
+        "flag": ["007", "012", "003"],
+    }
+    assert cat.column("mag").datatype == pa.float64()
+    assert catalogs.open(path).column("mag").datatype == pa.string()
+
+
+def test_large_identifiers_do_not_pass_through_float(tmp_path: Path) -> None:
+    (tmp_path / "t.tbl").write_text("id x\n1152921504606846977 1.5\n-5 2\n")
+    assert rows_of(catalogs.open(tmp_path / "t.tbl"))["id"] == [2**60 + 1, -5]
+
+
+def test_gzip_other_formats_slim_copies_and_annotating_again(tmp_path: Path) -> None:
+    (tmp_path / "t.dat.gz").write_bytes(gzip.compress(BLANKS.encode()))
+    cat = catalogs.open(tmp_path / "t.dat.gz")
+    first = annotated(cat, tmp_path / "a")
+    assert first.path.name == "t.ecsv"
+    assert annotated(first, tmp_path / "b").names == first.names
+    assert annotated(cat, tmp_path / "c", mode="slim", keep=("name", "ra")).names == ("name", "ra", "blr_p")
+    for form in ("fits", "parquet"):
+        assert annotated(cat, tmp_path / form, form=form).names == first.names
+
+
+def test_columns_that_an_earlier_copy_brought_are_replaced(tmp_path: Path) -> None:
+    """Blank-separated text of an annotated catalogue, as other programs write it."""
+    own = standard_columns(["a", "b"])
+    cells = {c.name: ["a", "b"] if pa.types.is_string(c.datatype) else [0, 1] for c in own}
+    Table({"x": [1.5, 2.5], **cells}).write(tmp_path / "t.dat", format="ascii.basic")
+    cat = catalogs.open(tmp_path / "t.dat")
+
+    def again(_: pa.RecordBatch) -> dict[str, Any]:
+        words = {c.name: np.array(["a"] * 2) for c in own}
+        return {
+            c.name: words[c.name]
+            if pa.types.is_string(c.datatype)
+            else np.zeros(2, c.datatype.to_pandas_dtype())
+            for c in own
+        }
+
+    (copy,) = catalogs.annotate(cat, tmp_path / "out", own, again, read=["x"])
+    assert catalogs.open(copy).names == cat.names
+
+
+def test_a_folder_of_tables_beside_their_readme(tmp_path: Path) -> None:
+    for name in ("ReadMe", "lhs2065.dat", "lp944-20.dat"):
+        shutil.copy(EXAMPLES / "cds" / "multi" / name, tmp_path / name)
+    cat = catalogs.open(tmp_path)
+    assert ([p.key for p in cat.partitions], cat.n_rows) == (["lhs2065.dat", "lp944-20.dat"], 36)
+    files = catalogs.annotate(cat, tmp_path / "out", NEW, compute, read=["Lambda"])
+    assert [f.name for f in files] == ["lhs2065.ecsv", "lp944-20.ecsv"]
+    with pytest.raises(
+        FormatError, match=r"describes tables and holds none; expected one of its tables: name vb8\.dat"
+    ):
+        catalogs.open(tmp_path / "ReadMe")
+
+
+REFUSED = {
+    "1 3.4 hello\n2 6.4 world\n": "no line of column names: .*'1 3.4 hello'; expected 3 names .* 'name1 name2 name3'",
+    "NGC 1,3,4.5,E\nNGC 2,4,5.5,S\n": "no line of column names: .* such as 'name1,name2,name3,...'",
+    "M31\t00:42:44\t3\nM33\t01:33:50\t5\n": "no line of column names",
+    "NGC 1,12\nNGC 2,13\n": "no line of column names",
+    "  1  00 04 35.65 -47 36 19.1   0.87 0.04\n  2  00 05 01.11 -47 30 11.0   0.91\n": "is no table that is described",
+    "1 2\n3 4\n": "no line of column names",
+}
+
+
+@pytest.mark.parametrize("content", REFUSED)
+@pytest.mark.parametrize("name", ["t.dat", "t.csv"])
+def test_the_first_object_is_not_the_column_names(tmp_path: Path, content: str, name: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(FormatError, match=REFUSED[content]):
+        catalogs.open(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", ["id,1500,1600\nG1,2.5,3.5\n", ",0,x\n0,1.5,a\n", "name,2MASS\nG1,a\n"])
+def test_names_that_are_numbers_are_still_names(tmp_path: Path, content: str) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    assert catalogs.open(tmp_path / "t.csv").names == tuple(content.split("\n", maxsplit=1)[0].split(","))
+
+
+def test_the_line_that_a_refusal_asks_for_mends_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    path.write_text("# id x type\n1 3.4 hello\n2 6.4 world\n")
+    assert catalogs.open(path).names == ("id", "x", "type")
+
+
+@pytest.mark.parametrize("content", ["id x\n" + "1 2\n" * 60 + "1 2 3\n", "id x\n" + "1 2\n" * 60 + "1\n"])
+def test_a_row_of_another_number_of_words_is_damage(tmp_path: Path, content: str) -> None:
+    (tmp_path / "t.dat").write_text(content)
+    with pytest.raises(
+        DamagedFileError, match=r"is damaged or no table: .*; expected rows as its header describes"
+    ):
+        catalogs.open(tmp_path / "t.dat")
+
+
+def test_size_is_bounded_as_lines_of_one_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Astropy gives each text the room of the longest."""
+    monkeypatch.setattr(ascii_read, "LARGEST_BYTES", 1 << 20)
+    (tmp_path / "t.dat").write_text("id note x\n" + "1 a 2\n" * 1000 + f"2 {'b' * 2000} 3\n")
+    with pytest.raises(FormatError, match="got 1,002 lines of up to 2,004 characters, expected at most 1 MB"):
+        catalogs.open(tmp_path / "t.dat")
+
+
+def test_a_file_that_changed_since_it_was_opened_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.dat"
+    path.write_text("id x\n1 2\n")
+    cat = catalogs.open(path)
+    path.write_text("id x\n1 2\n3 4\n")
+    with pytest.raises(DamagedFileError, match="other rows or columns than when it was opened"):
+        rows_of(cat)
+
+
+@pytest.mark.skipif(not LINEAR.exists(), reason="../shared/data is absent")
+def test_the_variables_of_linear(tmp_path: Path) -> None:
+    """Names in the last of many comments."""
+    cat = catalogs.open(LINEAR)
+    assert (cat.n_rows, cat.names[:3], cat.names[-2:]) == (
+        6146,
+        ("ra", "dec", "ug"),
+        ("LCtype", "LINEARobjectID"),
+    )
+    assert annotated(cat, tmp_path).path.name == "LINEARattributesFinalApr2013.ecsv"

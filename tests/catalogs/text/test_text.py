@@ -1,0 +1,622 @@
+"""Text tables: dialects, types, records over several lines, annotated to the byte, damage."""
+
+import bz2
+import csv
+import gzip
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from astropy import units as u
+from astropy.coordinates import SkyCoord
+from astropy.table import MaskedColumn, QTable, Table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from catalogs.formats import open_catalog
+from catalogs.text import _records as text_records
+from catalogs.text import _types as text_types
+from catalogs.text import table as text
+from catalogs.text._writer import append_values
+from catalogs.writing.annotate import annotate
+from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def table_of(path: Path, **options: Any) -> pa.Table:
+    catalog = text.open(path, **options)
+    schema = pa.schema([(c.name, c.datatype) for c in catalog.columns])
+    return pa.Table.from_batches(catalog.batches(catalog.names), schema)
+
+
+DIALECTS = {
+    "comma": "row,x,s\n0,1.5,a\n1,,b c\n",
+    "semicolon": "row;x;s\n0;1.5;a\n1;;b c\n",
+    "tab": "row\tx\ts\n0\t1.5\ta\n1\t\tb c\n",
+    "bar": "row|x|s\n0|1.5|a\n1||b c\n",
+    "CR LF": "row,x,s\r\n0,1.5,a\r\n1,,b c\r\n",
+    "CR": "row,x,s\r0,1.5,a\r1,,b c\r",
+    "no last line end": "row,x,s\n0,1.5,a\n1,,b c",
+    "comments": "# a, comment\n\nrow,x,s\n# another\n0,1.5,a\n\n1,,b c\n",
+    "commented names": "# made by us\n# row, x, s\n0,1.5,0\n1,,1\n".replace("5,0", "5,a").replace(
+        ",1\n", ",b c\n"
+    ),
+    "byte-order mark": "\ufeffrow,x,s\n0,1.5,a\n1,,b c\n",
+    "quotes": '"row","x","s"\n"0","1.5","a"\n1,"","b c"\n',
+    "blanks": "row, x, s\n0, 1.5,a\n1,,b c\n",
+}
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_dialects(tmp_path, kind):
+    """The same two rows, however they are written."""
+    path = written(tmp_path / "a.csv", DIALECTS[kind])
+    assert text.sniff(path, b"")
+    table = table_of(path)
+    assert table.to_pydict() == {"row": [0, 1], "x": [1.5, None], "s": ["a", "b c"]}
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_annotated_copies_keep_every_record(tmp_path, kind):
+    """Cutting the new values off again gives the old file, to the byte."""
+    path = written(tmp_path / "a.csv", DIALECTS[kind])
+    catalog = text.open(path)
+    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
+    values = {
+        "p": np.array([0.1, np.nan], np.float32),
+        "class": np.array(["E", f"S{catalog.metadata['delimiter']}"]),
+    }
+    (out,) = annotate(catalog, tmp_path / "out", columns, lambda _: values, read=["row"])
+    delimiter = catalog.metadata["delimiter"]
+    new = out.read_bytes().decode()
+    for added in (
+        f"{delimiter}p{delimiter}class",
+        f"{delimiter}0.1{delimiter}E",
+        f'{delimiter}{delimiter}"S{delimiter}"',
+    ):
+        assert new.count(added) == 1
+        new = new.replace(added, "")
+    assert new.encode() == path.read_bytes()
+    assert table_of(out).to_pydict() == table_of(path).to_pydict() | {
+        "p": [0.1, None],
+        "class": values["class"].tolist(),
+    }
+
+
+TYPES = {
+    "int64": (["1", "-9223372036854775808"], "int64"),
+    "identifiers": (["1237648720693755918", ""], "int64"),
+    "uint64": (["18446744073709551615", "1"], "uint64"),
+    "too large for integers": (["18446744073709551615", "-1"], "string"),
+    "written as reals": (["1.23764870457714E+018", "2"], "double"),
+    "reals": (["1", "2.5"], "double"),
+    "not a number": (["nan", "1"], "double"),
+    "zero in front": (["007", "8"], "string"),
+    "zero": (["0", "-0"], "int64"),
+    "truth": (["true", "False"], "bool"),
+    "times": (["2026-01-02", "2026-01-03"], "string"),
+    "sexagesimal": (["00:08:27.05", "12:00:00"], "string"),
+    "mixed": (["1", "x"], "string"),
+    "truth and numbers": (["true", "2"], "string"),
+    "nothing": (["", ""], "null"),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("block", [1 << 23, 40])
+def test_types(tmp_path, monkeypatch, kind, block):
+    """Types are those that hold every row, whatever the blocks that the file is read in."""
+    monkeypatch.setattr(text_records, "BLOCK_BYTES", block)
+    values, expected = TYPES[kind]
+    rows = "".join(f"{i},{v}\n" for i, v in enumerate(values))
+    table = table_of(written(tmp_path / "a.csv", "row,v\n" + rows))
+    assert str(table.schema.field("v").type) == expected
+    if expected in {"int64", "uint64"}:
+        assert table["v"].to_pylist() == [int(v) if v else None for v in values]
+
+
+def test_types_hold_over_many_blocks(tmp_path, monkeypatch):
+    """A column that is whole for long and then is not, is not."""
+    monkeypatch.setattr(text_records, "BLOCK_BYTES", 100)
+    rows = [f"{i},{i}" for i in range(500)] + ["500,0.5"]
+    catalog = text.open(written(tmp_path / "a.csv", "row,v\n" + "\n".join(rows)))
+    assert (catalog.n_rows, str(catalog.column("v").datatype)) == (501, "double")
+    batches = list(catalog.batches(["v"], 64))
+    assert [b.num_rows for b in batches] == [64] * 7 + [53]
+
+
+def test_missing_is_what_the_specification_says(tmp_path):
+    """'-' and 'null' are text unless they are said to stand for no value; -9999 is a number."""
+    path = written(tmp_path / "a.csv", "row,v,s\n0,-,-\n1,-9999,null\n2,null,x\n")
+    assert table_of(path)["v"].to_pylist() == ["-", "-9999", "null"]
+    table = table_of(path, missing=["-", "null"])
+    assert table["v"].to_pylist() == [None, -9999, None]
+    assert table["s"].to_pylist() == ["-", "null", "x"]
+
+
+def test_records_over_several_lines(tmp_path):
+    """Line ends and delimiters in quotations, doubled quotes, and quotes that quote nothing."""
+    content = 'row,s\n0,"a\nb,\r\nc ""d"""\n1,12" wide\n2,"#x"\n'
+    path = written(tmp_path / "a.csv", content)
+    assert table_of(path)["s"].to_pylist() == ['a\nb,\r\nc "d"', '12" wide', "#x"]
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(3), read=["row"])
+    assert table_of(out)["s"].to_pylist() == table_of(path)["s"].to_pylist()
+    assert table_of(out)["blr_class"].to_pylist() == ["early", "late", ""]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.text(alphabet='ab",;\n\r# ', max_size=6), min_size=1, max_size=6),
+    st.sampled_from([1, 7, 1 << 20]),
+)
+def test_any_text_that_pandas_writes_is_read(tmp_path_factory, words, block):
+    """Fields of any characters come back, whatever the blocks."""
+    path = tmp_path_factory.mktemp("text") / "a.csv"
+    frame = pd.DataFrame({"row": range(len(words)), "s": words})
+    frame.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_records, "BLOCK_BYTES", block)
+        table = table_of(path)
+    got = ["" if v is None else str(v) for v in table["s"].to_pylist()]
+    assert got == words or table.schema.field("s").type != pa.string()
+
+
+LINES = st.sampled_from(["x", "x", "x", "x", '"a, b"', '"two\nlines"', "", "# a comment", "#"])
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(LINES, st.sampled_from(["\n", "\r\n", "\r"])), max_size=12),
+    st.sampled_from(["\n", "\r\n", "\r", None]),
+    st.booleans(),
+    st.sampled_from([1, 7, 30, 1 << 20]),
+)
+def test_every_record_gets_its_values(tmp_path_factory, lines, all_end, ended, block):
+    """Whole blocks of plain rows are written at once; the copy is as if each record were written by itself."""
+    ten = NewColumn("ten", pa.int64())
+
+    def tens(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {"ten": 10 * batch["row"].cast(pa.int64()).to_numpy()}
+
+    old, new, rows = b"row,s\n", b"row,s,ten\n", 0
+    last = max((i for i, (s, _) in enumerate(lines) if s and not s.startswith("#")), default=-1)
+    for i, (s, end) in enumerate(lines[: last + 1] if not ended else lines):
+        mark = "" if i == last and not ended else all_end or end
+        row = bool(s) and not s.startswith("#")
+        record = f"{rows},{s}" if row else s
+        old += (record + mark).encode()
+        new += (record + (f",{10 * rows}" if row else "") + mark).encode()
+        rows += row
+    path = tmp_path_factory.mktemp("text") / "a.csv"
+    path.write_bytes(old)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_records, "BLOCK_BYTES", block)
+        (out,) = annotate(text.open(path), path.parent / "out", [ten], tens, read=["row"])
+    assert out.read_bytes() == new
+
+
+def test_a_table_that_grew_while_it_was_read(tmp_path):
+    path = written(tmp_path / "a.csv", "row,s\n0,x\n1,y\n2,z\n")
+    (partition,) = text.open(path).partitions
+    new = [NewColumn("v", pa.int64())]
+    with pytest.raises(DamagedFileError, match="more rows than when it was opened"):
+        append_values(path, tmp_path / "b.csv", partition.dialect, new, iter([b"1", b"2"]), header=list)
+    assert not (tmp_path / "b.csv").exists()
+    with pytest.raises(ValueError, match="more rows were computed"):
+        append_values(path, tmp_path / "b.csv", partition.dialect, new, iter([b"1"] * 4), header=list)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
+def test_compressed(tmp_path, suffix):
+    """Compressed in, compressed out; the same content gives the same bytes."""
+    squeeze = {".gz": gzip.compress, ".bz2": bz2.compress}[suffix]
+    content = DIALECTS["comma"].encode()
+    path = written(tmp_path / f"a.csv{suffix}", squeeze(content))
+    assert text.sniff(path, b"")
+    outs = [
+        annotate(text.open(path), tmp_path / n, COLUMNS, computing(2), read=["row"])[0] for n in ("b", "c")
+    ]
+    assert outs[0].name == path.name
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    assert table_of(outs[0])["blr_class"].to_pylist() == ["early", "late"]
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(DamagedFileError, match="is damaged"):
+        table_of(path)
+
+
+def test_latin1(tmp_path):
+    """Text that is no UTF-8 is Latin-1, names of columns too; a copy keeps its bytes."""
+    path = written(tmp_path / "a.csv", "row,é\n0,ü\n".encode("latin-1"))
+    assert table_of(path).to_pydict() == {"row": [0], "é": ["ü"]}
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(1), read=["row", "é"])
+    assert out.read_bytes().startswith("row,é,blr_class".encode("latin-1"))
+
+
+def test_pandas_reads_the_copy(tmp_path):
+    """All standard columns come back, each number the same to the last bit."""
+    n = 50
+    pd.DataFrame({"row": range(n), "x": np.linspace(0, 1, n)}).to_csv(tmp_path / "a.csv", index=False)
+    (out,) = annotate(
+        text.open(tmp_path / "a.csv"), tmp_path / "out", COLUMNS, computing(n), read=["row"], rows=7
+    )
+    read = pd.read_csv(
+        out, keep_default_na=False, na_values={c.name: [""] for c in COLUMNS if c.name != "blr_class"}
+    )
+    for column in COLUMNS:
+        expected = values_of(column, n)
+        got = read[column.name].to_numpy()
+        np.testing.assert_array_equal(
+            got.astype(expected.dtype) if expected.dtype.kind != "U" else got, expected
+        )
+
+
+FAULTS = {
+    "row,x\n0,1\n1\n": (DamagedFileError, "Expected 2 columns, got 1"),
+    "row,x\n0,1,2\n": (DamagedFileError, "Expected 2 columns, got 3"),
+    'row,x\n0,"1\n': (DamagedFileError, "never closed"),
+    "row,row\n0,1\n": (FormatError, "each once"),
+    "row,,\n0,1,2\n": (FormatError, "more than one column named"),
+    "# a b\n0 1 7\n2 3\n": (FormatError, "is no table that is described: its lines hold 2 to 3 words"),
+    "1,2\n3,4\n": (FormatError, "no line of column names"),
+    "": (FormatError, "no line of data"),
+    "# only\n": (FormatError, "no line of data"),
+    "# %ECSV 1.0\n# ---\n# [\na\n1\n": (FormatError, "cannot be read"),
+    "# %ECSV 1.0\n# ---\n# datatype:\n# - {name: a, datatype: int64}\nb\n1\n": (FormatError, "does not fit"),
+    "# %ECSV 1.0\n# ---\n# datatype:\n# - {name: a, datatype: int64}\na\nx\n": (
+        DamagedFileError,
+        "invalid value",
+    ),
+    "# %ECSV 1.0\n": (FormatError, "no line of column names"),
+}
+
+
+@pytest.mark.parametrize("content", FAULTS)
+def test_faults(tmp_path, content):
+    """What is wrong with a file is said, and no output is left."""
+    kind, message = FAULTS[content]
+    path = written(tmp_path / "a.csv", content)
+    with pytest.raises(kind, match=message):
+        table_of(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path, encoding):
+    path = tmp_path / "excel.csv"
+    path.write_bytes("id,g,r\n1,17.5,17.1\n2,18.5,18.0\n".encode(encoding))
+    with pytest.raises(FormatError, match=r"got text in UTF-16 .* iconv -f UTF-16 -t UTF-8 'excel\.csv'"):
+        open_catalog(path)
+
+
+FOREIGN = {
+    "<!DOCTYPE html>\n<html><body>503, try, again</body></html>\n": (FormatError, "got HTML, XML or JSON"),
+    '[{"id":1,"g":17.5},\n{"id":2,"g":18.5}]\n': (FormatError, "got HTML, XML or JSON"),
+    '{"id":1,"g":17.5}\n{"id":2,"g":18.5}\n': (FormatError, "got HTML, XML or JSON"),
+    'g,r\n"1",17.5,17.1\n"2",18.5,18.0\n': (DamagedFileError, "as R writes its row names"),
+    "My survey, version 1\n\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "Expected 2 columns, got 3"),
+    "My survey\nid,g,r\n1,17.5,17.1\n": (DamagedFileError, "lines above the names begin with #"),
+    "id,g,r\n#1,17.5,17.1\n#2,18.5,18.0\n": (
+        FormatError,
+        "got no rows but comments such as '#1,17.5,17.1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_what_is_no_table_of_ours_is_named(tmp_path, content):
+    kind, message = FOREIGN[content]
+    path = written(tmp_path / "a.csv", content)
+    with pytest.raises(kind, match=message):
+        open_catalog(path)
+
+
+def test_a_table_without_rows_may_have_comments(tmp_path):
+    catalog = open_catalog(written(tmp_path / "a.csv", "id,g,r\n# no objects, sorry\n"))
+    assert (catalog.n_rows, catalog.names) == (0, ("id", "g", "r"))
+
+
+def test_a_table_number_and_unknown_columns_are_refused(tmp_path):
+    path = written(tmp_path / "a.csv", DIALECTS["comma"])
+    with pytest.raises(FormatError, match="leave it out"):
+        text.open(path, 1)
+    with pytest.raises(ColumnNotFoundError, match="'rwo'; did you mean 'row'"):
+        next(text.open(path).partitions[0].batches(["rwo"]))
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\1", b"<VOTABLE>\n<a,b>", b"one\ntwo\n", b'{"a": 1,\n"b": 2}'])
+def test_what_is_no_table_is_not_sniffed(tmp_path, content):
+    assert not text.sniff(written(tmp_path / "a", content), content)
+    assert not text.sniff(tmp_path, b"")
+
+
+def ecsv_table():
+    table = QTable(
+        {
+            "row": [0, 1, 2],
+            "masked": MaskedColumn([1, 2, 2**60 + 1], mask=[0, 1, 0]),
+            "x": [1.5, np.nan, -1e300] * u.Jy,
+            "s": MaskedColumn(["a b", "", 'c"d'], mask=[0, 1, 0]),
+            "v": np.arange(6).reshape(3, 2),
+            "b": [True, False, True],
+            "f": np.array([1.5, 2.5, 3.5], np.float32),
+            "c": SkyCoord([1, 2, 3] * u.deg, [3, 4, 5] * u.deg),
+        },
+        meta={"survey": "x", "comments": ["one"]},
+    )
+    table["row"].info.description = "number: 'of' the row"
+    return table
+
+
+@pytest.mark.parametrize("delimiter", [" ", ","])
+def test_ecsv(tmp_path, delimiter):
+    """Types, units, nulls, vectors and descriptions as astropy wrote them."""
+    ecsv_table().write(tmp_path / "a.ecsv", delimiter=delimiter)
+    catalog = text.open(tmp_path / "a.ecsv")
+    assert (catalog.format, catalog.n_rows) == ("ecsv", 3)
+    assert catalog.column("x").unit == "Jy"
+    assert catalog.column("row").description == "number: 'of' the row"
+    assert catalog.column("v").shape == (2,)
+    table = table_of(tmp_path / "a.ecsv")
+    assert str(table.schema.field("f").type) == "float"
+    assert table["masked"].to_pylist() == [1, None, 2**60 + 1]
+    assert table["v"].to_pylist() == [[0, 1], [2, 3], [4, 5]]
+    assert table["s"].to_pylist() == ["a b", "", 'c"d']
+    assert table["b"].to_pylist() == [True, False, True]
+    assert table["c.ra"].to_pylist() == [1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(table["x"], [1.5, np.nan, -1e300])
+
+
+@pytest.mark.parametrize("delimiter", [" ", ","])
+@pytest.mark.parametrize("meta", [True, False])
+def test_astropy_reads_the_annotated_ecsv(tmp_path, delimiter, meta):
+    """Old columns, mixins and metadata as before; new columns with type, UCD and description; provenance."""
+    old = ecsv_table() if meta else Table({"row": [0, 1, 2]})
+    old.write(tmp_path / "a.ecsv", delimiter=delimiter, format="ascii.ecsv")
+    (out,) = annotate(
+        text.open(tmp_path / "a.ecsv"),
+        tmp_path / "out",
+        COLUMNS,
+        computing(3),
+        read=["row"],
+        provenance=PROVENANCE,
+    )
+    new = QTable.read(out)
+    for name in old.colnames:
+        if name == "c":
+            assert isinstance(new["c"], SkyCoord)
+        else:
+            assert repr(new[name]) == repr(QTable.read(tmp_path / "a.ecsv")[name])
+    for column in COLUMNS:
+        got = new[column.name]
+        np.testing.assert_array_equal(
+            np.ma.filled(got, "" if got.dtype.kind == "U" else None), values_of(column, 3)
+        )
+        assert got.info.description == column.description
+        assert got.info.meta["ucd"] == column.ucd
+    assert new["blr_p_max"].dtype == np.float32
+    assert new.meta["blr.model"] == "morphology@3f2a"
+    assert {k: v for k, v in new.meta.items() if not k.startswith("blr.")} == old.meta
+    assert text.open(out).column("blr_p_max").ucd == "stat.probability"
+
+
+def test_annotating_ecsv_again_replaces_our_columns(tmp_path):
+    """The first annotation's columns go, its model is named, mixins and other metadata stay."""
+    ecsv_table().write(tmp_path / "a.ecsv")
+    options = {"read": ["row"], "provenance": PROVENANCE}
+    (first,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "1", COLUMNS, computing(3), **options)
+    QTable.read(first).write(tmp_path / "b.ecsv")  # astropy writes our provenance in its own way
+    for path in (first, tmp_path / "b.ecsv"):
+        again = options | {"provenance": Provenance({"model": "other@1"})}
+        (second,) = annotate(text.open(path), tmp_path / "2", COLUMNS, computing(3), **again, overwrite=True)
+        new = QTable.read(second)
+        assert new.colnames == QTable.read(first).colnames
+        assert (new.meta["blr.model"], new.meta["blr.replaced_models"]) == ("other@1", "morphology@3f2a")
+        assert new.meta["survey"] == "x"
+        assert isinstance(new["c"], SkyCoord)
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("keep", [["x"], ["row", "s"], ["s"]])
+def test_slim(tmp_path, kind, keep):
+    """Only the columns to keep, as they were written, and the new ones."""
+    path = written(tmp_path / "a.csv", DIALECTS[kind])
+    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
+    new = {"p": np.array([0.25, 0.5], np.float32), "class": np.array(["E", "S"])}
+    (out,) = annotate(
+        text.open(path), tmp_path / "o", columns, lambda _: new, read=["x"], mode="slim", keep=keep
+    )
+    old = table_of(path).select(keep).to_pydict()
+    assert table_of(out).to_pydict() == old | {n: v.tolist() for n, v in new.items()}
+    assert b"comment" not in out.read_bytes()
+
+
+def test_slim_with_quotations(tmp_path):
+    """Fields keep their quotation marks, with delimiters and line ends in them."""
+    path = written(tmp_path / "a.csv", 'row,s,t,u\n0,"a,\n""b""",x,\n1,,"y,",""\n')
+    columns = (NewColumn("p", pa.int32()),)
+    new = {"p": np.array([7, 8], np.int32)}
+    (out,) = annotate(
+        text.open(path), tmp_path / "o", columns, lambda _: new, read=["row"], mode="slim", keep=["s", "u"]
+    )
+    assert out.read_text() == 's,u,p\n"a,\n""b""",,7\n,"",8\n'
+
+
+def test_slim_ecsv(tmp_path):
+    ecsv_table().write(tmp_path / "a.ecsv")
+    options = {"read": ["row"], "provenance": PROVENANCE, "mode": "slim", "keep": ["row", "c.ra"]}
+    (out,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "o", COLUMNS, computing(3), **options)
+    new = QTable.read(out)
+    assert new.colnames == ["row", "c.ra", *(c.name for c in COLUMNS)]
+    assert new["c.ra"].value.tolist() == [1.0, 2.0, 3.0]
+    assert (new.meta["blr.model"], "survey" in new.meta) == ("morphology@3f2a", False)
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["openngc/NGC.csv", "sdss_dr14_10k/Skyserver_SQL2_27_2018.csv"])
+def test_real_catalogues(name):
+    """The same numbers and names as pandas finds."""
+    delimiter = ";" if "NGC" in name else ","
+    frame = pd.read_csv(DATA / name, sep=delimiter, low_memory=False)
+    table = table_of(DATA / name)
+    assert table.column_names == list(frame.columns)
+    assert table.num_rows == len(frame)
+    for column in frame.columns:
+        if frame[column].dtype.kind in "if" and table.schema.field(column).type in {pa.int64(), pa.float64()}:
+            np.testing.assert_allclose(table[column].to_pandas(), frame[column], rtol=1e-15)
+
+
+@needs_data
+def test_openngc_annotated(tmp_path):
+    """All 13,969 records keep their bytes."""
+    catalog = text.open(DATA / "openngc" / "NGC.csv")
+    columns = (NewColumn("p", pa.float32()),)
+    (out,) = annotate(
+        catalog,
+        tmp_path,
+        columns,
+        lambda b: {"p": np.full(b.num_rows, 0.5, np.float32)},
+        read=["B-Mag"],
+        rows=999,
+    )
+    lines = out.read_bytes().splitlines()
+    old = catalog.path.read_bytes().splitlines()
+    assert lines == [old[0] + b";p", *(line + b";0.5" for line in old[1:])]
+
+
+def test_any_damage_is_ours(tmp_path):
+    """A file cut or overwritten anywhere gives an error of ours, or a table."""
+    ecsv_table().write(tmp_path / "a.ecsv")
+    whole = (tmp_path / "a.ecsv").read_bytes()
+    rng = np.random.default_rng(3)
+    for _ in range(150):
+        place = rng.integers(len(whole))
+        data = whole[:place] if rng.random() < 0.3 else whole[:place] + rng.bytes(1) + whole[place + 1 :]
+        try:
+            table_of(written(tmp_path / "bad.ecsv", data))
+        except CatalogError:
+            continue
+
+
+def test_an_index_without_a_name_and_a_comma_at_each_line_end_are_columns(tmp_path):
+    """Pandas writes the one, spreadsheets the other."""
+    path = tmp_path / "index.csv"
+    pd.DataFrame({"mag": [1.5, 2.5], "row": [0, 1]}).to_csv(path)
+    assert table_of(path).to_pydict() == {"": [0, 1], "mag": [1.5, 2.5], "row": [0, 1]}
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(2), read=["row"])
+    pd.testing.assert_frame_equal(
+        pd.read_csv(out, index_col=0)[["mag", "row"]], pd.read_csv(path, index_col=0)
+    )
+    trailing = written(tmp_path / "trailing.csv", "mag,row,\n1.5,0,\n2.5,1,\n")
+    assert table_of(trailing).to_pydict() == {"mag": [1.5, 2.5], "row": [0, 1], "": [None, None]}
+    (out,) = annotate(text.open(trailing), tmp_path / "out", COLUMNS, computing(2), read=["row"])
+    assert out.read_text().startswith("mag,row,,blr_")
+
+
+GAIA = """\
+# %ECSV 1.0
+# ---
+# delimiter: ','
+# datatype:
+# - {name: row, datatype: int64}
+# - {name: parallax, datatype: float64, unit: mas}
+# - {name: n_obs, datatype: int16}
+# - {name: astrometric, datatype: bool}
+# - {name: library, datatype: string}
+row,parallax,n_obs,astrometric,library
+0,null,3,"True","null"
+1,0.25,null,null,"PHOENIX"
+"""
+
+
+def test_null_among_the_numbers_of_an_ecsv_file_is_none(tmp_path):
+    """As Gaia's archive writes it, in columns of text too, where it stays as it is."""
+    path = written(tmp_path / "gaia.ecsv", GAIA)
+    expected = {"row": [0, 1], "parallax": [None, 0.25], "n_obs": [3, None], "astrometric": [True, None]}
+    assert table_of(path).to_pydict() == expected | {"library": ["null", "PHOENIX"]}
+    (out,) = annotate(text.open(path), tmp_path / "out", COLUMNS, computing(2), read=["row"])
+    assert '\n0,null,3,"True","null",' in out.read_text()
+
+
+def test_quotation_marks_in_comments_open_nothing(tmp_path):
+    """They made one record of the header and of the rows down to the next mark: rows were lost in silence."""
+    double = GAIA.replace("# delimiter: ','", '# delimiter: ","')
+    assert table_of(written(tmp_path / "gaia.ecsv", double)).column("row").to_pylist() == [0, 1]
+    plain = written(tmp_path / "a.csv", '# what,"an odd comment\nrow,name\n0,"a"\n1,"b"\n2,"# c\n# d"\n')
+    assert table_of(plain).to_pydict() == {"row": [0, 1, 2], "name": ["a", "b", "# c\n# d"]}
+    (out,) = annotate(text.open(plain), tmp_path / "out", COLUMNS, computing(3), read=["row"])
+    assert out.read_text().startswith('# what,"an odd comment\nrow,name,')
+
+
+def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path):
+    """Of each line only the line is looked at: 100,000 of them, looked at from the first on, took hours."""
+    rows = '1,"five arcmin,2.5\n' + "2,plain,3.5\n" * 100_000
+    path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
+    with pytest.raises(DamagedFileError, match=r"begins '1,.five arcmin,2.5' is never closed"):
+        text.open(path)
+
+
+@given(st.lists(st.text(alphabet='",a\n', max_size=9), max_size=6))
+def test_a_record_ends_where_no_quotation_is_open(pieces):
+    """Line by line as, slowly, by all lines since the last record's end."""
+    dialect = text_records.Dialect(",", ("a", "b"), 0)
+    slow, fast, record, inside = [], [], b"", False
+    for line in "".join(pieces).encode().splitlines(keepends=True):
+        record += line
+        slow.append(text_records.is_open(record, dialect, inside=False))
+        record = record if slow[-1] else b""
+        inside = text_records.is_open(line, dialect, inside=inside)
+        fast.append(inside)
+    assert fast == slow
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.floats(), st.sampled_from([2.0**53, 2.0**53 - 1, -(2.0**53), 1e300])),
+        max_size=5,
+    )
+)
+def test_numbers_that_float64_may_have_rounded_are_told(numbers):
+    column = pa.chunked_array([pa.array(numbers, pa.float64())])
+    finite = [abs(x) for x in numbers if x is not None and np.isfinite(x)]
+    assert text_types.may_be_whole(column) == (max(finite, default=0) >= 2**53)
+
+
+def test_comments_that_may_be_rows_are_counted(tmp_path):
+    """A first field that begins with # makes a comment of its row, unless it is quoted."""
+    rows = ["a,1", "#b,2", "# some words", '"#c",3', "#d,4,5", "e,6"]
+    catalog = text.open(written(tmp_path / "a.csv", "# x,y\nname,v\n" + "\n".join(rows) + "\n"))
+    assert catalog.n_rows == 3
+    assert text.commented_out(catalog) == "1 line begins with # and may be rows, but are taken for comments"
+    plain = text.open(written(tmp_path / "b.csv", "name,v\na,1\n# words\n"))
+    assert text.commented_out(plain) == ""
+    written(tmp_path / "c.csv", "name,v\na,1\n#b,2\n")
+    together = open_catalog(tmp_path)
+    assert text.commented_out(together).startswith("2 lines begin"), "of all files"
+    (last,) = (p for p in together.partitions if p.key == "b.csv")
+    assert text.commented_out(replace(together, partitions=(last,))) == "", "of this one"
+
+
+def test_fields_of_blanks_are_empty_and_the_lines_are_kept(tmp_path):
+    """HyperLEDA pads its columns for people: one blank field made a column of magnitudes text."""
+    lines = ["name | t    | bt   ", "a    |  4.0 | 15.3 ", "b    |      |      ", "c    | -1.5 | 14.25"]
+    (tmp_path / "x.txt").write_text("\n".join(lines) + "\n")
+    catalog = open_catalog(tmp_path / "x.txt")
+    assert [str(c.datatype) for c in catalog.columns] == ["string", "double", "double"]
+    (batch,) = catalog.batches(["t", "bt"])
+    assert batch.column("t").to_pylist() == [4.0, None, -1.5]
+    new = [NewColumn("blr_p", pa.float64(), "stat.probability")]
+    (out,) = annotate(catalog, tmp_path / "out", new, lambda _: {"blr_p": np.arange(3.0)}, read=["t"])
+    written = [line for line in out.read_text().splitlines() if not line.startswith("#")]
+    assert [line.startswith(old.rstrip()) for line, old in zip(written, lines, strict=True)] == [True] * 4

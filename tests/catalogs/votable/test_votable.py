@@ -1,0 +1,341 @@
+"""VOTable: every serialisation read, annotated as BINARY2, the rest of the document kept."""
+
+import base64
+import bz2
+import gzip
+from pathlib import Path
+
+import astropy.io.votable as astropy_votable
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy import units as u
+from astropy.io.votable import tree
+from astropy.table import MaskedColumn, QTable, Table
+
+from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, FormatError
+from catalogs.files.compressed import reading
+from catalogs.votable import table as votable
+from catalogs.writing.annotate import annotate
+from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, values_of
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+ASTROPYS = Path(astropy_votable.__file__).parent / "tests" / "data"
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the shared catalogues are not here")
+needs_astropys = pytest.mark.skipif(
+    not ASTROPYS.exists(), reason="astropy's own test files are not installed"
+)
+
+
+def sample(path: Path, **options: str) -> Path:
+    table = QTable(
+        {
+            "row": np.arange(3),
+            "id": MaskedColumn([2**60 + 1, 2, 3], mask=[0, 0, 1]),
+            "mag": MaskedColumn(np.array([20.5, np.nan, 22], np.float32), mask=[0, 0, 1]),
+            "type": ["G", "S é", ""],
+            "flux": np.arange(6.0).reshape(3, 2) * u.Jy,
+            "good": [True, False, True],
+        }
+    )
+    table["mag"].info.description, table["mag"].info.meta = "a magnitude", {"ucd": "phot.mag"}
+    file = astropy_votable.from_table(table)
+    file.resources[0].description = "kept"
+    file.get_first_table().get_field_by_id_or_name("id").values.null = -1  # BINARY has no other way
+    file.to_xml(str(path), **options)
+    return path
+
+
+SQUEEZE = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+SERIALISATIONS = ["tabledata", "binary", "binary2"]
+
+
+@pytest.mark.parametrize("serialisation", SERIALISATIONS)
+def test_reads_every_serialisation(tmp_path, serialisation):
+    path = sample(tmp_path / "a.vot", tabledata_format=serialisation)
+    assert votable.sniff(path, b"")
+    catalog = votable.open(path)
+    assert (catalog.format, catalog.n_rows) == ("votable", 3)
+    mag = catalog.column("mag")
+    assert (mag.ucd, mag.description, str(mag.datatype)) == ("phot.mag", "a magnitude", "float")
+    assert (catalog.column("flux").unit, catalog.column("flux").shape) == ("Jy", (2,))
+    table = pa.Table.from_batches(catalog.batches(catalog.names, 2))
+    assert table.schema.types == [c.datatype for c in catalog.columns]
+    assert table["id"].to_pylist() == [2**60 + 1, 2, None]
+    assert table["mag"].to_pylist()[0] == 20.5
+    assert not np.isfinite(table["mag"].to_pandas()[1:]).any()
+    assert table["type"].to_pylist() == ["G", "S é", ""]
+    assert table["flux"].to_pylist() == [[0, 1], [2, 3], [4, 5]]
+    assert table["good"].to_pylist() == [True, False, True]
+    assert [b.num_rows for b in catalog.batches(["row"], 2)] == [2, 1]
+
+
+@pytest.mark.parametrize("serialisation", SERIALISATIONS)
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2"])
+def test_annotated(tmp_path, serialisation, suffix):
+    """Old values, nulls and documentation as before; new ones with UCD and description; provenance."""
+    plain = sample(tmp_path / "a.vot", tabledata_format=serialisation)
+    path = tmp_path / f"b.vot{suffix}"
+    path.write_bytes(SQUEEZE[suffix](plain.read_bytes()))
+    (out,) = annotate(
+        votable.open(path),
+        tmp_path / "out",
+        COLUMNS,
+        computing(3),
+        read=["row"],
+        rows=2,
+        provenance=PROVENANCE,
+    )
+    assert out.name == path.name
+    assert (out.read_bytes()[:1] == b"<") == (not suffix)
+    old, new = votable.open(path), votable.open(out)
+    assert new.columns[: len(old.columns)] == old.columns
+    for name in old.names:
+        assert next(new.batches([name])) == next(votable.open(path).batches([name]))
+    for column in COLUMNS:
+        got = next(votable.open(out).batches([column.name])).column(0).to_numpy(zero_copy_only=False)
+        np.testing.assert_array_equal(got, values_of(column, 3))
+        assert (new.column(column.name).ucd, new.column(column.name).description) == (
+            column.ucd,
+            column.description,
+        )
+    assert new.metadata["blr.model"] == "morphology@3f2a"
+    assert new.metadata["blr.flag.0"] == "LOW_CONFIDENCE: near one half"
+    file = astropy_votable.parse(str(out), verify="exception")
+    assert file.resources[0].description == "kept"
+    with reading(out) as stream:
+        # TABLEDATA that has a single bit stays that: STILTS reads one nowhere else.
+        assert (b"<TABLEDATA>" if serialisation == "tabledata" else b"<BINARY2>") in stream.read()
+
+
+def test_astropy_reads_the_copy_as_a_table(tmp_path):
+    (out,) = annotate(
+        votable.open(sample(tmp_path / "a.vot")), tmp_path / "out", COLUMNS, computing(3), read=["row"]
+    )
+    table = Table.read(out)
+    assert table["blr_class"].tolist() == ["early", "late", ""]
+    assert table["blr_p_max"].dtype == np.float32
+    assert table["blr_p_max"].meta["ucd"] == "stat.probability"
+
+
+def test_no_rows(tmp_path):
+    Table({"row": np.zeros(0, int), "x": np.zeros(0)}).write(tmp_path / "a.vot", format="votable")
+    catalog = votable.open(tmp_path / "a.vot")
+    assert list(catalog.batches(["row"])) == []
+    (out,) = annotate(catalog, tmp_path / "out", COLUMNS, computing(1), read=["row"])
+    assert votable.open(out).n_rows == 0
+    assert votable.open(out).names[-1] == "blr_model"
+
+
+def several(path: Path) -> Path:
+    """Write two tables of different columns."""
+    file = tree.VOTableFile()
+    file.resources.append(tree.Resource())
+    for name, columns in (("first", {"a": [1]}), ("second", {"a": [2, 3], "b": [4.0, 5.0]})):
+        element = tree.TableElement.from_table(file, Table(columns))
+        element.name = name
+        for field in element.fields:
+            field.ID = f"{name}_{field.ID}"
+        element.array.dtype.names = tuple(f.ID for f in element.fields)
+        file.resources[0].tables.append(element)
+    file.to_xml(str(path))
+    return path
+
+
+def test_the_table_is_chosen(tmp_path):
+    """By name, number, or the columns that are wanted; never by guessing."""
+    path = several(tmp_path / "a.vot")
+    assert votable.open(path, "second").n_rows == 2
+    assert votable.open(path, 0).n_rows == 1
+    assert votable.open(path, "1").n_rows == votable.open(path, "SECOND").n_rows == 2
+    assert votable.open(path, columns=["b"]).n_rows == 2
+    for wanted in (None, "third", 7):
+        with pytest.raises(FormatError, match="0 'first', 1 'second'"):
+            votable.open(path, wanted)
+
+
+def test_only_the_chosen_table_is_annotated(tmp_path):
+    path = several(tmp_path / "a.vot")
+    columns = (NewColumn("p", pa.float32()),)
+    catalog = votable.open(path, "second")
+    (out,) = annotate(
+        catalog, tmp_path / "out", columns, lambda b: {"p": np.ones(b.num_rows, np.float32)}, read=["a"]
+    )
+    assert votable.open(out, "first").names == ("a",)
+    assert votable.open(out, "second").names == ("a", "b", "p")
+
+
+def table_of(name: str, values: list[int], serialisation: str) -> str:
+    """Return a TABLE of one column of integers."""
+    rows = "".join(f"<TR><TD>{value}</TD></TR>" for value in values)
+    data = f"<TABLEDATA>{rows}</TABLEDATA>"
+    if serialisation != "TABLEDATA":
+        cells = [value.to_bytes(4, "big") for value in values]
+        stored = b"".join(b"\0" * (serialisation == "BINARY2") + cell for cell in cells)
+        text = base64.encodebytes(stored).decode()
+        data = f"<{serialisation}><STREAM encoding='base64'>{text}</STREAM></{serialisation}>"
+    return f'<TABLE name="{name}"><FIELD name="{name}" datatype="int"/><DATA>{data}</DATA></TABLE>'
+
+
+def nested(path: Path) -> Path:
+    """Write tables in all serialisations, in resources within resources, in another order than astropy has them."""
+    resource = "<RESOURCE{}>{}</RESOURCE>"
+    inner = resource.format(
+        "", table_of("inner", [1, 2, 3], "BINARY2") + table_of("second", [4], "TABLEDATA")
+    )
+    meta = resource.format(' type="meta"', table_of("meta", [5, 6], "BINARY"))
+    none = '<TABLE name="none"><FIELD name="none" datatype="int"/></TABLE>'
+    outer = inner + none + table_of("outer", [7, 8], "TABLEDATA") + meta + table_of("last", [9], "BINARY")
+    path.write_text(f'<VOTABLE version="1.3">{resource.format("", outer)}</VOTABLE>')
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.VOWarning")
+@pytest.mark.parametrize("chosen", ["inner", "second", "meta", "outer", "last", "none"])
+def test_each_of_several_tables_has_its_rows(tmp_path: Path, chosen: str) -> None:
+    """Wherever it stands, in whatever serialisation, before and after one of them was annotated."""
+    expected = {"inner": [1, 2, 3], "second": [4], "meta": [5, 6], "outer": [7, 8], "last": [9], "none": []}
+    path = nested(tmp_path / "a.vot")
+
+    def compute(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {"p": batch.column(chosen).to_numpy().astype(np.float32) / 2}
+
+    (out,) = annotate(
+        votable.open(path, chosen), tmp_path / "out", [NewColumn("p", pa.float32())], compute, read=[chosen]
+    )
+    tables = {t.name: t.array for t in astropy_votable.parse(out).iter_tables()}
+    assert set(tables) == set(expected)
+    for name, values in expected.items():
+        assert [
+            v for b in votable.open(path, name).batches([name]) for v in b.column(0).to_pylist()
+        ] == values
+        assert list(tables[name][name]) == values
+    assert list(tables[chosen]["p"]) == [value / 2 for value in expected[chosen]]
+
+
+def test_annotating_again_replaces_our_columns(tmp_path):
+    """The first annotation's columns go, its users' bits stay, and its model is named."""
+    (first,) = annotate(
+        votable.open(sample(tmp_path / "a.vot")),
+        tmp_path / "1",
+        COLUMNS,
+        computing(3),
+        read=["row"],
+        provenance=PROVENANCE,
+    )
+    again = Provenance({"model": "other@1"})
+    (second,) = annotate(
+        votable.open(first), tmp_path / "2", COLUMNS, computing(3), read=["row"], provenance=again
+    )
+    catalog = votable.open(second)
+    assert catalog.names == votable.open(first).names
+    assert (catalog.metadata["blr.model"], catalog.metadata["blr.replaced_models"]) == (
+        "other@1",
+        "morphology@3f2a",
+    )
+    assert len(Table.read(second)) == 3
+
+
+def test_slim(tmp_path):
+    """Only the columns to keep and the new ones; no other table."""
+    (out,) = annotate(
+        votable.open(several(tmp_path / "a.vot"), "second"),
+        tmp_path / "out",
+        (NewColumn("p", pa.float32()),),
+        lambda b: {"p": np.ones(b.num_rows, np.float32)},
+        read=["a"],
+        mode="slim",
+        keep=["b"],
+    )
+    catalog = votable.open(out)
+    assert catalog.names == ("b", "p")
+    assert next(catalog.batches(["b"])).to_pydict() == {"b": [4.0, 5.0]}
+
+
+def test_unknown_column_names_the_nearest(tmp_path):
+    with pytest.raises(ColumnNotFoundError, match="did you mean 'mag'"):
+        next(votable.open(sample(tmp_path / "a.vot")).partitions[0].batches(["magg"]))
+
+
+def test_data_elsewhere_are_not_fetched(tmp_path):
+    """A document that points to a file or an address is refused before anything is opened."""
+    path = sample(tmp_path / "a.vot", tabledata_format="binary")
+    xml = path.read_text().replace("<STREAM ", '<STREAM href="file:///etc/passwd" ')
+    path.write_text(xml)
+    with pytest.raises(FormatError, match="in another place"):
+        votable.open(path)
+
+
+@pytest.mark.parametrize("serialisation", SERIALISATIONS)
+def test_any_damage_is_ours(tmp_path, serialisation):
+    """A file cut or overwritten anywhere gives an error of ours, or a table."""
+    whole = sample(tmp_path / "a.vot", tabledata_format=serialisation).read_bytes()
+    path, rng = tmp_path / "bad.vot", np.random.default_rng(4)
+    n_cut = 0
+    for i in range(60):
+        place = rng.integers(len(whole))
+        cut = i % 3 == 0
+        path.write_bytes(whole[:place] if cut else whole[:place] + rng.bytes(1) + whole[place + 1 :])
+        try:
+            catalog = votable.open(path)
+            list(catalog.batches(catalog.names))
+        except CatalogError as error:
+            n_cut += cut and isinstance(error, DamagedFileError)
+    assert n_cut >= 19
+
+
+@needs_data
+def test_a_real_one_of_6dfgs(tmp_path):
+    """875 galaxies with masked velocities, units that are not standard, compressed with bzip2."""
+    catalog = votable.open(DATA / "sixdfgs" / "6dfgs_mini.xml.bz2")
+    assert (catalog.n_rows, catalog.column("RA2000").ucd, catalog.column("VEL").null) == (
+        875,
+        "pos.eq.ra",
+        -(2**31),
+    )
+    old = next(catalog.batches(catalog.names))
+    assert old.column("VEL").null_count > 0
+    columns = (NewColumn("p", pa.float32(), "stat.probability"),)
+    (out,) = annotate(
+        catalog, tmp_path, columns, lambda b: {"p": np.zeros(b.num_rows, np.float32)}, read=["BMAG"]
+    )
+    new = votable.open(out)
+    assert next(new.batches(catalog.names)).equals(old)
+    assert [c.unit for c in new.columns[:5]] == [c.unit for c in catalog.columns[:5]]
+
+
+@needs_astropys
+@pytest.mark.filterwarnings("ignore:.*Bit values can not be masked")
+def test_astropys_regression_file(tmp_path):
+    """Every type of the standard, arrays of every shape, nulls of every kind: all as before."""
+    file = astropy_votable.parse(ASTROPYS / "regression.xml", verify="ignore")
+    (main, *_), resource = file.resources[0].tables, file.resources[0]
+    shared = ASTROPYS / "regression.xml"
+    with pytest.raises(FormatError, match="share their fields"):
+        annotated(shared, tmp_path / "no", table=0)
+    resource.tables[:], resource.resources[:] = [main], []
+    file.to_xml(str(tmp_path / "a.vot"))
+    catalog = votable.open(tmp_path / "a.vot")
+    names = [n for n in catalog.names if catalog.names.count(n) == 1]
+    assert len(names) > 20
+    old = next(catalog.batches(names))
+    new = next(votable.open(annotated(tmp_path / "a.vot", tmp_path / "out")).batches(names))
+    assert str(new.to_pylist()) == str(old.to_pylist())
+
+
+def annotated(path: Path, out: Path, table: int | None = None) -> Path:
+    catalog = votable.open(path, table)
+    columns = (NewColumn("p", pa.float32()),)
+    new = {"p": np.zeros(catalog.n_rows, np.float32)}
+    (written,) = annotate(catalog, out, columns, lambda _: new, read=[catalog.names[0]])
+    return written
+
+
+def test_a_column_that_the_only_table_lacks(tmp_path):
+    """The nearest one is named, as in other formats."""
+    path = tmp_path / "a.vot"
+    Table({"ra": [1.0], "dec": [2.0]}).write(path, format="votable")
+    catalog = votable.open(path, columns=["rq"])
+    with pytest.raises(ColumnNotFoundError, match="has no column 'rq'; did you mean 'ra'"):
+        catalog.column("rq")

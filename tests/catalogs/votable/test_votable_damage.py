@@ -1,0 +1,128 @@
+"""Damaged VOTables in every serialisation: an error of ours, or what astropy reads too, in bounded memory and time.
+
+The damages are those of `test_damage`; more are tried by
+`BLR_DAMAGES=1000 pytest -s tests/catalogs/votable/test_votable_damage.py`.
+"""
+
+import gzip
+import io
+import os
+import resource
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import votable as astropy_votable
+from astropy.io.votable.tree import Field
+
+from catalogs.errors import CatalogError
+from catalogs.votable._binary import stored_type
+from catalogs.votable._columns import is_text
+from tests.catalogs.round_trip_samples import N, astropy_table
+from tests.catalogs.test_damage import DAMAGES, MEMORY_KB, SECONDS, bounded
+from tests.catalogs.test_damage_annotated import tried
+from tests.catalogs.votable_samples import our_values, parsed, slow_values
+
+__all__ = ["bounded"]
+
+CASES = int(os.environ.get("BLR_DAMAGES", "20"))
+"""Damages of each kind and sample."""
+
+
+def written(serialisation: str) -> bytes:
+    """Return a document of all types, lists of numbers among them, as astropy writes it."""
+    table = astropy_table()
+    cells = np.empty(N, object)
+    cells[:] = [np.ma.array(np.arange(n % 4, dtype=np.int32), mask=False) for n in range(N)]
+    table["list"] = cells
+    file, stream = astropy_votable.from_table(table), io.BytesIO()
+    file.get_first_table().get_field_by_id_or_name("inull").values.null = -1  # BINARY has no other way
+    file.to_xml(stream, tabledata_format=serialisation)
+    return stream.getvalue()
+
+
+def respell(data: bytes, rng: np.random.Generator) -> bytes:
+    """Put other letters in the place of some, but not of those that make the document's elements."""
+    respelt = bytearray(data)
+    letters = [i for i, letter in enumerate(data) if chr(letter).isalnum() and letter < 128]
+    for place in rng.choice(letters, size=rng.integers(1, 4)):
+        respelt[place] = rng.choice(list(b"0123456789.,-+eExNaTF? \n"))
+    return bytes(respelt)
+
+
+def utf_16(data: bytes) -> bytes:
+    """Return a document in UTF-16."""
+    return data.decode().replace('encoding="utf-8"', 'encoding="UTF-16"').encode("utf-16")
+
+
+SAMPLES: dict[str, Callable[[], bytes]] = {
+    "text": lambda: written("tabledata"),
+    "text in UTF-16": lambda: utf_16(written("tabledata")),
+    "compressed text": lambda: gzip.compress(written("tabledata"), mtime=0),
+    "BINARY": lambda: written("binary"),
+    "BINARY2": lambda: written("binary2"),
+}
+
+
+def slow_read(path: Path) -> tuple[list[Field], list[str]] | None:
+    """Return the fields and values as astropy reads them; None where it cannot."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        _, table = parsed(data)
+        return list(table.fields), slow_values(table)
+    except Exception:  # noqa: BLE001 -- astropy fails in more ways than can be listed
+        return None
+
+
+def compared(path: Path) -> str:
+    """Read a damaged file; return what came of it."""
+    try:
+        found = our_values(path)
+    except CatalogError as error:
+        return type(error).__name__ if len(str(error)) > 40 else "SAYS NOTHING"
+    slow = slow_read(path)
+    if slow is None:
+        return "read, but not by astropy"
+    for field, ours, theirs in zip(slow[0], found, slow[1], strict=True):
+        # Astropy cuts texts off that are longer than their field.
+        assert ours == theirs or (
+            is_text(field) and stored_type(field) is not None and len(ours) > len(theirs)
+        )
+    return "read as by astropy"
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("name", SAMPLES)
+def test_damaged_documents(
+    name: str,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = SAMPLES[name]()
+        path = tmp_path / ("damaged.vot.gz" if name.startswith("compressed") else "damaged.vot")
+        path.write_bytes(whole)
+        assert compared(path) == "read as by astropy"
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for kind, damage in {**DAMAGES, "respell": respell}.items():
+            rng = np.random.default_rng([sum(name.encode()), sum(kind.encode()), 3])
+            outcomes: Counter[str] = Counter()
+            for i in range(CASES):
+                path.write_bytes(damage(whole, rng))
+                start = time.monotonic()
+                outcome = compared(path)
+                if i < CASES // 10:
+                    outcome += ", annotated: " + tried(path, tmp_path / f"{kind} {i}")
+                outcomes[outcome] += 1
+                assert time.monotonic() - start < SECONDS
+            record_property(f"{name}, {kind}", dict(outcomes))
+            print(f"{name}, {kind}: {dict(outcomes)}")  # noqa: T201 -- the counts are the report
+            assert "SAYS NOTHING" not in outcomes
+            assert kind != "cut" or not any(outcome.startswith("read, but") for outcome in outcomes)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < MEMORY_KB, f"{grown} kB more"

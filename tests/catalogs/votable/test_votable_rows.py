@@ -1,0 +1,273 @@
+"""Rows of VOTables, read and written by us: what astropy reads and writes, to the bit, but streamed."""
+
+import binascii
+import io
+import re
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.errors import DamagedFileError
+from catalogs.files.stamp import Stamp, stamp
+from catalogs.votable import _base64_stream as votable_stream
+from catalogs.votable import _document as votable_document
+from catalogs.votable import _tabledata as votable_tabledata
+from catalogs.votable import table as votable
+from catalogs.votable._write import Content, write
+from catalogs.writing.annotate import annotate
+from tests.catalogs.votable_samples import N, by_astropy, cells, document, lists, parsed, slow_values
+
+pytestmark = pytest.mark.filterwarnings("ignore::astropy.io.votable.exceptions.VOWarning")
+
+
+def by_us(path: Path) -> bytes:
+    """Return a file's document in BINARY2, as we write it."""
+    votable.document.cache_clear()
+    read = votable.document(path, stamp(path))
+    (table,) = read.file.iter_tables()
+    stream = io.BytesIO()
+    contents = {table: Content(N, read.rows[0].blocks(range(len(table.fields))))}
+    write(read.file, stream, contents, read.originals)
+    return stream.getvalue()
+
+
+def stored(document: bytes) -> list[bytes]:
+    """Return the base64 of all rows."""
+    return re.findall(rb"<STREAM[^>]*>\s*([^<\s]+)", document)
+
+
+@pytest.mark.parametrize("serialisation", ["tabledata", "binary2"])
+def test_all_types_beside_each_other_are_written_as_astropy_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serialisation: str
+) -> None:
+    """Also a few rows at a time, whose base64 goes on from one to the next."""
+    data = document([*cells(), *lists()], ' nrows="12"')
+    expected, path = by_astropy(data, "binary2"), tmp_path / "t.vot"
+    path.write_bytes(data if serialisation == "tabledata" else expected)
+    assert stored(by_us(path)) == stored(expected)
+    assert by_astropy(by_us(path), "binary2") == expected  # which spells the document in one way
+    monkeypatch.setattr(votable_tabledata, "PIECE_BYTES", 7 * 4000)
+    monkeypatch.setattr(votable_stream, "BLOCK_BYTES", 5000)
+    assert stored(by_us(path)) == stored(expected)
+
+
+@pytest.mark.parametrize("serialisation", ["tabledata", "binary", "binary2"])
+@pytest.mark.parametrize("piece", [1 << 20, 401])
+@pytest.mark.parametrize("own_lengths", [True, False])
+def test_all_types_are_read_as_astropy_reads_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    serialisation: str,
+    piece: int,
+    own_lengths: bool,  # noqa: FBT001
+) -> None:
+    """Whole columns at once, whatever the pieces of the file; rows of one size and others take two ways."""
+    for module in (votable_document, votable_stream):
+        monkeypatch.setattr(module, "BLOCK_BYTES", piece)
+    monkeypatch.setattr(votable_tabledata, "PIECE_BYTES", piece)
+    fields = [
+        (f, words)
+        for f, words in [*cells(), *(lists() if own_lengths else ())]
+        if (own_lengths or '*"' not in f)
+        and not (
+            serialisation == "binary" and "" in words and "null" not in f and "har" not in f and "*" not in f
+        )
+    ]
+    path, text = tmp_path / "t.vot", document(fields)
+    path.write_bytes(text if serialisation == "tabledata" else by_astropy(text, serialisation))
+    (rows,), (_, table) = votable.document(path, stamp(path)).rows, parsed(path.read_bytes())
+    assert rows.n_rows == N
+    assert len(list(rows.blocks([0]))) > 1 or piece > 401
+    found = [pa.chunked_array(column) for column in zip(*rows.arrow(range(len(fields))), strict=True)]
+    assert [str(column.to_pylist()) for column in found] == slow_values(table)
+    assert [c.datatype for c in votable.open(path).columns] == [column.type for column in found]
+
+
+def test_threads_never_take_the_same_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy changes the parsed document, and two of them at once would change the same."""
+    path = tmp_path / "t.vot"
+    path.write_bytes(document(list(lists())[:1]))
+    seen = stamp(path)
+    whole = votable.document
+
+    def slow(path: Path, expected: Stamp) -> votable.Document:
+        found = whole(path, expected)
+        with suppress(BrokenBarrierError):
+            together.wait(0.5)  # one at a time, they never meet
+        return found
+
+    slow.cache_clear = whole.cache_clear  # type: ignore[attr-defined]
+    monkeypatch.setattr(votable, "document", slow)
+    together = Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(lambda _: votable.taken(path, seen), range(4)))
+    assert len({id(found) for found in taken}) == 4
+
+
+def annotated(path: Path, out: Path, **options: Any) -> Path:
+    columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
+    n = iter(range(10**9))
+
+    def compute(batch: pa.RecordBatch) -> dict[str, Any]:
+        p = np.array([next(n) for _ in range(batch.num_rows)], np.float32)
+        return {"p": p, "class": np.array([f"é{i:.0f}" for i in p])}
+
+    cat = votable.open(path)
+    (written,) = annotate(cat, out, columns, compute, read=cat.names[:1], rows=9, threads=1, **options)
+    return written
+
+
+@pytest.mark.parametrize("serialisation", ["binary", "binary2", "tabledata"])
+def test_new_values_stand_in_their_rows(tmp_path: Path, serialisation: str) -> None:
+    """Whatever the batches; astropy reads the old values as before, and the number of rows is told."""
+    path = tmp_path / "t.vot"
+    data = document(list(cells()), ' nrows="12"')
+    written = data if serialisation == "tabledata" else by_astropy(data, serialisation)
+    path.write_bytes(written)
+    _, old = parsed(by_astropy(written, "binary2"))
+    out = annotated(path, tmp_path / "out")
+    _, new = parsed(out.read_bytes())
+    for name in old.array.dtype.names:
+        assert str(new.array[name].tolist()) == str(old.array[name].tolist())  # masked ones are None
+    assert new.array["p"].tolist() == list(range(N))
+    assert new.array["class"].tolist() == [f"é{i}" for i in range(N)]
+    assert re.findall(rb'nrows="(\d+)"', out.read_bytes()) == [b"12"]
+    slim = annotated(path, tmp_path / "slim", mode="slim", keep=("f3", "f1"))
+    assert votable.open(slim).names == ("f1", "f3", "p", "class")
+    assert str(parsed(slim.read_bytes())[1].array["f3"].tolist()) == str(old.array["f3"].tolist())
+
+
+def test_text_that_is_not_ascii_becomes_unicode(tmp_path: Path) -> None:
+    """In TABLEDATA many a `char` holds it, which BINARY2 cannot."""
+    path = tmp_path / "t.vot"
+    fields = [(f'<FIELD datatype="char" arraysize="{size}"/>', ["é", "", "b"] * 4) for size in ("*", "3")]
+    path.write_bytes(document([*fields, ('<FIELD datatype="char" arraysize="*"/>', ["a"] * 12)]))
+    _, table = parsed(annotated(path, tmp_path / "out").read_bytes())
+    assert [f.datatype for f in table.fields[:3]] == ["unicodeChar", "unicodeChar", "char"]
+    assert table.array["f0"].tolist() == table.array["f1"].tolist() == ["é", "", "b"] * 4
+
+
+DOUBLES = [('<FIELD datatype="double"/>', [str(i) for i in range(N)])] * 2
+WORDS = [('<FIELD datatype="char" arraysize="*"/>', ["word"] * N)]
+
+
+def changed(data: bytes, replace: Any) -> bytes:
+    """Return a document with other rows."""
+    return re.sub(rb'(<STREAM encoding="base64">\s*)([A-Za-z0-9+/=]+)', lambda m: m[1] + replace(m[2]), data)
+
+
+def less(text: bytes) -> bytes:
+    return binascii.b2a_base64(binascii.a2b_base64(text)[:-3])
+
+
+DAMAGE = {
+    "a part of a row": (DOUBLES, less, "the data end 14 bytes after the last whole row"),
+    "a part of a row with text": (WORDS, less, "the data end 6 bytes after the last whole row"),
+    "a length beyond the end": (
+        WORDS,
+        lambda _: binascii.b2a_base64(b"\0\xff\xff\xff\xffword" * N),
+        "the data end",
+    ),
+    "no base64": (DOUBLES, lambda t: t[:8] + b"!" + t[9:], "(?i)base64|padding|non-alphabet"),
+    "padding in the middle": (DOUBLES, lambda t: t[:8] + b"==" + t[10:], "(?i)padding"),
+    "no ASCII": (WORDS, lambda _: binascii.b2a_base64(b"\0\0\0\0\x04w\xe9rd" * N), "can't decode byte 0xe9"),
+    "no truth value": (
+        [('<FIELD datatype="boolean"/>', ["T"] * N)],
+        lambda _: binascii.b2a_base64(b"\0x" * N),
+        "'f0' has other bytes than T, F, 1, 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("block", [1 << 20, 20])
+def test_rows_that_are_none_are_said_to_be_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, block: int
+) -> None:
+    monkeypatch.setattr(votable_stream, "BLOCK_BYTES", block)
+    fields, replace, message = DAMAGE[kind]
+    path = tmp_path / "t.vot"
+    path.write_bytes(changed(by_astropy(document(fields), "binary2"), replace))
+    with pytest.raises(DamagedFileError, match=message):
+        list(votable.open(path).batches(["f0"]))
+
+
+def test_an_absurd_length_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalogs.votable._rows.LONGEST_ROW", 1000)
+    monkeypatch.setattr(votable_stream, "BLOCK_BYTES", 100)
+    path = tmp_path / "t.vot"
+    absurd = binascii.b2a_base64(b"\0\0\xff\xff\xffword" * 1000)
+    path.write_bytes(changed(by_astropy(document(WORDS), "binary2"), lambda _: absurd))
+    with pytest.raises(DamagedFileError, match="a row has more than"):
+        votable.open(path)
+
+
+@pytest.mark.parametrize("kind", ["cut", "changed"])
+def test_files_that_are_cut_or_change_meanwhile(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t.vot"
+    data = by_astropy(document(DOUBLES), "binary2")
+    path.write_bytes(data)
+    cat = votable.open(path)
+    path.write_bytes(data[: data.index(b"</STREAM>") - 20] if kind == "cut" else data + b"\n")
+    with pytest.raises(DamagedFileError, match="changed after it was opened"):
+        list(cat.batches(["f0"]))
+    if kind == "cut":
+        with pytest.raises(DamagedFileError, match="it ends after 810 bytes"):
+            votable.open(path)
+
+
+def large(path: Path, serialisation: str, n: int) -> Path:
+    """Write n rows of 5 numbers, of which the first counts."""
+    columns = [('<FIELD datatype="double"/>', ["1"])] * 5
+    if serialisation == "tabledata":
+        text = document(columns)
+        row = text[text.index(b"<TR>") : text.index(b"</TABLEDATA>")]
+        path.write_bytes(text.replace(row, b"".join(row.replace(b"1", b"%d" % i, 1) for i in range(n))))
+        return path
+    rows = np.zeros(n, [("mask", "u1", 1), *((f"f{i}", ">f8") for i in range(len(columns)))])
+    rows["f0"] = np.arange(n)
+    data = binascii.b2a_base64(rows.tobytes(), newline=False)
+    path.write_bytes(changed(by_astropy(document(columns), "binary2"), lambda _: data))
+    return path
+
+
+def most_memory(path: Path, out: Path, n: int) -> int:
+    """Return the most bytes that are held while a file is read and annotated."""
+    votable.document.cache_clear()
+    tracemalloc.start()
+    try:
+        cat = votable.open(path)
+        assert cat.n_rows == n
+        total = sum(pa.compute.sum(b.column(0)).as_py() for b in cat.batches(["f0"], 256))
+        assert total == n * (n - 1) / 2
+        new = {"p": np.zeros(256, np.float32)}
+        compute = lambda b: {"p": new["p"][: b.num_rows]}  # noqa: E731 -- one line says it
+        (copy,) = annotate(cat, out, [NewColumn("p", pa.float32())], compute, read=["f0"], rows=256)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert votable.open(copy).n_rows == n
+    return peak
+
+
+@pytest.mark.parametrize("serialisation", ["tabledata", "binary2"])
+def test_memory_is_bounded_whatever_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serialisation: str
+) -> None:
+    """Five times as many rows take no more of it."""
+    for module in (votable_document, votable_stream):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(votable_tabledata, "PIECE_BYTES", 1 << 14)
+    peaks = [
+        most_memory(large(tmp_path / f"{n}.vot", serialisation, n), tmp_path / f"out {n}", n)
+        for n in (1_999, 2_000, 10_000)
+    ]
+    assert peaks[2] < 1.2 * peaks[1], peaks  # what is kept from the first is kept once

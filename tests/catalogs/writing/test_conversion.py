@@ -1,0 +1,434 @@
+"""Annotated copies in another format: values, units, nulls, provenance; what cannot survive is said."""
+
+import datetime as dt
+import decimal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits as astropy_fits
+from astropy.io.votable import from_table
+from astropy.io.votable.tree import Info, Link, Param, Resource, TimeSys
+from astropy.table import Table
+
+import catalogs
+from catalogs.catalog.catalog import Catalog, Column
+from catalogs.catalog.new_columns import NewColumn, Provenance
+from catalogs.errors import CatalogError, OutputExistsError
+from catalogs.fits import create as fits_create
+from catalogs.fits import table as fits
+from catalogs.fits.values import Survey, kind_of, settled
+from catalogs.hats import catalog as hats
+from catalogs.parquet import dataset as parquet
+from catalogs.writing.annotate import Written, annotate
+from catalogs.writing.conversion import bounded_rows, converted_key
+from tests.catalogs.hats_samples import N as N_HATS
+from tests.catalogs.hats_samples import write_collection
+from tests.catalogs.parquet_samples import COLUMNS, PROVENANCE, computing, rich_table, write_rich
+
+N = 300
+MARK = (NewColumn("blr_mark", pa.int32(), "meta.code"),)
+I64 = 2**63
+
+
+def mark(batch: pa.RecordBatch) -> Mapping[str, Any]:
+    return {"blr_mark": np.arange(batch.num_rows, dtype=np.int32)}
+
+
+def converted(path: Path, out: Path, form: str, **options: Any) -> Written:
+    return annotate(
+        catalogs.open(path),
+        out,
+        COLUMNS,
+        computing(N),
+        read=["row"],
+        provenance=PROVENANCE,
+        form=form,
+        **options,
+    )
+
+
+def marked(table: pa.Table, folder: Path, **options: Any) -> Written:
+    """Write a table as Parquet, and convert that to FITS."""
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / "t.parquet")
+    cat = parquet.open(folder / "t.parquet")
+    return annotate(cat, folder / "out", MARK, mark, read=cat.names[:1], form="fits", **options)
+
+
+def rows(cat: Catalog) -> dict[str, list[Any]]:
+    return pa.Table.from_batches(list(cat.batches(cat.names))).to_pydict()
+
+
+def test_parquet_to_fits_keeps_what_fits_can_hold(tmp_path: Path) -> None:
+    """Also batches that do not fit the rows, 64-bit ids with nulls, and lists in the heap."""
+    (out,) = converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits", rows=64)
+    assert out.name == "a.fits"
+    old, new = rich_table(N).to_pydict(), rows(fits.open(out))
+    for name in ("row", "id", "x", "vector", "good", "u8"):
+        assert repr(new[name]) == repr(old[name]), name
+    assert new["list"] == [v or [] for v in old["list"]]
+    with astropy_fits.open(out, checksum=True) as hdus:
+        assert hdus[1]._checksum_valid
+        assert hdus[1].columns["x"].unit == "mag"
+        assert hdus[1].data["u8"].tolist() == old["u8"]
+        assert "survey = tests" in hdus[1].header["COMMENT"]
+    assert fits.open(out).metadata["blr.model"] == PROVENANCE.entries["model"]
+
+
+def test_what_fits_cannot_hold_is_said(tmp_path: Path) -> None:
+    written = converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits")
+    assert written.warnings == (
+        "'type': nulls become empty text",
+        "'price': decimal numbers are rounded to float64",
+        "'time': times are written as ISO 8601 text",
+        "'nested': struct<a: int64, b: list<element: double>> is written as JSON text",
+        "'list': null lists become empty ones",
+    )
+    new = rows(fits.open(written[0]))
+    assert new["time"][1] == "2026-01-01T00:00:01.000000Z"
+    assert new["nested"][2] == '{"a": 2, "b": [1.0, 1.0]}'
+    assert new["price"][1] == 0.25
+
+
+def test_there_and_back_again(tmp_path: Path) -> None:
+    """Parquet to FITS to Parquet: the values that FITS has, units, descriptions, and no second set of columns."""
+    source = write_rich(tmp_path / "a.parquet", N)
+    (there,) = converted(source, tmp_path / "there", "fits")
+    back = converted(there, tmp_path / "back", "parquet")
+    assert back.warnings == ()
+    cat = parquet.open(back[0])
+    assert cat.names == (*rich_table(0).column_names, *(c.name for c in COLUMNS))
+    assert repr(rows(cat)) == repr(rows(fits.open(there)))
+    x = cat.column("x")
+    assert (x.unit, x.ucd, x.description) == ("mag", "phot.mag", "a magnitude")
+    assert cat.metadata["fits.header"].startswith("XTENSION= 'BINTABLE'")
+
+
+def write_fits(path: Path) -> Path:
+    """Write a table of what FITS has and others do not."""
+    n = 5
+    cells = np.empty(n, object)
+    cells[:] = [np.arange(i, dtype=np.float32) for i in range(n)]
+    columns = [
+        astropy_fits.Column("row", "J", array=np.arange(n)),
+        astropy_fits.Column("scaled", "I", array=np.arange(n)),
+        astropy_fits.Column("bits", "5X", array=np.eye(n, dtype=bool)),
+        astropy_fits.Column("c", "C", array=np.arange(n) * (1 + 2j)),
+        astropy_fits.Column("matrix", "6E", dim="(3,2)", array=np.arange(n * 6.0).reshape(n, 2, 3)),
+        astropy_fits.Column("names", "8A", dim="(4,2)", array=np.array([["ab", "cd"]] * n)),
+        astropy_fits.Column("v", "PE()", array=cells),
+        astropy_fits.Column("null", "J", null=-99, array=np.array([1, -99, 3, -99, 5]), unit="nanomaggy"),
+        astropy_fits.Column("u", "I", bzero=2**15, array=np.array([0, 1, 2**15, 2**16 - 1, 7], np.uint16)),
+    ]
+    table = astropy_fits.BinTableHDU.from_columns(columns, name="DATA")
+    table.header["TELESCOP"] = "VISTA"
+    table.header["COMMENT"] = "scale"
+    table.header["COMMENT"] = "scale"
+    image = astropy_fits.ImageHDU(np.ones((4, 4)), name="IMAGE")
+    astropy_fits.HDUList([astropy_fits.PrimaryHDU(), table, image]).writeto(path)
+    # astropy cannot write scaled integers: two blank cards become the scale.
+    content = path.read_bytes()
+    for keyword, value in (("TSCAL2", "0.5"), ("TZERO2", "10.0")):
+        card = f"{keyword:<8}= {value:>20}".ljust(80).encode()
+        content = content.replace(b"COMMENT scale".ljust(80), card, 1)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("form", ["parquet", "fits"])
+def test_a_votables_complex_numbers_are_said_to_become_pairs(tmp_path: Path, form: str) -> None:
+    """In another format; a copy in VOTable has them as they were, and says nothing."""
+    table = Table(
+        {"row": [0, 1], "x": [1.5, 2.5], "z": [1 + 2j, 3j], "v": np.ones((2, 2), dtype=np.complex64)}
+    )
+    table.write(tmp_path / "a.vot", format="votable")
+    cat = catalogs.open(tmp_path / "a.vot")
+    pairs = tuple(f"'{name}': complex numbers become pairs of real and imaginary part" for name in "zv")
+    written = annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form=form)
+    assert tuple(w for w in written.warnings if "complex" in w) == pairs
+    pairwise = pa.Table.from_batches(catalogs.open(written[0]).batches(["z"]))["z"]
+    assert pairwise.to_pylist() == [[1, 2], [0, 3]]
+    assert annotate(cat, tmp_path / "same", MARK, mark, read=["row"]).warnings == ()
+
+
+def test_fits_to_parquet_keeps_values_shapes_and_headers(tmp_path: Path) -> None:
+    path = write_fits(tmp_path / "a.fits")
+    written = annotate(
+        catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet", rows=2
+    )
+    assert written.warnings == (
+        "the other HDUs (2 ('IMAGE')) are left out",
+        "'scaled': TSCAL and TZERO are applied, values become float64",
+        "'bits': bits become lists of truth values",
+        "'c': complex numbers become pairs of real and imaginary part",
+    )
+    table = pq.read_table(written[0])
+    assert table["scaled"].to_pylist() == [10.0, 10.5, 11.0, 11.5, 12.0]
+    assert table["matrix"].to_pylist()[1] == [6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+    assert parquet.open(written[0]).column("matrix").shape == (2, 3)
+    assert table["names"].to_pylist()[0] == ["ab", "cd"]
+    assert table["null"].to_pylist() == [1, None, 3, None, 5]
+    assert table["u"].to_pylist() == [0, 1, 2**15, 2**16 - 1, 7]
+    assert table["c"].to_pylist()[1] == [1.0, 2.0]
+    assert b"TELESCOP= 'VISTA" in table.schema.metadata[b"fits.header"]
+    assert table.schema.field("null").metadata[b"unit"] == b"nanomaggy"
+    (again,) = annotate(parquet.open(written[0]), tmp_path / "again", MARK, mark, read=["row"], form="fits")
+    before, after = rows(catalogs.open(path)), rows(fits.open(again))
+    assert {k: after[k] for k in before} == before
+    assert fits.open(again).column("matrix").shape == (2, 3)
+    with astropy_fits.open(again) as hdus:
+        assert hdus[1].data["matrix"].shape == (5, 2, 3)
+        assert hdus[1].data["names"].tolist() == [["ab", "cd"]] * 5
+
+
+@pytest.mark.parametrize(
+    ("datatype", "values", "form", "null"),
+    [
+        (pa.uint8(), [0, None, 254], "B", 255),
+        (pa.uint8(), [0, None, 255], "I", -(2**15)),
+        (pa.uint8(), [1, None, 255], "B", 0),
+        (pa.int8(), [-128, None, 127], "I", -(2**15)),
+        (pa.int16(), [-(2**15), None], "I", 2**15 - 1),
+        (pa.uint16(), [0, None, 2**16 - 1], "J", -(2**31)),
+        (pa.int32(), [None, 5], "J", -(2**31)),
+        (pa.uint32(), [0, None, 2**32 - 1], "K", -I64),
+        (pa.int64(), [None, 1 - I64, I64 - 1], "K", -I64),
+        (pa.uint64(), [None, 0], "K", 2**64 - 1),
+        (pa.int16(), [None, None], "I", -(2**15)),
+    ],
+)
+def test_nulls_have_an_integer_that_no_value_has(
+    tmp_path: Path, datatype: pa.DataType, values: list[int | None], form: str, null: int
+) -> None:
+    """If need be of a wider type."""
+    (out,) = marked(pa.table({"i": pa.array(values, datatype)}), tmp_path)
+    cat = fits.open(out)
+    assert rows(cat)["i"] == values
+    assert cat.column("i").null == null
+    with astropy_fits.open(out) as hdus:
+        assert hdus[1].columns["i"].format == f"1{form}" or hdus[1].columns["i"].format == form
+
+
+def test_the_null_of_the_source_is_kept_where_it_is_free() -> None:
+    survey = Survey(nulls=1, low=0, high=7)
+    assert settled(kind_of(pa.int32()), survey, -99).null == -99
+    assert settled(kind_of(pa.int32()), survey, 5).null == -(2**31)
+    with pytest.raises(CatalogError, match=r"no integer of 64 bits is left.*remove the nulls"):
+        settled(kind_of(pa.int64()), Survey(nulls=1, low=-I64, high=I64 - 1))
+
+
+def test_text_of_all_kinds(tmp_path: Path) -> None:
+    """FITS holds ASCII of one width: what that costs is said, column by column."""
+    table = pa.table(
+        {
+            "plain": pa.array(["a", "bcd", ""]),
+            "large": pa.array(["x", "y", "z"], pa.large_string()),
+            "view": pa.array(["x", "y", "zz"], pa.string_view()),
+            "bytes": pa.array([b"a", b"\xe9", None], pa.binary()),
+            "accent": pa.array(["Élan", "b", "c"]),
+            "blank": pa.array(["a ", "b", "c"]),
+            "dictionary": pa.array(["p", None, "p"]).dictionary_encode(),
+            "null": pa.nulls(3),
+            "list": pa.array([["a", "b"], [], None]),
+            "vector": pa.array([["a", "bé"]] * 3, pa.list_(pa.string(), 2)),
+            "map": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int8())),
+            "date": pa.array([dt.date(2026, 1, 2), None, dt.date(1, 1, 1)]),
+            "price": pa.array([decimal.Decimal("1.5"), None, decimal.Decimal("-2.25")]),
+            "half": pa.array(np.array([1, 2, 3], np.float16)),
+            "truth": pa.array([True, None, False]),
+        }
+    )
+    written = marked(table, tmp_path)
+    new = rows(fits.open(written[0]))
+    assert {name: new[name] for name in new if name != "blr_mark"} == {
+        "plain": ["a", "bcd", ""],
+        "large": ["x", "y", "z"],
+        "view": ["x", "y", "zz"],
+        "bytes": ["a", "\\xe9", ""],
+        "accent": ["\\xc9lan", "b", "c"],
+        "blank": ["a", "b", "c"],
+        "dictionary": ["p", "", "p"],
+        "null": ["", "", ""],
+        "list": ['["a", "b"]', "[]", ""],
+        "vector": [["a", "b\\xe9"]] * 3,
+        "map": ['[["k", 1]]', "[]", ""],
+        "date": ["2026-01-02", "", "0001-01-01"],
+        "price": [1.5, new["price"][1], -2.25],
+        "half": [1.0, 2.0, 3.0],
+        "truth": [True, None, False],
+    }
+    told = {w.partition("'")[2].partition("'")[0] for w in written.warnings}
+    assert told == {
+        "bytes",
+        "accent",
+        "blank",
+        "dictionary",
+        "null",
+        "list",
+        "vector",
+        "map",
+        "date",
+        "price",
+    }
+
+
+def test_null_vectors_and_slices(tmp_path: Path) -> None:
+    """Nulls of vectors are of their elements; batches are slices of what is in memory."""
+    vector = pa.array([[1.0, 2.0], None, [3.0, None], [5.0, 6.0]], pa.list_(pa.float64(), 2))
+    integers = pa.array([[1, 2], None, [3, None], [5, 6]], pa.list_(pa.int16(), 2))
+    lists = pa.array([[1], None, [2, None], []], pa.list_(pa.int32()))
+    written = marked(pa.table({"v": vector, "i": integers, "l": lists}), tmp_path, rows=3)
+    new = rows(fits.open(written[0]))
+    assert str(new["v"]) == "[[1.0, 2.0], [nan, nan], [3.0, nan], [5.0, 6.0]]"
+    assert new["i"] == [[1, 2], [None, None], [3, None], [5, 6]]
+    assert new["l"] == [[1], [], [2, None], []]
+
+
+def test_hats_to_files_leaves_margins_out(tmp_path: Path) -> None:
+    cat = hats.open(write_collection(tmp_path / "in" / "c"))
+    for form in ("parquet", "fits"):
+        written = annotate(cat, tmp_path / form, MARK, mark, read=["id"], form=form)
+        assert "only the rows are written" in written.warnings[0]
+        assert [p.suffix for p in written] == [f".{form}"] * 3
+        assert catalogs.open(tmp_path / form / "c").n_rows == N_HATS
+
+
+def test_several_formats_of_names(tmp_path: Path) -> None:
+    names = {
+        "a.fits.gz": "a.fits",
+        "x/b.csv": "x/b.fits",
+        "c": "c.fits",
+        "d.2.vot": "d.2.fits",
+        "e.XML.bz2": "e.fits",
+    }
+    assert {name: converted_key(name, "fits") for name in names} == names
+    with pytest.raises(CatalogError, match=r"got the format 'hdf5' .* expected parquet or fits"):
+        converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "hdf5")
+
+
+def test_slim_and_in_another_format(tmp_path: Path) -> None:
+    (out,) = converted(
+        write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits", mode="slim", keep=("id",)
+    )
+    assert fits.open(out).names == ("id", *(c.name for c in COLUMNS))
+
+
+def test_existing_output_of_the_other_name_is_seen(tmp_path: Path) -> None:
+    source = write_rich(tmp_path / "a.parquet", N)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.fits").write_bytes(b"earlier")
+    with pytest.raises(OutputExistsError, match=r"a\.fits exists already"):
+        converted(source, tmp_path / "out", "fits")
+
+
+def test_many_columns_are_read_in_small_batches() -> None:
+    columns = [Column(f"c{i}", pa.float64()) for i in range(2000)]
+    assert bounded_rows(columns) == (1 << 26) // 16_000
+
+
+def test_too_many_columns_for_fits(tmp_path: Path) -> None:
+    table = pa.table({f"c{i}": [1] for i in range(1000)})
+    with pytest.raises(CatalogError, match=r"got 1001 columns .* FITS allows 999"):
+        marked(table, tmp_path)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_long_descriptors_where_the_heap_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits_create, "SMALL_HEAP", 3)
+    (out,) = marked(pa.table({"l": pa.array([[1, 2], [], [3]], pa.list_(pa.int64()))}), tmp_path)
+    with astropy_fits.open(out) as hdus:
+        assert hdus[1].columns["l"].format == "1QK(2)"
+    assert rows(fits.open(out))["l"] == [[1, 2], [], [3]]
+
+
+def test_provenance_of_two_annotations_goes_along(tmp_path: Path) -> None:
+    """The other annotation's columns stay, so does its provenance."""
+    other = (NewColumn("gz_p", pa.float32()),)
+    (first,) = annotate(
+        parquet.open(write_rich(tmp_path / "a.parquet", N)),
+        tmp_path / "one",
+        other,
+        lambda b: {"gz_p": np.ones(b.num_rows, np.float32)},
+        read=["row"],
+        provenance=Provenance({"model": "gz@1"}),
+    )
+    (second,) = converted(first, tmp_path / "two", "fits")
+    metadata = fits.open(second).metadata
+    assert (metadata["blr.model"], metadata["blr.previous.model"]) == (PROVENANCE.entries["model"], "gz@1")
+    assert metadata["blr.previous.columns"] == "gz_p"
+
+
+@pytest.mark.filterwarnings("ignore:No table:astropy.utils.exceptions.AstropyUserWarning")
+def test_astropy_reads_what_we_made(tmp_path: Path) -> None:
+    (out,) = converted(write_rich(tmp_path / "a.parquet", N), tmp_path / "out", "fits")
+    table = Table.read(out)
+    assert table["id"].mask.tolist() == [i % 7 == 0 for i in range(N)]
+    assert table["x"].unit == "mag"
+    (back,) = converted(out, tmp_path / "back", "parquet")
+    assert Table.read(back)["x"].unit == "mag"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "row,x\n1,2\n", ()),
+        ("a.csv", "# of a survey\nrow,x\n1,2\n", ("comments are left out",)),
+        ("a.csv", "row,x\n1,2\n# end\n3,4\n", ("comments are left out",)),
+    ],
+)
+def test_comments_are_said_to_be_left_out_where_there_are_some(
+    tmp_path: Path, name: str, text: str, said: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_text(text)
+    cat = catalogs.open(tmp_path / name)
+    assert annotate(cat, tmp_path / "out", MARK, mark, read=["row"], form="fits").warnings == said
+
+
+@pytest.mark.parametrize("form", ["ascii.ecsv", "votable"])
+@pytest.mark.parametrize("more", [False, True])
+def test_what_is_beside_the_rows_is_said_to_be_left_out_where_there_is_some(
+    tmp_path: Path, form: str, *, more: bool
+) -> None:
+    path = tmp_path / f"a.{form.removeprefix('ascii.')}"
+    table = Table({"row": [0, 1], "x": [1.5, 2.5]})
+    if form == "votable":
+        document = from_table(table)
+        if more:
+            document.resources[0].params.append(
+                Param(document, name="epoch", datatype="double", value="2000")
+            )
+        document.to_xml(str(path))
+    else:
+        table.meta = {"survey": "deep"} if more else {}
+        table.write(path, format=form)
+    written = annotate(catalogs.open(path), tmp_path / "out", MARK, mark, read=["row"], form="parquet")
+    assert any("left out" in sentence for sentence in written.warnings) is more
+
+
+def test_every_kind_of_element_beside_a_votables_rows_is_said_to_be_left_out(tmp_path: Path) -> None:
+    document = from_table(Table({"row": [0, 1], "x": [1.5, 2.5]}))
+    inner = Resource()
+    inner.infos.append(Info(name="QUERY_STATUS", value="OK"))
+    document.resources[0].resources.append(inner)
+    document.resources[0].description = "of a survey"
+    document.resources[0].links.append(Link(href="https://example.org"))
+    times = TimeSys(
+        ID="t",
+        timeorigin=0.5,
+        timescale="TCB",
+        refposition="TOPOCENTER",
+        config={"version_1_4_or_later": True},
+    )
+    document.time_systems.append(times)
+    document.to_xml(str(tmp_path / "a.vot"))
+    (again,) = annotate(catalogs.open(tmp_path / "a.vot"), tmp_path / "same", MARK, mark, read=["row"])
+    for path, out in ((tmp_path / "a.vot", "one"), (again, "two")):
+        written = annotate(catalogs.open(path), tmp_path / out, MARK, mark, read=["row"], form="parquet")
+        assert written.warnings == (
+            "what the VOTable holds beside the rows (time systems, links, INFO elements, descriptions) is left out",
+        )

@@ -1,0 +1,402 @@
+"""Annotating catalogues: what is written, what is found done already, what is refused; without Prefect."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits
+
+from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
+from flows.classification.steps import DIRECT, classify
+from flows.errors import Interrupted, OutputFolderError, UsageError
+from flows.models.store import Store
+from flows.runs.manifest import Manifest, file_sha256
+from flows.specification.toml_file import load_specification
+
+FILES = ("survey.fits", "survey.parquet")
+
+
+@pytest.fixture
+def work(trained: Path, tmp_path: Path) -> Path:
+    """Return a folder with the survey in both formats and a trained model."""
+    for name in (*FILES, "spec.toml"):
+        shutil.copy(trained / name, tmp_path)
+    shutil.copytree(trained / "models", tmp_path / "models")
+    return tmp_path
+
+
+def run(work: Path, *names: str, **options: object) -> dict:
+    chosen = {"model": "morphology", "store": work / "models", "out": work / "out"} | options
+    return classify([work / name for name in names or FILES], **chosen)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file's bytes by name; the manifest without its date."""
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    if "manifest.json" in found:
+        tree = json.loads(found["manifest.json"])
+        del tree["created"]
+        for file in (*tree["inputs"], *tree["outputs"]):
+            del file["mtime_ns"], file["inode"]
+        found["manifest.json"] = json.dumps(tree).encode()
+    return found
+
+
+def test_the_same_probabilities_in_both_formats(work):
+    told = run(work)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert set(contents(work / "out")) == {*FILES, "manifest.json", "summary.json"}
+    table, old = pq.read_table(work / "out/survey.parquet"), pq.read_table(work / "survey.parquet")
+    assert table.select(old.column_names).equals(old)
+    with fits.open(work / "out/survey.fits") as hdus:
+        for name in set(table.column_names) - set(old.column_names):
+            expected = table[name].to_numpy(zero_copy_only=False)
+            found = np.asarray(hdus[1].data[name])
+            np.testing.assert_array_equal(
+                found.astype(expected.dtype) if name == "blr_class" else found, expected
+            )
+    model = Store(work / "models").load("morphology")
+    assert set(table["blr_model"].to_pylist()) == {model.id}
+
+
+def test_rows_are_what_the_classifier_says(work):
+    run(work, "survey.parquet")
+    table = pq.read_table(work / "out/survey.parquet").to_pandas()
+    model = Store(work / "models").load("morphology")
+    X = np.stack([table.bmag - table.jmag, table.jmag - table.kmag], axis=1)[:, : len(model.features)]
+    missing = np.repeat((table.jmag == -9999).to_numpy()[:, None], X.shape[1], axis=1)
+    scores = model.classifier.score(np.where(missing, 0, X), missing)
+    np.testing.assert_allclose(table.blr_p_late, scores.probability[:, 1], rtol=1e-6)
+    np.testing.assert_array_equal(table.blr_flags, scores.flags)
+    assert (table.blr_class[missing.all(axis=1)] == "").all()
+
+
+def test_manifest_and_summary(work):
+    run(work)
+    manifest = json.loads((work / "out/manifest.json").read_text())
+    assert [o["path"] for o in manifest["outputs"]] == sorted(FILES)
+    for source, output in zip(manifest["inputs"], manifest["outputs"], strict=True):
+        assert source["sha256"] == output["input"] == file_sha256((work / "out" / source["path"]).resolve())
+        assert output["sha256"] == file_sha256(work / "out" / output["path"])
+    assert manifest["model"] == Store(work / "models").find("morphology").label
+    summary = json.loads((work / "out/summary.json").read_text())
+    p = pq.read_table(work / "out/survey.parquet").to_pandas()
+    of_one = summary["files"]["survey.parquet"]
+    assert of_one["classes"]["late"]["expected"] == pytest.approx(p.blr_p_late.sum(), rel=1e-5)
+    assert of_one["classes"]["late"]["assigned"] == (p.blr_class == "late").sum()
+    assert of_one["flags"]["LOW_CONFIDENCE"]["count"] == (p.blr_flags & 1 > 0).sum()
+    assert 0 < of_one["classes"]["late"]["error_weights"] < of_one["classes"]["late"]["error"]
+    assert summary["n_rows"] == 2 * of_one["n_rows"] == 800
+
+
+def test_the_same_again_does_nothing(work):
+    first = run(work)
+    before = {p: p.stat().st_mtime_ns for p in (work / "out").rglob("*")}
+    again = run(work)
+    assert again["status"] == "nothing to do"
+    assert again["summary"] == first["summary"]
+    assert {p: p.stat().st_mtime_ns for p in (work / "out").rglob("*")} == before
+    assert run(work, verify=True)["status"] == "nothing to do"
+
+
+def test_a_file_more_joins_the_others(work):
+    run(work, "survey.parquet")
+    before = (work / "out/survey.parquet").stat().st_mtime_ns
+    told = run(work, "survey.fits")
+    assert told["status"] == "done"
+    assert told["summary"]["n_rows"] == 800
+    assert (work / "out/survey.parquet").stat().st_mtime_ns == before
+    assert {o.name for o in Manifest.read(work / "out").outputs} == set(FILES)
+
+
+def test_a_lost_output_is_made_again(work):
+    whole = run(work)
+    before = contents(work / "out")
+    (work / "out/survey.fits").unlink()
+    assert run(work)["files"]["survey.fits"]["to_do"]
+    (work / "out/summary.json").unlink()
+    assert run(work)["summary"] == whole["summary"]
+    assert contents(work / "out") == before
+
+
+@pytest.mark.parametrize("step", ["annotate", "finish"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work, step, when):
+    run(work)
+    expected = contents(work / "out")
+    shutil.rmtree(work / "out")
+    done = []
+
+    def killed(*arguments: object) -> object:
+        done.append(arguments)
+        if when == "before" and len(done) == (2 if step == "annotate" else 1):
+            raise KeyboardInterrupt
+        result = getattr(DIRECT, step)(*arguments)
+        if when == "after":
+            raise KeyboardInterrupt
+        return result
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work, steps=replace(DIRECT, **{step: killed}))
+    if (step, when) != ("finish", "after"):
+        assert not any(p.suffix in (".fits", ".parquet") for p in (work / "out").glob("*"))
+    counted = []
+    run(
+        work,
+        steps=replace(DIRECT, annotate=lambda job: (counted.append(job["name"]), DIRECT.annotate(job))[1]),
+    )
+    assert len(counted) == {"annotate": 1, "finish": 0}[step]
+    assert contents(work / "out") == expected
+
+
+def test_killed_between_two_final_names(work, monkeypatch):
+    run(work)
+    expected = contents(work / "out")
+    shutil.rmtree(work / "out")
+    from flows.runs.staging import Staging
+
+    publish, calls = Staging.publish, []
+
+    def once(self, output):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(output)
+        publish(self, output)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Staging, "publish", once)
+        with pytest.raises(KeyboardInterrupt):
+            run(work)
+    assert len(list((work / "out").glob("survey.*"))) == 1
+    assert run(work)["status"] == "done"
+    assert contents(work / "out") == expected
+
+
+def test_killed_by_the_system(work, make):
+    """SIGKILL at some moments: no file with a final name is incomplete, and a rerun finishes."""
+    make.parquet(work / "survey.parquet", make.survey(60_000))
+    run(work, "survey.parquet")
+    expected = contents(work / "out")
+    shutil.rmtree(work / "out")
+    command = [
+        sys.executable,
+        "-m",
+        "flows",
+        "classify",
+        "survey.parquet",
+        "--model",
+        "morphology",
+        "--out",
+        "out",
+    ]
+    for delay in (0.0, 0.3, 0.6):
+        process = subprocess.Popen([*command, "--direct", "-q"], cwd=work, stderr=subprocess.PIPE)
+        while process.poll() is None and not (work / "out").exists():
+            time.sleep(0.01)
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        found = contents(work / "out") if (work / "out").exists() else {}
+        for name in ("survey.parquet", "summary.json", "manifest.json"):
+            assert found.get(name, expected[name]) == expected[name]
+    run(work, "survey.parquet")
+    assert contents(work / "out") == expected
+
+
+def test_ctrl_c_finishes_the_file_in_hand(work):
+    def annotate(job):
+        os.kill(os.getpid(), signal.SIGINT)
+        return DIRECT.annotate(job)
+
+    with pytest.raises(Interrupted, match="run the same command again"):
+        run(work, steps=replace(DIRECT, annotate=annotate))
+    counted = []
+    run(
+        work,
+        steps=replace(DIRECT, annotate=lambda job: (counted.append(job["name"]), DIRECT.annotate(job))[1]),
+    )
+    assert counted == ["survey.parquet"]
+
+
+def test_threads_do_not_matter(work, make):
+    make.parquet(work / "survey.parquet", make.survey(2000))
+    run(work, "survey.parquet", threads=1)
+    run(work, "survey.parquet", threads=3, out=work / "three")
+    assert contents(work / "out")["survey.parquet"] == contents(work / "three")["survey.parquet"]
+    assert contents(work / "out")["summary.json"] == contents(work / "three")["summary.json"]
+
+
+def other_model(work: Path) -> str:
+    """Store the model under another version and return its label."""
+    store = Store(work / "models")
+    store.save(replace(store.load("morphology"), version="0123456789ab"), card="")
+    return "morphology@0123456789ab"
+
+
+def test_outputs_of_another_model_are_not_mixed(work):
+    run(work)
+    before, label = contents(work / "out"), other_model(work)
+    with pytest.raises(
+        OutputExistsError, match=f"out: got a folder with outputs of the model .*{label}.*--overwrite"
+    ):
+        run(work, model=label)
+    with pytest.raises(
+        OutputExistsError, match=r"got survey.parquet of the model .* beside what is to be replaced"
+    ):
+        run(work, "survey.fits", model=label, overwrite=True)
+    assert contents(work / "out") == before
+    assert run(work, model=label, overwrite=True)["status"] == "done"
+    assert Manifest.read(work / "out").model == label
+    assert set(pq.read_table(work / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
+
+
+def test_an_overwriting_run_that_stops_changes_nothing(work):
+    run(work)
+    before, label = contents(work / "out"), other_model(work)
+
+    def annotate(job):
+        if job["name"] == "survey.parquet":
+            raise KeyboardInterrupt
+        return DIRECT.annotate(job)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
+    assert {n: b for n, b in contents(work / "out").items() if not n.startswith(".")} == before
+
+
+def test_another_specification_is_another_maker(work):
+    run(work, "survey.parquet")
+    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nlow_confidence = 0.9\n")
+    with pytest.raises(OutputExistsError, match="outputs of another specification"):
+        run(work, "survey.parquet", specification=work / "spec.toml")
+    few = json.loads((work / "out/summary.json").read_text())["flags"]["LOW_CONFIDENCE"]["count"]
+    told = run(work, "survey.parquet", specification=work / "spec.toml", overwrite=True)
+    assert told["summary"]["flags"]["LOW_CONFIDENCE"]["count"] > few
+
+
+def test_a_changed_input(work, make):
+    run(work, "survey.parquet")
+    make.parquet(work / "survey.parquet", make.survey(seed=2))
+    with pytest.raises(OutputExistsError, match="got a file made of other input"):
+        run(work, "survey.parquet")
+    assert run(work, "survey.parquet", overwrite=True)["status"] == "done"
+
+
+def test_a_foreign_file_in_the_way(work):
+    (work / "out").mkdir()
+    (work / "out/survey.fits").write_text("mine")
+    with pytest.raises(OutputExistsError, match="got a file that `blr classify` did not make here"):
+        run(work)
+    assert (work / "out/survey.fits").read_text() == "mine"
+    assert list((work / "out").iterdir()) == [work / "out/survey.fits"]
+
+
+def test_the_target_has_other_names_and_a_where(work):
+    table = pq.read_table(work / "survey.parquet").rename_columns(["id", "type", "hubble", "B", "J", "K"])
+    pq.write_table(table, work / "release.parquet")
+    (work / "spec.toml").write_text(
+        (work / "spec.toml").read_text()
+        + "\n[target]\nwhere = 'bmag < 14'\ncolumns = { bmag = 'B', jmag = 'J', kmag = 'K' }\n"
+    )
+    run(work, "release.parquet", specification=load_specification(work / "spec.toml"))
+    run(work, "survey.parquet", out=work / "own")
+    found = pq.read_table(work / "out/release.parquet").to_pandas()
+    expected = pq.read_table(work / "own/survey.parquet").to_pandas()
+    inside = (found.B < 14).to_numpy()
+    np.testing.assert_array_equal(found.blr_p_late[inside], expected.blr_p_late[inside])
+    assert found.blr_p_late[~inside].isna().all()
+    assert (found.blr_flags[~inside] == 32).all()
+    assert (found.blr_class[~inside] == "").all()
+
+
+def test_a_review_budget(work):
+    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
+    told = run(work, "survey.parquet", specification=work / "spec.toml")
+    share = told["summary"]["flags"]["LOW_CONFIDENCE"]["count"] / told["summary"]["n_classified"]
+    assert 0.08 < share <= 0.1
+
+
+def test_a_folder_of_files_is_a_file_each(work, make):
+    (work / "release").mkdir()
+    for i in range(3):
+        make.parquet(work / f"release/part-{i}.parquet", make.survey(50, seed=i))
+    told = run(work, "release")
+    assert list(told["files"]) == [f"part-{i}.parquet" for i in range(3)]
+    assert told["summary"]["n_rows"] == 150
+
+
+def test_a_trial_and_a_dry_run_write_nothing(work):
+    trial = run(work, "survey.parquet", limit=30)
+    assert (trial["status"], trial["summary"]["n_rows"]) == ("trial", 30)
+    assert set(trial["rows"][0]) >= {"blr_class", "blr_p_late", "blr_flags"}
+    planned = run(work, dry_run=True)
+    assert {name: file["to_do"] for name, file in planned["files"].items()} == dict.fromkeys(FILES, True)
+    assert not (work / "out").exists()
+
+
+def test_an_empty_catalogue(work, make):
+    make.parquet(work / "none.parquet", {n: c[:0] for n, c in make.survey().items()})
+    assert run(work, "none.parquet")["summary"]["n_rows"] == 0
+
+
+def test_a_name_clash(work, make):
+    make.parquet(work / "old.parquet", make.survey() | {"BLR_Class": np.zeros(400)})
+    with pytest.raises(
+        NameClashError, match="has a column 'BLR_Class' already, so 'blr_class' cannot be added"
+    ):
+        run(work, "survey.parquet", "old.parquet")
+    assert not (work / "out").exists()
+
+
+def test_an_absent_column(work, make):
+    columns = make.survey()
+    make.parquet(work / "few.parquet", {("b_mag" if n == "bmag" else n): c for n, c in columns.items()})
+    with pytest.raises(ColumnNotFoundError, match=r"few.parquet has no column 'bmag', expected by .*'b_mag'"):
+        run(work, "few.parquet")
+
+
+def test_two_inputs_of_one_name(work):
+    (work / "other").mkdir()
+    shutil.copy(work / "survey.fits", work / "other")
+    with pytest.raises(UsageError, match=r"whose outputs would have the same name.*two folders"):
+        run(work, "survey.fits", "other/survey.fits")
+
+
+def test_an_output_folder_that_is_the_inputs(work):
+    with pytest.raises(UsageError, match="would replace its own input"):
+        run(work, out=work)
+
+
+def test_an_output_folder_that_cannot_be(work):
+    (work / "file").write_text("")
+    with pytest.raises(
+        OutputFolderError, match=r"file/out: got '.*', expected an output folder that can be made"
+    ):
+        run(work, out=work / "file/out")
+
+
+def test_two_runs_at_once(work):
+    def annotate(job):
+        with pytest.raises(OutputFolderError, match="another run is writing to"):
+            run(work)
+        return DIRECT.annotate(job)
+
+    assert run(work, steps=replace(DIRECT, annotate=annotate))["status"] == "done"
+
+
+def test_a_manifest_of_something_else(work):
+    (work / "out").mkdir()
+    (work / "out/manifest.json").write_text("[]")
+    with pytest.raises(CatalogError, match=r"manifest.json: got a file that is no manifest"):
+        run(work)

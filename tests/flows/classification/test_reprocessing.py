@@ -1,0 +1,643 @@
+"""A release brought up to date: what is done, what is left alone, what is moved away, what is told; without Prefect."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
+from flows.classification import _disk_space as room
+from flows.classification.execution import DIRECT
+from flows.classification.reprocessing import reprocess
+from flows.classification.steps import classify
+from flows.cli.app import run
+from flows.errors import ModelError, OutputFolderError, UsageError
+from flows.inputs import files as sources
+from flows.inputs.table_choice import TableChoice
+from flows.models.store import Store
+from flows.runs import manifest
+from flows.runs.manifest import MANIFEST, Manifest, file_sha256
+
+PARTS = tuple(f"p{i}.parquet" for i in range(4))
+Release = SimpleNamespace
+
+
+@pytest.fixture
+def release(trained: Path, tmp_path: Path, make: SimpleNamespace) -> Release:
+    """Return a survey's folder: a model, a specification, a release of four files; and what to do with it."""
+    shutil.copytree(trained / "models", tmp_path / "models")
+    text = make.specification + '\n[target]\npaths = ["release/*.parquet"]\n'
+    (tmp_path / "spec.toml").write_text(text)
+    (tmp_path / "release").mkdir()
+
+    def write(name: str, n: int = 60, *, seed: int = 0, **others: np.ndarray) -> Path:
+        columns = make.survey(n, seed=seed) | others
+        columns["name"] = np.array([f"{name}-{i}" for i in range(n)])
+        return make.parquet(tmp_path / "release" / name, columns)
+
+    def run(**options: object) -> dict:
+        chosen = {"store": tmp_path / "models", "quiet_seconds": 0} | options
+        told = reprocess(tmp_path / "spec.toml", **chosen)
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
+        return told
+
+    for seed, name in enumerate(PARTS):
+        write(name, seed=seed)
+    return Release(
+        folder=tmp_path, out=tmp_path / "annotated", write=write, run=run, spec=tmp_path / "spec.toml"
+    )
+
+
+def champion(release: Release, version: str = "0123456789ab") -> str:
+    """Let another model be the champion; return its label."""
+    store = Store(release.folder / "models")
+    model = store.load("morphology")
+    intercept = replace(model.classifier, low_confidence=0.9)
+    store.save(replace(model, version=version, classifier=intercept), card="")
+    store.promote(f"morphology@{version}", why="a test")
+    return f"morphology@{version}"
+
+
+def looks(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return what would change if anything were written."""
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file())
+    return {
+        str(p.relative_to(folder)): (p.stat().st_mtime_ns, p.stat().st_ino, p.read_bytes()) for p in files
+    }
+
+
+def models_in(folder: Path) -> set[int]:
+    """Return the models that made the rows in a folder."""
+    return {m for p in folder.glob("*.parquet") for m in pq.read_table(p)["blr_model"].to_pylist()}
+
+
+def why(told: dict) -> dict[str, str]:
+    return {name: file["why"] for name, file in told["files"].items() if file["why"]}
+
+
+def test_the_first_release(release):
+    told = release.run()
+    assert (told["status"], told["release"], told["retired"]) == ("done", 1, [])
+    assert why(told) == dict.fromkeys(PARTS, "new")
+    assert told["summary"]["n_rows"] == 240
+    assert {p.name for p in release.out.iterdir()} == {*PARTS, "manifest.json", "summary.json", "_releases"}
+
+
+def test_it_is_what_classify_makes(release):
+    release.run()
+    classify(
+        [release.folder / "release"],
+        model="morphology",
+        store=release.folder / "models",
+        out=release.folder / "c",
+    )
+    for name in PARTS:
+        assert (release.out / name).read_bytes() == (release.folder / "c" / name).read_bytes()
+
+
+def test_a_second_run_does_nothing(release):
+    first = release.run()
+    before = looks(release.out)
+    for options in ({}, {"verify": True}, {"dry_run": True}):
+        again = release.run(**options)
+        assert again["status"] == ("planned" if options.get("dry_run") else "nothing to do")
+        assert again.get("up_to_date", True)
+        assert why(again) == {}
+        assert again["summary"] == first["summary"]
+    assert looks(release.out) == before
+
+
+def test_a_second_run_imports_nothing_to_draw_match_or_train_with(release):
+    release.run()
+    command = ["reprocess", str(release.spec), "--store", str(release.folder / "models"), "--direct"]
+    script = f"import sys; from flows.cli.app import run; assert run({command}) == 0; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "is up to date" in done.stdout
+    unneeded = {"matplotlib", "pandas", "sklearn", "astropy.coordinates", "prefect", "flows.training.steps"}
+    assert not unneeded & set(done.stdout.split())
+
+
+def test_a_dry_run_says_whether_there_is_work(release, capsys):
+    command = ["reprocess", str(release.spec), "--store", str(release.folder / "models"), "--dry-run"]
+
+    def said() -> str:
+        assert run(command) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "annotated would be brought up to date, by morphology@" in said()
+    release.run()
+    assert "annotated is up to date: nothing would be done, by morphology@" in said()
+    assert run([*command[:-1], "--direct"]) == 0
+    idle = capsys.readouterr().out
+    assert idle.startswith(f"Nothing changed: {len(PARTS)} files, ")
+    assert (idle.count("\n"), "+0.0" in idle) == (2, False)
+    release.write(PARTS[0], seed=9)
+    assert "would be brought up to date" in said()
+
+
+def test_only_what_is_new_or_changed(release):
+    release.run()
+    before = looks(release.out)
+    release.write("p1.parquet", seed=9)
+    release.write("p7.parquet", seed=7)
+    assert why(release.run(dry_run=True)) == {"p1.parquet": "changed", "p7.parquet": "new"}
+    assert looks(release.out) == before
+    told = release.run()
+    assert (told["status"], told["release"]) == ("done", 2)
+    assert why(told) == {"p1.parquet": "changed", "p7.parquet": "new"}
+    after = looks(release.out)
+    assert all(after[name] == before[name] for name in ("p0.parquet", "p2.parquet", "p3.parquet"))
+    assert after["p1.parquet"] != before["p1.parquet"]
+    assert release.run()["status"] == "nothing to do"
+
+
+def test_touched_or_copied_is_not_changed(release):
+    release.run()
+    for name in PARTS[:2]:
+        os.utime(release.folder / "release" / name)
+    copy = release.folder / "copy"
+    shutil.copy(release.folder / "release/p2.parquet", copy)
+    copy.replace(release.folder / "release/p2.parquet")
+    assert release.run()["status"] == "nothing to do"
+
+
+def test_a_change_that_keeps_size_and_time_is_found_by_verify(release):
+    release.run()
+    path = release.folder / "release/p0.parquet"
+    seen, content = path.stat(), bytearray(path.read_bytes())
+    other = release.write("p0.parquet", seed=0, kmag=np.full(60, 11.0)).read_bytes()
+    path.write_bytes(bytes(content))
+    with path.open("r+b") as file:  # the same inode, size and time, another content
+        file.write(other[: len(content)].ljust(len(content), b"\0"))
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    state = Manifest.read(release.out).find("p0.parquet").input
+    if not state.looks_like(path):
+        pytest.skip("this file system has given the file another inode")
+    assert release.run()["status"] == "nothing to do"
+    assert release.run(verify=True)["status"] == "done"
+
+
+def test_an_input_that_is_gone_is_retired_and_never_deleted(release):
+    release.run()
+    content = (release.out / "p2.parquet").read_bytes()
+    (release.folder / "release/p2.parquet").unlink()
+    told = release.run()
+    assert told["retired"] == ["_retired/0002/p2.parquet"]
+    assert (release.out / "_retired/0002/p2.parquet").read_bytes() == content
+    assert told["summary"]["n_rows"] == 180
+    assert "p2.parquet" not in {o.name for o in Manifest.read(release.out).outputs}
+    assert release.run()["status"] == "nothing to do"
+    release.write("p2.parquet", seed=2)
+    assert release.run()["release"] == 3
+    (release.folder / "release/p2.parquet").unlink()
+    assert release.run()["retired"] == ["_retired/0004/p2.parquet"]
+
+
+def test_retired_files_are_not_read_with_the_others(release):
+    release.run()
+    (release.folder / "release/p2.parquet").unlink()
+    release.run()
+    import catalogs
+
+    assert catalogs.open(release.out).n_rows == 180
+
+
+def test_all_inputs_gone_is_no_reason_to_retire_everything(release):
+    release.run()
+    before = looks(release.out)
+    shutil.rmtree(release.folder / "release")  # as when its disk is not mounted
+    with pytest.raises(UsageError, match=r"target.paths: got 'release/\*.parquet', which no file in"):
+        release.run()
+    assert looks(release.out) == before
+
+
+def test_another_champion_makes_all_of_it_anew(release):
+    release.run()
+    old = models_in(release.out)
+    label = champion(release)
+    told = release.run()
+    assert (told["model"], told["release"]) == (label, 2)
+    assert why(told) == dict.fromkeys(PARTS, "other model or specification")
+    assert len(models_in(release.out) | old) == 2
+    assert len(models_in(release.out)) == 1
+    assert release.run()["status"] == "nothing to do"
+
+
+def test_a_named_model(release):
+    label = Store(release.folder / "models").find("morphology").label
+    champion(release)
+    assert release.run(model=label)["model"] == label
+    with pytest.raises(ModelError, match="no model 'morfology'"):
+        release.run(model="morfology")
+
+
+def test_another_specification_makes_all_of_it_anew(release):
+    release.run()
+    release.spec.write_text(release.spec.read_text() + "\n[flags]\nlow_confidence = 0.9\n")
+    told = release.run()
+    assert why(told) == dict.fromkeys(PARTS, "other model or specification")
+    assert told["difference"]["flags_gained"]["LOW_CONFIDENCE"] > 0
+    assert told["difference"]["class_changed"] == told["difference"]["moved"] == 0
+    assert told["difference"]["matched_by"] == "row"
+
+
+def test_where_inputs_lie_is_no_part_of_the_specification(release):
+    release.run()
+    (release.folder / "more").mkdir()
+    shutil.copy(release.folder / "release/p0.parquet", release.folder / "more/p9.parquet")
+    text = release.spec.read_text()
+    release.spec.write_text(text.replace('["release/*.parquet"]', '["release/*.parquet", "more/*.parquet"]'))
+    assert why(release.run()) == {"p9.parquet": "new"}
+
+
+def test_the_difference_report(release):
+    release.run()
+    old = pq.read_table(release.out / "p1.parquet").to_pandas()
+    release.write("p1.parquet", 50, seed=99)
+    told = release.run()
+    new = pq.read_table(release.out / "p1.parquet").to_pandas()
+    both = old.merge(new, on="name", suffixes=("_old", "_new"))
+    difference = told["difference"]
+    assert (difference["matched_by"], difference["compared"]) == ("id", 50)
+    assert (difference["appeared"], difference["vanished"]) == (0, 10)
+    assert difference["class_changed"] == (both.blr_class_old != both.blr_class_new).sum()
+    assert difference["moved"] == ((both.blr_p_late_old - both.blr_p_late_new).abs() > 0.1).sum()
+    report = json.loads((release.out / "_releases/0002.json").read_text())
+    assert report["difference"] == difference
+    assert report["files"] == {
+        "unchanged": 3,
+        "annotated": {"changed": 1},
+        "not_compared": {"files": 0, "rows": 0},
+    }
+    assert report["annotated"]["p1.parquet"]["why"] == "changed"
+    assert report["before"]["release"] == 1
+    assert {e["file"] for e in difference["examples"]} == {"p1.parquet"}
+    first = json.loads((release.out / "_releases/0001.json").read_text())
+    assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
+
+
+def test_rows_by_order_where_the_input_is_unchanged(release):
+    release.run()
+    champion(release)
+    told = release.run()
+    assert (told["difference"]["matched_by"], told["difference"]["compared"]) == ("row", 240)
+
+
+def test_a_damaged_file_is_quarantined_and_the_others_finish(release):
+    whole = (release.folder / "release/p1.parquet").read_bytes()
+    (release.folder / "release/p1.parquet").write_bytes(whole[:-50])
+    told = release.run()
+    assert told["status"] == "done"
+    assert list(told["quarantined"]) == told["newly_quarantined"] == ["p1.parquet"]
+    assert "p1.parquet" in told["quarantined"]["p1.parquet"]
+    assert "damaged" in told["quarantined"]["p1.parquet"]
+    assert told["summary"]["n_rows"] == 180
+    (noted,) = json.loads((release.out / MANIFEST).read_text())["quarantined"]
+    assert (noted["name"], noted["input_path"]) == ("p1.parquet", "../release/p1.parquet")
+    before = looks(release.out)
+    again = release.run()
+    assert (again["status"], list(again["quarantined"])) == ("nothing to do", ["p1.parquet"])
+    assert looks(release.out) == before
+    (release.folder / "release/p1.parquet").write_bytes(whole)
+    told = release.run()
+    assert (told["quarantined"], why(told)) == ({}, {"p1.parquet": "new"})
+
+
+def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(release, monkeypatch):
+    path = release.folder / "release/p1.parquet"
+    path.write_bytes(path.read_bytes()[:-50])
+    release.run()
+    opened = []
+    open_table = TableChoice.open
+    monkeypatch.setattr(TableChoice, "open", lambda c, p: (opened.append(Path(p).name), open_table(c, p))[1])
+    sources.open_source.cache_clear()
+    release.run()
+    assert "p1.parquet" not in opened
+    release.run(verify=True)
+    assert "p1.parquet" in opened
+
+
+def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release):
+    release.run()
+    copy = (release.out / "p1.parquet").read_bytes()
+    path = release.folder / "release/p1.parquet"
+    path.write_bytes(path.read_bytes()[:-50])
+    told = release.run()
+    assert list(told["quarantined"]) == ["p1.parquet"]
+    assert told["summary"]["n_rows"] == 240
+    assert (release.out / "p1.parquet").read_bytes() == copy
+    assert release.run()["summary"]["n_rows"] == 240
+    champion(release)
+    told = release.run()
+    assert told["retired"] == [f"_retired/{told['release']:04d}/p1.parquet"], (
+        "of another model it may not stay"
+    )
+    assert told["summary"]["n_rows"] == 180
+    assert len(models_in(release.out)) == 1
+
+
+def test_damage_found_while_reading(release):
+    annotate = DIRECT.annotate
+
+    def fails(job: dict) -> dict:
+        if job["name"] == "p2.parquet":
+            raise ValueError("a page   of\n<b>nonsense</b>")
+        return annotate(job)
+
+    told = release.run(steps=replace(DIRECT, annotate=fails))
+    assert told["quarantined"] == {"p2.parquet": "ValueError: a page of <b>nonsense</b>"}
+    assert sorted(o.name for o in Manifest.read(release.out).outputs) == [
+        "p0.parquet",
+        "p1.parquet",
+        "p3.parquet",
+    ]
+
+
+def test_a_file_with_other_columns_is_quarantined(release, make):
+    columns = make.survey(20)
+    del columns["bmag"]
+    make.parquet(release.folder / "release/p1.parquet", columns)
+    told = release.run()
+    assert "has no column 'bmag'" in told["quarantined"]["p1.parquet"]
+
+
+def test_a_folder_without_its_damaged_and_odd_files(release, make):
+    release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
+    path = release.folder / "release/p1.parquet"
+    path.write_bytes(path.read_bytes()[:-50])
+    columns = make.survey(20)
+    del columns["bmag"]
+    make.parquet(release.folder / "release/p3.parquet", columns)
+    make.parquet(release.folder / "release/p2.parquet", make.survey(20) | {"seeing": np.ones(20)})
+    told = release.run()
+    assert sorted(told["quarantined"]) == ["p1.parquet", "p3.parquet"]
+    assert "has no column 'bmag', expected by features" in told["quarantined"]["p3.parquet"]
+    assert sorted(told["files"]) == ["p0.parquet", "p2.parquet"]
+    assert release.run()["status"] == "nothing to do"
+    release.write("p1.parquet", seed=1)
+    assert list(release.run()["quarantined"]) == ["p3.parquet"]
+
+
+def test_what_is_every_files_fault_is_an_error(release):
+    release.spec.write_text(release.spec.read_text() + "columns = { bmag = 'b' }\n")
+    with pytest.raises(ColumnNotFoundError, match="has no column 'b'"):
+        release.run()
+    assert not release.out.exists()
+
+
+def test_what_every_file_fails_at_is_an_error(release):
+    def fails(_: dict) -> dict:
+        raise ValueError("nonsense")
+
+    with pytest.raises(CatalogError, match="ValueError: nonsense"):
+        release.run(steps=replace(DIRECT, annotate=fails))
+    assert not (release.out / MANIFEST).exists()
+
+
+def test_no_room_ends_the_run(release):
+    import errno
+
+    def fails(_: dict) -> dict:
+        raise OSError(errno.EROFS, "Read-only file system", str(release.out / "p0.parquet"))
+
+    with pytest.raises(OSError, match="Read-only"):
+        release.run(steps=replace(DIRECT, annotate=fails))
+
+
+def changing(name: str, change: Callable[[Path], object]):
+    """Return steps in the midst of which an input changes."""
+    annotate = DIRECT.annotate
+
+    def changed(job: dict) -> dict:
+        done = annotate(job)
+        if job["name"] == name:
+            change(Path(job["path"]))
+        return done
+
+    return replace(DIRECT, annotate=changed)
+
+
+def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release):
+    told = release.run(steps=changing("p1.parquet", lambda p: release.write(p.name, seed=50)))
+    assert told["deferred"] == {"p1.parquet": "it changed while it was read"}
+    assert not (release.out / "p1.parquet").exists()
+    told = release.run()
+    assert (why(told), told["deferred"]) == ({"p1.parquet": "new"}, {})
+
+
+def test_a_file_that_goes_while_it_is_read(release):
+    release.run()
+    champion(release)
+    told = release.run(steps=changing("p1.parquet", Path.unlink))
+    assert told["deferred"] == {"p1.parquet": "it went away while it was read"}
+    assert len(models_in(release.out)) == 1
+    assert release.run()["status"] == "nothing to do"
+
+
+def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release):
+    told = release.run(steps=changing("p1.parquet", lambda _: release.write("p8.parquet", seed=8)))
+    assert "p8.parquet" not in told["files"]
+    assert why(release.run()) == {"p8.parquet": "new"}
+
+
+def test_a_half_copied_file_is_waited_for(release):
+    whole = release.folder / "release/p1.parquet"
+    os.utime(whole)
+    for name in ("p0.parquet", "p2.parquet", "p3.parquet"):
+        os.utime(release.folder / "release" / name, (time.time() - 100,) * 2)
+    began = time.monotonic()
+    told = release.run(quiet_seconds=0.7, patience=20)
+    assert time.monotonic() - began > 0.4
+    assert (told["deferred"], len(told["files"])) == ({}, 4)
+
+
+def test_a_file_that_is_still_copied_is_left_alone(release, monkeypatch):
+    release.run()
+    copy = (release.out / "p1.parquet").read_bytes()
+    release.write("p1.parquet", seed=50)
+    path = release.folder / "release/p1.parquet"
+    monkeypatch.setattr(
+        "flows.classification.reprocessing.still_written",
+        lambda files, **_: {path: "still written"} if files == [path] else {},
+    )
+    told = release.run()
+    assert told["deferred"] == {"p1.parquet": "still written"}
+    assert (release.out / "p1.parquet").read_bytes() == copy
+    monkeypatch.undo()
+    assert why(release.run()) == {"p1.parquet": "changed"}
+
+
+def test_nothing_but_half_copied_files(release, monkeypatch):
+    monkeypatch.setattr(
+        "flows.classification.reprocessing.still_written",
+        lambda files, **_: dict.fromkeys(files, "still written"),
+    )
+    told = release.run()
+    assert (told["status"], sorted(told["deferred"])) == ("waiting", list(PARTS))
+    assert not release.out.exists()
+
+
+def test_two_runs_at_once(release):
+    def twice(job: dict) -> dict:
+        with pytest.raises(OutputFolderError, match="another run is writing to"):
+            release.run()
+        return DIRECT.annotate(job)
+
+    assert release.run(steps=replace(DIRECT, annotate=twice))["status"] == "done"
+
+
+def test_an_output_that_somebody_has_changed_is_kept_aside(release):
+    release.run()
+    (release.out / "p0.parquet").write_text("edited")
+    told = release.run()
+    assert why(told) == {"p0.parquet": "output changed or gone"}
+    assert (release.out / "_retired/0002/p0.parquet").read_text() == "edited"
+    assert told["release"] == 1, "the same release, made whole again"
+    assert release.run()["status"] == "nothing to do"
+
+
+def test_a_lost_output_is_made_again_and_the_release_is_the_same(release):
+    release.run()
+    report = (release.out / "_releases/0001.json").read_bytes()
+    content = (release.out / "p0.parquet").read_bytes()
+    (release.out / "p0.parquet").unlink()
+    assert release.run()["release"] == 1
+    assert (release.out / "p0.parquet").read_bytes() == content
+    assert (release.out / "_releases/0001.json").read_bytes() == report
+
+
+def test_a_foreign_file_in_the_way(release):
+    release.out.mkdir()
+    (release.out / "p0.parquet").write_text("mine")
+    with pytest.raises(OutputExistsError, match="that `blr classify` did not make here"):
+        release.run()
+    assert (release.out / "p0.parquet").read_text() == "mine"
+
+
+def test_a_folder_of_another_product(release):
+    release.run()
+    text = (release.out / MANIFEST).read_text().replace('"model": "morphology@', '"model": "redshifts@')
+    (release.out / MANIFEST).write_text(text)
+    with pytest.raises(
+        OutputExistsError, match=r"outputs of the model redshifts@.*expected one of 'morphology'"
+    ):
+        release.run()
+
+
+@pytest.mark.parametrize("folder", ["release/annotated", "."])
+def test_outputs_may_not_become_inputs(release, folder):
+    release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
+    (release.folder / folder).mkdir(exist_ok=True)
+    with pytest.raises(UsageError, match=r"which the output folder .* is in or holds"):
+        release.run(out=release.folder / folder)
+
+
+@pytest.mark.parametrize("name", ["../escape.parquet", "/etc/escape", "a/../../b", ".blr-lock", ""])
+def test_a_manifest_that_names_files_elsewhere(release, name):
+    release.run()
+    tree = json.loads((release.out / MANIFEST).read_text())
+    tree["outputs"][0]["path"] = name
+    (release.out / MANIFEST).write_text(json.dumps(tree))
+    (release.folder / "escape.parquet").write_text("mine")
+    with pytest.raises(CatalogError, match="got a file that is no manifest"):
+        release.run()
+    assert (release.folder / "escape.parquet").read_text() == "mine"
+
+
+def test_a_link_in_the_output_folder_leads_nowhere_else(release):
+    release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
+    (release.folder / "release/north").mkdir()
+    (release.folder / "release/p0.parquet").rename(release.folder / "release/north/p0.parquet")
+    elsewhere = release.folder / "elsewhere"
+    elsewhere.mkdir()
+    release.out.mkdir()
+    (release.out / "north").symlink_to(elsewhere)
+    with pytest.raises(OutputFolderError, match="symbolic link that leads out of"):
+        release.run()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_header_that_claims_too_much(release):
+    """A FITS file of three rows that says it has 10^15."""
+    from astropy.io import fits
+
+    release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release/*"))
+    path = release.folder / "release/p9.fits"
+    columns = [fits.Column(n, "D", array=np.ones(3)) for n in ("bmag", "jmag", "kmag")]
+    fits.BinTableHDU.from_columns([*columns, fits.Column("name", "4A", array=["a"] * 3)]).writeto(path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"NAXIS2  =                    3", b"NAXIS2  =     1000000000000000"))
+    told = release.run()
+    assert list(told["quarantined"]) == ["p9.fits"]
+
+
+def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release):
+    import pickle
+
+    class Bomb:
+        def __reduce__(self) -> tuple:
+            return (Path.touch, (release.folder / "bang",))
+
+    bomb = pickle.dumps(Bomb())
+    release.run()
+    champion(release)
+    with pytest.raises(KeyboardInterrupt):
+        release.run(steps=replace(DIRECT, finish=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)))
+    for record in (release.out / ".blr-staging").rglob("*.json"):
+        record.write_bytes(bomb)
+    assert release.run()["status"] == "done"
+    (release.out / "summary.json").write_bytes(bomb)
+    assert release.run()["status"] == "done"
+    (release.out / MANIFEST).write_bytes(bomb)
+    with pytest.raises(CatalogError, match="got a file that is no manifest"):
+        release.run()
+    Store(release.folder / "models").find("morphology").path.write_bytes(bomb)
+    plan_models = __import__("flows.classification.annotation", fromlist=["model_at"]).model_at
+    plan_models.cache_clear()
+    with pytest.raises(ModelError, match="damaged model file"):
+        release.run()
+    assert not (release.folder / "bang").exists()
+
+
+def test_free_space_is_asked_for_before_the_work(release, monkeypatch):
+    asked = []
+    monkeypatch.setattr(room, "check_free_space", lambda folder, n: asked.append((folder, n)))
+    release.run()
+    size = sum((release.folder / "release" / name).stat().st_size for name in PARTS)
+    (first,) = asked
+    assert first[0] == release.out
+    assert size < first[1] < size + 240 * 100
+
+
+@pytest.mark.slow
+def test_a_thousand_files(release, monkeypatch):
+    """A few hundred tasks; then nothing to do, and of no file more than its footer is read."""
+    for i in range(1000):
+        os.link(release.folder / "release/p0.parquet", release.folder / f"release/q{i:04d}.parquet")
+    counted = []
+
+    def together(annotate, group: dict) -> list[dict]:
+        counted.append(len(group["jobs"]))
+        return DIRECT.together(annotate, group)
+
+    release.run(steps=replace(DIRECT, together=together))
+    assert sum(counted) == 1004
+    assert len(counted) <= 200
+    hashed = []
+    monkeypatch.setattr(manifest, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
+    assert release.run()["status"] == "nothing to do"
+    assert hashed == [], "looks are enough"
+    assert release.run(verify=True)["status"] == "nothing to do"
+    assert len(hashed) == 2 * 1004, "inputs and outputs"

@@ -1,0 +1,440 @@
+"""The command line: exit statuses, what goes to which stream, and what bad input gets.
+
+Bad input gets one clear message, exit status 1 or 2, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.cli.app import run
+from flows.models.asdf_file import read_tree, write_tree
+from flows.models.model import SCHEMA_VERSION, digest
+from flows.models.store import Store
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def work(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, with the survey in both formats, its specification and a model."""
+    for name in ("survey.fits", "survey.parquet", "spec.toml"):
+        shutil.copy(trained / name, tmp_path)
+    shutil.copytree(trained / "models", tmp_path / "models")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def blr(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return what runs a command: exit status, standard output, standard error."""
+    assert work.samefile(".")
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = run([str(a) for a in arguments])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return command
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(p.relative_to(folder)): (p.stat().st_mtime_ns, p.stat().st_size if p.is_file() else 0)
+        for p in folder.rglob("*")
+    }
+
+
+def change(file: str, old: str, new: str) -> None:
+    text = Path(file).read_text()
+    assert old in text
+    Path(file).write_text(text.replace(old, new))
+
+
+CLASSIFY = ("--model", "morphology", "--out", "out", "--direct", "-q")
+TRAIN = ("train", "spec.toml", "--store", "new", "--direct", "-q")
+
+
+def cut(name: str, share: float = 0.6) -> None:
+    content = Path(name).read_bytes()
+    Path(name).write_bytes(content[: int(share * len(content))])
+
+
+def all_early(make) -> None:
+    columns = make.survey()
+    make.parquet(Path("survey.parquet"), columns | {"hubble": np.full(400, "E")})
+
+
+def another_model() -> None:
+    store = Store(Path("models"))
+    store.save(replace(store.load("morphology"), version="0123456789ab"), card="")
+
+
+def newer_model() -> None:
+    path = Store(Path("models")).find("morphology").path
+    tree = {k: v for k, v in read_tree(path).items() if k not in ("asdf_library", "history")}
+    tree["schema_version"] = SCHEMA_VERSION + 1
+    write_tree(tree | {"digest": digest(tree)}, path)
+
+
+def damaged_model() -> None:
+    cut(str(Store(Path("models")).find("morphology").path))
+
+
+# name: what is done before, the command, exit status, what the message says
+BAD = {
+    "no specification": (
+        lambda _: None,
+        ("train", "spce.toml"),
+        2,
+        r"spce.toml: got no such file, expected a specification in TOML; did you mean 'spec.toml'",
+    ),
+    "no catalogue to train on": (
+        lambda _: change("spec.toml", '"survey.parquet"', '"survye.parquet"'),
+        TRAIN,
+        2,
+        r"catalog.paths: got '.*survye.parquet', which does not exist, expected a catalogue; did you mean",
+    ),
+    "no file of a pattern": (
+        lambda _: change("spec.toml", '"survey.parquet"', '"release/*.parquet"'),
+        TRAIN,
+        2,
+        r"catalog.paths: got 'release/\*.parquet', which no file in",
+    ),
+    "no catalogue to classify": (
+        lambda _: None,
+        ("classify", "survey.fist", *CLASSIFY),
+        2,
+        r"CATALOG: got 'survey.fist', which does not exist, expected a catalogue; did you mean 'survey.fits'",
+    ),
+    "not a catalogue": (
+        lambda _: Path("x.fits").write_bytes(b"\x00\x01" * 4000),
+        ("classify", "x.fits", *CLASSIFY),
+        1,
+        r"x.fits.* begins with .*, expected .*SIMPLE",
+    ),
+    "truncated FITS": (
+        lambda _: cut("survey.fits"),
+        ("classify", "survey.fits", *CLASSIFY),
+        1,
+        r"survey.fits",
+    ),
+    "truncated Parquet": (
+        lambda _: cut("survey.parquet"),
+        ("classify", "survey.parquet", *CLASSIFY),
+        1,
+        r"survey.parquet",
+    ),
+    "truncated, in training": (lambda _: cut("survey.parquet"), TRAIN, 1, r"survey.parquet"),
+    "no such column in training": (
+        lambda _: change("spec.toml", "jmag - kmag", "jmag - kmga"),
+        TRAIN,
+        1,
+        r"survey.parquet has no column 'kmga', expected by features.j_k = 'jmag - kmga'; did you mean 'kmag'",
+    ),
+    "no such label column": (
+        lambda _: change("spec.toml", '"hubble"', '"hubbel"'),
+        TRAIN,
+        1,
+        r"no column 'hubbel', expected by label.column; did you mean 'hubble'",
+    ),
+    "no such column in the target": (
+        lambda make: make.parquet(Path("survey.parquet"), {"bmag": np.zeros(3), "j_mag": np.zeros(3)}),
+        ("classify", "survey.parquet", *CLASSIFY),
+        1,
+        r"survey.parquet has no column 'jmag', expected by features.b_j = 'bmag - jmag'; did you mean 'j_mag'",
+    ),
+    "one class": (all_early, TRAIN, 1, r"label.classes.late: got no training row with 'Sb' or 'Sc'"),
+    "one value": (
+        lambda make: (
+            all_early(make),
+            change("spec.toml", 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }', ""),
+        ),
+        TRAIN,
+        1,
+        r"label.column: got 'hubble' with the labels 'E' .*, expected at least two classes",
+    ),
+    "class without rows": (
+        lambda _: change("spec.toml", '["Sb", "Sc"]', '["SBb"]'),
+        TRAIN,
+        1,
+        r"label.classes.late: got no training row with 'SBb' in column 'hubble', expected some; there are .*mean",
+    ),
+    "feature missing everywhere": (
+        lambda make: make.parquet(Path("survey.parquet"), make.survey() | {"kmag": np.full(400, np.nan)}),
+        TRAIN,
+        1,
+        r"features.j_k: got no value of \"jmag - kmag\" in any of the \d+ training rows, expected some; check",
+    ),
+    "expression not allowed": (
+        lambda _: change("spec.toml", "jmag - kmag", "__import__('os').system('touch hacked')"),
+        TRAIN,
+        2,
+        r"spec.toml: features.j_k: ",
+    ),
+    "unknown key": (
+        lambda _: change("spec.toml", "sentinels", "sentinel"),
+        TRAIN,
+        2,
+        r"spec.toml: catalog.sentinel: got an unknown key, expected one of .*; did you mean 'sentinels'",
+    ),
+    "unknown basis": (
+        lambda _: change("spec.toml", '"linear"', '"liner"'),
+        TRAIN,
+        2,
+        r"spec.toml: candidate.0.basis: got kind 'liner', expected one of .*; did you mean 'linear'",
+    ),
+    "output of another model": (
+        lambda _: (run(["classify", "survey.fits", *CLASSIFY]), another_model()),
+        ("classify", "survey.fits", "--model", "morphology@0123456789ab", "--out", "out", "--direct"),
+        1,
+        r"out: got a folder with outputs of the model morphology@.*, expected .*0123456789ab.*--out.*--overwrite",
+    ),
+    "output folder below a file": (
+        lambda _: Path("file").write_text(""),
+        ("classify", "survey.fits", "--model", "morphology", "--out", "file/out", "--direct"),
+        1,
+        r"file/out: got 'Not a directory', expected an output folder that can be made and written to",
+    ),
+    "store below a file": (
+        lambda _: Path("file").write_text(""),
+        ("train", "spec.toml", "--store", "file/models", "--direct"),
+        1,
+        r"file/models.*: got 'Not a directory' on making the folder, expected a model store that may be written",
+    ),
+    "name clash": (
+        lambda make: make.parquet(Path("survey.parquet"), make.survey() | {"Blr_Flags": np.zeros(400)}),
+        ("classify", "survey.parquet", *CLASSIFY),
+        1,
+        r"column 'Blr_Flags' already, so 'blr_flags' cannot be added; choose another prefix",
+    ),
+    "damaged model": (
+        lambda _: damaged_model(),
+        ("classify", "survey.fits", *CLASSIFY),
+        1,
+        r"model.asdf: got a damaged model file .*restore it from a copy, or delete its folder and train again",
+    ),
+    "newer model": (
+        lambda _: newer_model(),
+        ("classify", "survey.fits", *CLASSIFY),
+        1,
+        r"model.asdf: got a model file of schema 2, expected at most 1: a newer version wrote it; upgrade",
+    ),
+    "no such model": (
+        lambda _: None,
+        ("classify", "survey.fits", "--model", "morfology", "--out", "out", "--direct"),
+        1,
+        r"models: got no model 'morfology', expected one of the store's; did you mean 'morphology'",
+    ),
+    "a path as a model": (
+        lambda _: None,
+        ("models", "show", "../models/morphology"),
+        1,
+        r"got '../models/morphology' as a model's name, expected",
+    ),
+    "wrong option": (lambda _: None, ("train", "spec.toml", "--stor", "x"), 2, r"--stor"),
+    "no command": (lambda _: None, (), 2, r"blr --help"),
+}
+
+
+@pytest.mark.parametrize(("before", "command", "status", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input(work, blr, make, before, command, status, message):
+    before(make)
+    found = snapshot(work)
+    got, out, err = blr(*command)
+    assert got == status
+    assert out == ""
+    assert "Traceback" not in err
+    error = err[err.index("blr: error: ") :]  # what went before is progress
+    assert re.search(message, error), error
+    assert snapshot(work) == found
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_output_folder_that_may_not_be_written(work, blr):
+    (work / "out").mkdir(mode=0o555)
+    status, _, err = blr("classify", "survey.fits", *CLASSIFY)
+    assert status == 1
+    assert "out: got 'Permission denied', expected an output folder that can be made and written to" in err
+
+
+def test_class_names_that_become_one_column(work, blr):
+    change("spec.toml", "early = ", '"a b" = ')
+    change("spec.toml", "late = ", '"a-b" = ')
+    status, _, err = blr(*TRAIN)
+    assert status == 2
+    assert (
+        "spec.toml: label: class 'a-b' would clash with class 'a b', as its column would be 'blr_p_a_b'"
+        in err
+    )
+    assert not (work / "new").exists()
+
+
+def test_train_classify_and_show(work, blr):
+    status, out, err = blr("train", "spec.toml", "--store", "new", "--direct", "--json")
+    told = json.loads(out)
+    assert (status, told["status"]) == (0, "trained")
+    assert "fitting candidates" in err
+    status, out, _ = blr(
+        "classify", "survey.fits", "--store", "new", "--model", told["model"], "--out", "out", "--direct"
+    )
+    assert status == 0
+    assert "Classes in all files" in out
+    assert (work / "out/survey.fits").exists()
+    status, out, err = blr("classify", "survey.fits", "--store", "new", *CLASSIFY, "--json")
+    assert (status, json.loads(out)["status"]) == (0, "nothing to do")
+    assert json.loads(blr("models", "list", "--store", "new", "--json")[1])["models"][0]["champion"]
+    assert told["version"] in blr("models", "list", "--store", "new")[1]
+    assert (
+        json.loads(blr("models", "show", "morphology", "--store", "new", "--json")[1])["model"]
+        == told["model"]
+    )
+    assert "Candidates" in blr("models", "show", "morphology", "--store", "new")[1]
+    assert json.loads(blr("inspect", told["path"] + "/model.asdf", "--json")[1])["kind"] == "model"
+
+
+def test_inspect_a_catalogue(blr, make):
+    status, out, _ = blr("inspect", "survey.fits", "--json")
+    told = json.loads(out)
+    assert (status, told["kind"], told["format"], told["n_rows"]) == (0, "catalogue", "fits", 400)
+    columns = {c["name"]: c for c in told["columns"]}
+    expected = make.survey()
+    assert columns["bmag"]["minimum"] == expected["bmag"].min()
+    assert columns["hubble"]["missing"] == np.mean(expected["hubble"] == "")
+    assert "bmag" in blr("inspect", "survey.parquet", "--limit", "10")[1]
+
+
+def test_inspect_says_what_files_lack(blr, make, tmp_path):
+    """Of three files one lacks a column: its rows are missing, and the remark says why."""
+    folder = tmp_path / "three"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        columns = make.survey(20)
+        if name == "b":
+            del columns["jmag"]
+        make.parquet(folder / f"{name}.parquet", columns)
+    status, out, _ = blr("inspect", str(folder), "--json")
+    columns = {c["name"]: c for c in json.loads(out)["columns"]}
+    assert (status, columns["jmag"]["absent"], columns["bmag"]["absent"]) == (0, 1, 0)
+    assert columns["jmag"]["missing"] == pytest.approx(1 / 3)
+    shown = " ".join(blr("inspect", str(folder))[1].split())
+    assert "absent in 1 of 3 files" in shown
+
+
+def test_promote(blr):
+    another_model()
+    status, out, _ = blr("models", "promote", "morphology@0123456789ab", "--dry-run", "--json")
+    assert (status, json.loads(out)["status"]) == (0, "planned")
+    assert Store(Path("models")).champion("morphology") != "0123456789ab"
+    assert blr("models", "promote", "morphology@0123", "--why", "it is better")[0] == 0
+    assert Store(Path("models")).history("morphology")[-1].why == "it is better"
+
+
+def test_dry_runs_and_trials_write_nothing(work, blr):
+    before = snapshot(work)
+    for command in (
+        ("train", "spec.toml", "--store", "new", "--dry-run"),
+        ("train", "spec.toml", "--store", "new", "--limit", "300", "--direct"),
+        ("classify", "survey.fits", "--model", "morphology", "--out", "out", "--dry-run"),
+        ("classify", "survey.fits", "--model", "morphology", "--out", "out", "--limit", "5", "--direct"),
+    ):
+        assert blr(*command)[0] == 0
+        assert json.loads(blr(*command, "--json")[1])["status"] in ("planned", "trial")
+    assert snapshot(work) == before
+
+
+def test_debug_shows_where(blr):
+    status, _, err = blr("--debug", "train", "none.toml")
+    assert status == 2
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("blr: error: none.toml")
+
+
+def test_the_version_is_the_one_that_models_name(blr, work):
+    store = Store(work / "models")
+    (model,) = store.models()
+    status, out, _ = blr("--version")
+    assert (status, out) == (0, f"blr {store.load(model.label).code_version}\n")
+
+
+def test_ctrl_c(blr, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flows.classification.steps.classify", interrupted)
+    status, out, err = blr("classify", "survey.fits", *CLASSIFY)
+    assert (status, out) == (130, "")
+    assert "run the same command again" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["classify", "--help"], ["models", "list"], ["train", "none.toml"]]
+)
+@pytest.mark.usefixtures("work")
+def test_quick_commands_import_no_prefect(arguments):
+    code = f"import sys; from flows.cli.app import run; run({arguments}); assert 'prefect' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(("quiet", "expected"), [("", "False"), ("'-q'", "True")])
+def test_a_command_says_that_it_starts_before_it_loads_anything_slow(quiet, expected):
+    script = f"""
+import io, sys
+class Heard(io.StringIO):
+    slow = []
+    def write(self, text):
+        self.slow.append('numpy' in sys.modules)
+        return super().write(text)
+sys.stderr = Heard()
+from flows.cli.app import run
+run(['train', 'nothing.toml', '--direct', {quiet}])
+print(Heard.slow[0])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
+
+
+def test_help_is_quick():
+    code = (
+        "import sys; from flows.cli.app import run; run(['--help']); "
+        "assert not {'numpy', 'pyarrow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "classify survey.fits --model morphology --out URL",
+        "classify survey.fits --model morphology --out out --store URL",
+        "reprocess spec.toml --out URL",
+        "train spec.toml --store URL",
+        "review URL",
+        "init survey.fits --label hubble --out URL",
+        "demo --out URL",
+        "models list --store URL",
+        "models show morphology --store URL",
+        "models promote morphology --store URL",
+        "deployments --out URL",
+    ],
+)
+def test_outputs_at_urls_are_refused_at_once(blr, work, command):
+    """Also before Prefect is started, and nothing is made of the name: `s3:` was a folder here once."""
+    before = sorted(work.rglob("*"))
+    status, out, err = blr(*command.replace("URL", "s3://bucket/out").split())
+    assert (status, out) == (2, "")
+    assert "got 's3://bucket/out', expected a path on this machine" in err
+    assert err.count("\n") == 1
+    assert sorted(work.rglob("*")) == before

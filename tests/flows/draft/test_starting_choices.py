@@ -1,0 +1,366 @@
+"""The choices of `blr init` on made surveys: classes, features, fluxes, leaks, and dirty columns."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from astropy.table import Table
+
+import catalogs
+from catalogs.profile.presence import uneven_presence
+from flows.draft._bands import band_and_kind, colours, kinds
+from flows.draft._classes import starting_classes
+from flows.draft.inspection import inspect_catalog
+from flows.draft.specification import Start, starting_specification
+from flows.errors import TrainingError
+from flows.specification.toml_file import parse_specification
+from flows.training._photometry import with_learned_photometry
+from flows.training._rows import gather
+from flows.training.steps import train
+from tests.flows.starting import check_split
+
+
+def started(path: Path, label: str) -> Start:
+    """Return the start, after its labelled rows could be gathered as a training does."""
+    catalog = catalogs.open(path)
+    start = starting_specification(catalog, label, folder=path.parent)
+    specification = parse_specification(start.text, source="here", base_folder=str(path.parent))
+    rows = gather(with_learned_photometry(specification, [catalog]), [catalog]).rows
+    check_split(specification, rows)
+    return start
+
+
+def stars_and_galaxies(n: int = 900, *, seed: int = 11) -> dict[str, np.ndarray]:
+    """Return fluxes in nanomaggies, and columns that give the class away by being there, or by what they are."""
+    rng = np.random.default_rng(seed)
+    star = rng.random(n) < 0.4
+    r = rng.normal(18, 1, n)
+    g = r + np.where(star, rng.normal(0.5, 0.4, n), rng.normal(0.9, 0.4, n))
+    columns = {
+        "TARGETID": np.arange(n) + 39627700000000000,
+        "RA": rng.uniform(150, 152, n),
+        "DEC": rng.uniform(1, 3, n),
+        "CLASS": np.where(star, "STAR", "GALAXY"),
+        "EBV": rng.uniform(0.01, 0.05, n),
+        "PARALLAX_X": np.where(star, rng.normal(2, 1, n), np.nan),
+        "REDSHIFT": np.abs(rng.normal(0.3, 0.1, n)),
+        "CZ_KMS": np.zeros(n),
+        "SHAPE_R": 10 ** rng.normal(0.1, 0.3, n),
+        "IS_PRIMARY": rng.random(n) < 0.9,
+        "SURVEY": rng.integers(1, 9, n),
+    }
+    columns["CZ_KMS"] = columns["REDSHIFT"] * 299792.458
+    for band, mag in (("G", g), ("R", r)):
+        flux = 10 ** (0.4 * (22.5 - mag))
+        columns[f"FLUX_{band}"] = flux + rng.normal(0, 0.3, n)
+        columns[f"FLUX_IVAR_{band}"] = np.full(n, 1 / 0.09)
+        columns[f"FIBERFLUX_{band}"] = flux * 10 ** rng.normal(-0.2, 0.1, n)
+    columns["FLUX_G"][:5] = -9999.0
+    return columns
+
+
+@pytest.fixture
+def legacy(tmp_path: Path) -> Path:
+    columns = stars_and_galaxies() | {"APFLUX": np.ones((900, 8))}
+    codes = {"i": "K", "f": "D", "b": "L", "U": "6A"}
+    made = [
+        fits.Column(
+            name,
+            "8E" if values.ndim > 1 else codes[values.dtype.kind],
+            array=values,
+            unit="nanomaggy" if "FLUX" in name and "IVAR" not in name else None,
+        )
+        for name, values in columns.items()
+    ]
+    fits.BinTableHDU.from_columns(made).writeto(tmp_path / "legacy.fits")
+    return tmp_path / "legacy.fits"
+
+
+def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatch):
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    start = started(legacy, "CLASS")
+    written = tomllib.loads(start.text)
+    assert written["photometry"]["mag_g"] == {"flux": "FLUX_G", "inverse_variance": "FLUX_IVAR_G"}
+    assert list(written["features"].values()) == [
+        "REDSHIFT",
+        "mag_g - mag_r",
+        "mag_g - mag_g_fiberflux",
+        "mag_r - mag_r_fiberflux",
+        "mag_r",
+        "log10(SHAPE_R)",
+    ]
+    assert '# extinction = { e_bv = "EBV", coefficient = 3.2 }' in start.text
+    assert written["catalog"]["sentinels"] == {"FLUX_G": [-9999.0]}
+    assert "; measured for 100% of 'STAR', for 0% of 'GALAXY'" in start.left_out["PARALLAX_X"]
+    assert "a distance: leave it out where the target does not know it alike" in start.suspects["REDSHIFT"]
+    assert start.left_out["CZ_KMS"].startswith("in the same order as REDSHIFT")
+    assert start.left_out["SURVEY"].startswith("whole numbers called as bookkeeping is")
+    assert start.left_out["IS_PRIMARY"].startswith("yes or no")
+    assert start.left_out["EBV"].startswith("the Galaxy's dust")
+    assert "APFLUX: the same in every row" in start.text
+    (legacy.parent / "spec.toml").write_text(start.text)
+    told = train(legacy.parent / "spec.toml", legacy.parent / "models")
+    assert told["trust"]["verdict"] in {"green", "amber"}
+    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+
+
+def test_presence_is_told_by_inspect(legacy):
+    told = inspect_catalog(catalogs.open(legacy), label="CLASS")["label"]["presence"]
+    assert list(told) == ["PARALLAX_X"]
+    assert (told["PARALLAX_X"]["most"], told["PARALLAX_X"]["least_share"]) == ("STAR", 0.0)
+
+
+def test_presence_of_texts_and_of_small_classes():
+    labels = np.array(["a"] * 40 + ["b"] * 40 + ["c"] * 3 + [""] * 40, dtype=object)
+    text = np.array(["x"] * 40 + [""] * 83, dtype=object)
+    everywhere = np.arange(123)
+    assert list(uneven_presence({"text": text, "n": everywhere}, labels)) == ["text"]
+
+
+def test_a_dirty_csv_trains_or_is_refused(tmp_path):
+    rng = np.random.default_rng(4)
+    n = 400
+    kind = rng.choice(
+        ["spiral", "Spiral", "elliptical ", "?", "unknown", "cE", "dwarf"],
+        n,
+        p=[0.3, 0.1, 0.4, 0.06, 0.06, 0.04, 0.04],
+    )
+    red = np.char.strip(kind) == "elliptical"
+    colour = rng.normal(1 + 0.5 * red, 0.3)
+    lines = ["name;colour;n;empty;constant;note;half;when"]
+    for i in range(n):
+        value = "-" if i % 17 == 0 else f"{colour[i]:.4f}"
+        half = f"{rng.normal():.3f}" if red[i] else ""
+        lines.append(f'G{i % 390};{value};{i % 7};;1.5;"a; b";{half};2020-01-{1 + i % 28:02d}')
+    (tmp_path / "dirty.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(TrainingError, match=r"--label: got 'constant' with the labels '1\.5'"):
+        starting_specification(catalogs.open(tmp_path / "dirty.csv"), "constant", folder=tmp_path)
+    lines = [f"{line};{k}" for line, k in zip(lines, ["kind", *kind], strict=True)]
+    (tmp_path / "dirty.csv").write_text("\n".join(lines) + "\n")
+    start = started(tmp_path / "dirty.csv", "kind")
+    assert set(start.classes) == {"spiral", "elliptical", "cE", "dwarf"}
+    assert '"spiral" = ["spiral", "Spiral"]' in start.text
+    assert '# In no class, since they say doubt, or that nobody knows: "' in start.text
+    assert "colour" in start.features
+    assert tomllib.loads(start.text)["catalog"]["sentinels"]["colour"] == ["-"]
+    assert "half" not in start.features
+
+
+def test_a_class_of_which_nothing_is_measured_is_none(tmp_path):
+    rng = np.random.default_rng(2)
+    kind = np.repeat(["a", "b", "duplicate"], 150)
+    x = np.where(kind == "duplicate", np.nan, rng.normal(size=450) + (kind == "b"))
+    Table({"name": [f"G{i}" for i in range(450)], "x": x, "kind": kind}).write(tmp_path / "t.fits")
+    start = started(tmp_path / "t.fits", "kind")
+    assert set(start.classes) == {"a", "b"}
+    assert start.features == {"x": "x"}
+
+
+def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 2, 300)
+    Table({"count": rng.poisson(5 + 6 * kind), "kind": kind}).write(tmp_path / "t.fits")
+    assert started(tmp_path / "t.fits", "kind").features == {"count": "count"}
+    Table({"quality_flag": rng.poisson(1 + 6 * kind), "kind": kind}).write(tmp_path / "flag.fits")
+    start = started(tmp_path / "flag.fits", "kind")
+    assert start.features == {"quality_flag": "quality_flag"}
+    assert "# doubtful, but nothing else is left: whole numbers: a flag or a code" in start.text
+
+
+def test_nothing_to_learn_from_is_refused(tmp_path):
+    kind = np.repeat(["a", "b"], 100)
+    Table({"name": [f"G{i}" for i in range(200)], "kind": kind}).write(tmp_path / "t.fits")
+    with pytest.raises(TrainingError, match=r"got no column of .* that could be a feature"):
+        starting_specification(catalogs.open(tmp_path / "t.fits"), "kind", folder=tmp_path)
+
+
+def test_a_joint_leak_that_no_name_betrays(tmp_path):
+    """A column computed from two others with the class in the formula: neither it nor they say much alone."""
+    rng = np.random.default_rng(8)
+    n = 3000
+    kind = rng.integers(0, 3, n)
+    p, q = rng.normal(20, 2, n), 10 ** rng.normal(1, 0.5, n)
+    col3 = 0.7 * p - 2.2 * np.log10(q) + np.array([0.0, 0.5, 1.0])[kind] + rng.normal(0, 0.08, n)
+    honest = rng.normal(0.4 * kind, 1.0)
+    columns = [
+        fits.Column("c1", "D", array=p),
+        fits.Column("c2", "E", array=q),
+        fits.Column("c3", "D", array=col3),
+        fits.Column("c4", "D", array=honest),
+        fits.Column("k", "J", array=kind),
+    ]
+    fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "t.fits")
+    label = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="k")["label"]
+    assert max(label["gains"].values()) < 0.2
+    assert next(set(leak["columns"]) for leak in label["leaks"] if leak["derived"]) == {"c1", "c2", "c3"}
+    start = started(tmp_path / "t.fits", "k")
+    assert start.left_out["c3"].startswith("leak: computed from")
+    assert "c4" in start.features
+    assert not any("c3" in text for text in start.features.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("u", ("u", "")),
+        ("B-Mag", ("b", "")),
+        ("bmag", ("b", "")),
+        ("petroMag_r", ("r", "petro")),
+        ("MAG_AUTO_G", ("g", "auto")),
+        ("F606W_MAG", ("f606w", "")),
+        ("Cstar U-Mag", ("u", "cstar")),
+        ("phot_bp_mean_mag", ("bp", "phot_mean")),
+        ("w1mpro", ("w1", "")),
+        ("total", (None, "total")),
+    ],
+)
+def test_bands_in_names(name, expected):
+    assert band_and_kind(name) == expected
+
+
+def test_colours_are_of_neighbours_and_of_one_kind():
+    names = ["mag_z", "mag_g", "psf_mag_r", "mag_r", "psf_mag_g", "mag_v"]
+    missing = dict.fromkeys(names, 0.0) | {"mag_v": 0.7}
+    assert kinds(names)[0] == ["mag_g", "mag_v", "mag_r", "mag_z"]
+    assert [(c.first, c.second) for c in colours(names, missing)] == [
+        ("mag_g", "mag_r"),
+        ("mag_r", "mag_z"),
+        ("mag_v", "mag_r"),
+        ("mag_g", "psf_mag_g"),
+        ("mag_r", "psf_mag_r"),
+    ]
+
+
+def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined():
+    found = starting_classes({"Sbc": 300, "SBc": 200, "GALAXY": 90, "galaxy": 80, "*": 150, "**": 140, "": 7})
+    assert {c.name: c.spellings for c in found.kept} == {
+        "Sbc": ("Sbc",),
+        "SBc 2": ("SBc",),
+        "GALAXY": ("GALAXY", "galaxy"),
+        "*": ("*",),
+        "** 2": ("**",),
+    }
+
+
+def test_many_labels_are_offered_in_groups():
+    counts = {f"S{c}": 100 - i for i, c in enumerate("abcdefghij")} | {"E": 90, "E0": 40, "I?": 50}
+    found = starting_classes(counts)
+    assert {c.name for c in found.kept} == set(counts) - {"I?"}
+    assert set(found.groups()) == {"S", "E"}
+    assert found.doubtful == {"I?": 50}
+
+
+@pytest.mark.parametrize(
+    ("counts", "classes"),
+    [
+        # Fermi's associations and identifications, a file joined of two, RR Lyrae in capitals.
+        (
+            {"bll": 1100, "BLL": 22, "fsrq": 640, "FSRQ": 43},
+            {"bll": ["bll", "BLL"], "fsrq": ["fsrq", "FSRQ"]},
+        ),
+        (
+            {"STAR": 400, "Star": 39, "GAL": 300, "Gal": 280},
+            {"STAR": ["STAR", "Star"], "GAL": ["GAL", "Gal"]},
+        ),
+        ({"RRab": 90, "RRAB": 80, "RRc": 30, "rrc": 9}, {"RRab": ["RRab", "RRAB"], "RRc": ["RRc", "rrc"]}),
+        # De Vaucouleurs' unbarred spirals: other labels of the file begin with 'SA'.
+        ({"Sa": 50, "SA": 40, "SAb": 60}, {"SAb": ["SAb"], "Sa": ["Sa"], "SA 2": ["SA"]}),
+        # One row of another spelling is a slip of the pen.
+        ({"Sbc": 300, "SBc": 1}, {"Sbc": ["Sbc", "SBc"]}),
+        ({"E": 90, "e": 70}, {"E": ["E", "e"]}),
+    ],
+)
+def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(counts, classes):
+    kept = starting_classes(counts).kept
+    assert {c.name: list(c.spellings) for c in kept} == classes
+    assert all(c.counts == tuple(counts[text] for text in c.spellings) for c in kept)
+
+
+def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["Sbc", "SBc", "bll", "BLL"], [90, 60, 50, 7])
+    Table({"x": rng.normal(size=207), "kind": kind}).write(tmp_path / "t.fits")
+    text = started(tmp_path / "t.fits", "kind").text
+    assert '"bll" = ["bll", "BLL"]  # 57 rows ("bll" 50, "BLL" 7): case alone makes no class' in text
+    assert '"Sbc" = ["Sbc"]  # 90 rows; differs from "SBc 2" in case only' in text
+    assert "no two columns could be told apart" not in text
+
+
+def test_signs_of_doubt_make_no_class():
+    counts = {"dE2": 40, "dE2:": 30, "Sc": 50, "Sc?": 20, "WR::": 9}
+    found = starting_classes(counts)
+    assert {c.name for c in found.kept} == {"dE2", "Sc"}
+    assert found.doubtful == {"dE2:": 30, "Sc?": 20, "WR::": 9}
+
+
+def test_five_labels_of_many_make_a_class():
+    many = {f"star {i}": 60 - i for i in range(8)}
+    found = starting_classes(many | {"quasar": 10, "nebula": 5, "comet": 4})
+    assert {c.name for c in found.kept} == {*many, "quasar", "nebula"}
+    assert found.dropped == {"comet": 4}
+
+
+@pytest.mark.parametrize(("more", "classes"), [(0, {"quasar", "comet"}), (1, {"quasar"})])
+def test_two_labels_make_a_class_where_ten_are_different_at_most(more, classes):
+    """Rows without a label are no label; a doubtful one is."""
+    many = {f"star {i}": 60 - i for i in range(6 + more)}
+    found = starting_classes(many | {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90})
+    assert {c.name for c in found.kept} == {*many, *classes}
+    assert set(found.dropped) == {"quasar", "comet", "slip"} - classes
+
+
+@pytest.mark.parametrize("rows", [100, 2500])
+@pytest.mark.parametrize("rare", [5, 2])
+def test_a_class_of_few_rows_stays_whatever_the_split(rows, rare, tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["a", "b", "rare"], [rows - 35 - rare, 35, rare])
+    columns = {"name": [f"G{i}" for i in range(rows)], "x": rng.normal(size=rows), "kind": kind}
+    Table(columns).write(tmp_path / "t.fits")
+    assert set(started(tmp_path / "t.fits", "kind").classes) == {"a", "b", "rare"}
+
+
+def test_a_class_of_two_rows_trains(tmp_path, monkeypatch):
+    """None is held out: each of the two rows is judged by a fit that has seen the other."""
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["a", "b", "rare"], [20, 18, 2])
+    x = rng.normal(size=40) + 2 * (kind == "b") + 8 * (kind == "rare")
+    Table({"name": [f"G{i}" for i in range(40)], "x": x, "kind": kind}).write(tmp_path / "t.fits")
+    (tmp_path / "spec.toml").write_text(started(tmp_path / "t.fits", "kind").text)
+    trained = train(tmp_path / "spec.toml", tmp_path / "models")
+    assert set(trained["classes"]) == {"a", "b", "rare"}
+    assert trained["metrics"]["log_loss"] < trained["metrics"]["log_loss_baseline"]
+
+
+@pytest.mark.parametrize("rows", [460, 2460])
+def test_a_class_in_one_pixel_is_not_split_by_position(rows, tmp_path):
+    """Of any split by place one side, or one fold, would have all of it; without it, places are what splits."""
+    rng = np.random.default_rng(1)
+    kind = np.repeat(["a", "b", "c"], [rows // 2, rows - rows // 2 - 60, 60])
+    ra, dec = rng.uniform(0, 360, rows), rng.uniform(-60, 60, rows)
+    columns = {"ra": ra, "dec": dec, "x": rng.normal(size=rows) + (kind == "b"), "kind": kind}
+    Table(columns).write(tmp_path / "all_over.fits")
+    assert tomllib.loads(started(tmp_path / "all_over.fits", "kind").text)["split"]["by"] == "healpix"
+    ra[-60:], dec[-60:] = 10.0 + rng.uniform(0, 0.01, 60), 10.0
+    Table(columns).write(tmp_path / "one_place.fits")
+    start = started(tmp_path / "one_place.fits", "kind")
+    assert tomllib.loads(start.text)["split"]["by"] != "healpix"
+    assert set(start.classes) == {"a", "b", "c"}
+
+
+def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path):
+    """As of a CSV file in which one position is '-'."""
+    rows = ["id,ra,dec", "a,-,-", *(f"g{i},{i}.25,-{i % 80}.5" for i in range(300))]
+    (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
+    told = inspect_catalog(catalogs.open(tmp_path / "texts.csv"))["position"]
+    assert told["remarks"] == [
+        '301 of 301 sampled rows hold no readable angle, as numbers all but 1: state position_unit = "deg", or "rad"'
+    ]

@@ -1,0 +1,391 @@
+"""`blr init` on the photometry of surveys: errors beside magnitudes, many kinds and bands, limits, lone magnitudes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from catalogs.catalog.catalog import Column
+from catalogs.profile.subjects import about_an_error, about_the_distance, about_the_observation
+from flows.draft._bands import band_and_kind, is_magnitude, kinds
+from flows.draft.inspection import inspect_catalog
+from flows.draft.specification import Start, starting_specification
+from flows.errors import TrainingError
+from flows.specification.toml_file import parse_specification
+from flows.training._rows import gather
+
+N = 900
+STEPS = {
+    "u": (1.6, 0.5),
+    "g": (0.8, 0.3),
+    "r": (0.0, 0.0),
+    "i": (-0.35, -0.1),
+    "z": (-0.6, -0.2),
+    "y": (-0.8, -0.3),
+}
+"""Magnitude over that in r of an early galaxy, and how much bluer a late one is."""
+
+
+def survey(bands: str = "ugriz") -> dict[str, Any]:
+    """Return early and late galaxies: identifiers, types, and `magnitudes` by band, (n,) each."""
+    rng = np.random.default_rng(8)
+    late = rng.random(N) < 0.5
+    r = rng.normal(18, 1, N)
+    magnitudes = {b: r + STEPS[b][0] - STEPS[b][1] * late + rng.normal(0, 0.1, N) for b in bands}
+    return {"rng": rng, "late": late, "magnitudes": magnitudes, "id": np.arange(N) + 10**15}
+
+
+def started(path: Path, s: dict[str, Any], columns: dict[str, Any]) -> Start:
+    pq.write_table(
+        pa.table({"id": s["id"], "type": np.where(s["late"], "S", "E"), **columns}), path / "x.parquet"
+    )
+    return starting_specification(catalogs.open(path / "x.parquet"), "type", folder=path)
+
+
+def noise(s: dict[str, Any], band: str) -> Any:
+    """Return errors that follow the magnitude, as those of surveys do."""
+    return 10 ** (0.35 * (s["magnitudes"][band] - 21)) * np.exp(s["rng"].normal(0, 0.1, N))
+
+
+def test_errors_that_follow_their_magnitudes_make_no_leaks(tmp_path):
+    """With another magnitude the logarithm of an error is a colour: it was taken for a formula with the class in it."""
+    s = survey()
+    m = s["magnitudes"]
+    columns = {f"{b}_psf": m[b] for b in m} | {f"e_{b}_psf": noise(s, b) for b in m}
+    columns |= {f"{b}snr": 1.09 / noise(s, b) for b in m}
+    start = started(tmp_path, s, columns)
+    colours = [f"{a}_psf - {b}_psf" for a, b in zip("ugri", "griz", strict=True)]
+    assert list(start.features.values()) == [*colours, start.features[next(reversed(start.features))]]
+    told = inspect_catalog(catalogs.open(tmp_path / "x.parquet"), label="type")["label"]
+    assert not any(leak["derived"] for leak in told["leaks"])
+    assert {start.left_out[f"{b}snr"] for b in m} == {"about the observation"}
+
+
+def test_kinds_of_magnitude_are_taken_whole(tmp_path):
+    """The second of two kinds orders the rows as the first does in some bands only, and these alone were dropped."""
+    s = survey()
+    m, rng = s["magnitudes"], s["rng"]
+    columns = {f"{b}_psf_mag": m[b] for b in m}
+    columns |= {f"{b}_petro_mag": m[b] - 0.2 + rng.normal(0, 0.3 * (b in "uz"), N) for b in m}
+    start = started(tmp_path, s, columns)
+    colours = [f"{a}_psf_mag - {b}_psf_mag" for a, b in zip("ugri", "griz", strict=True)]
+    assert list(start.features.values())[:4] == colours
+    assert not any("psf_mag" in name and "same order" in reason for name, reason in start.left_out.items())
+
+
+def test_limits_are_no_magnitudes(tmp_path):
+    s = survey()
+    columns = {f"MAG_LIM_{b}": s["rng"].normal(25, 0.2, N) for b in s["magnitudes"]}
+    columns |= {f"MAG_GAAP_{b}": m for b, m in s["magnitudes"].items()}
+    start = started(tmp_path, s, columns)
+    assert not any("LIM" in text for text in start.features.values())
+    assert start.left_out["MAG_LIM_u"] == "about the observation"
+
+
+@pytest.mark.parametrize("unit", ["uJy", None])
+def test_one_magnitude_does_not_keep_fluxes_of_many_bands_from_making_colours(tmp_path, unit):
+    s = survey()
+    m = s["magnitudes"]
+    columns = {f"{b.upper()}_FLUX": 10 ** (0.4 * (23.9 - m[b])) for b in m}
+    columns |= {f"{b.upper()}_PSFFLUX": 10 ** (0.4 * (23.5 - m[b] + s["rng"].normal(0, 0.2, N))) for b in m}
+    columns["GAIA_PHOT_G_MEAN_MAG"] = np.where(s["rng"].random(N) < 0.8, 0.0, m["g"])
+    table = pa.table({"id": s["id"], "type": np.where(s["late"], "S", "E"), **columns})
+    fields = [f.with_metadata({"unit": unit}) if unit and "FLUX" in f.name else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "x.parquet")
+    start = starting_specification(catalogs.open(tmp_path / "x.parquet"), "type", folder=tmp_path)
+    first = "mag_u - mag_g" if unit else "log10(U_FLUX / G_FLUX)"
+    extended = "mag_r - mag_r_psfflux" if unit else "log10(R_FLUX / R_PSFFLUX)"
+    assert {first, extended} <= set(start.features.values())
+    assert '"GAIA_PHOT_G_MEAN_MAG" = [0.0]' in start.text
+
+
+def test_magnitudes_leave_the_fluxes_of_their_bands_out(tmp_path):
+    s = survey()
+    m = s["magnitudes"]
+    columns = {f"{b}_FLUX": 10 ** (0.4 * (23.9 - m[b])) for b in m} | {f"{b}_MAG": m[b] for b in m}
+    start = started(tmp_path, s, columns)
+    assert not any("FLUX" in text for text in start.features.values())
+    assert start.features["u_mag_g_mag"] == "u_MAG - g_MAG"
+
+
+def test_many_bands_leave_a_place_to_shapes(tmp_path):
+    s = survey("ugrizy")
+    columns = {f"mag_{b}{i}": m for i in ("", "_psf", "_petro") for b, m in s["magnitudes"].items()}
+    columns = {n: m + s["rng"].normal(0, 0.1, N) for n, m in columns.items()}
+    columns["sersic_index"] = np.where(s["late"], 1.2, 3.5) + s["rng"].normal(0, 1.2, N)
+    start = started(tmp_path, s, columns)
+    assert "sersic_index" in start.features
+    assert {"mag_u", "mag_y"} <= set(" ".join(start.features.values()).split())
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["YAPERMAG3", "JAPERMAG3", "HAPERMAG3", "KSAPERMAG3"], "apermag3"),
+        (["flux_ut", "flux_gt", "flux_rt", "flux_Kt"], "t"),
+        (["u_auto", "F378_auto", "J0395_auto", "g_auto", "F660_auto", "z_auto"], "auto"),
+        (["f_F435W", "f_F850LP", "f_F125W", "f_F356W", "f_F410M", "f_F444W"], "f"),
+        (["mag_F275W", "mag_F090W", "mag_F115W", "mag_F277W", "mag_F770W", "mag_F1000W"], ""),
+    ],
+)
+def test_bands_as_surveys_write_them_are_in_order_of_wavelength(names, kind):
+    assert kinds(names[::-1]) == [names]
+    assert {band_and_kind(name)[1] for name in names} == {kind}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DNF_Z", "lp_zBEST", "phz_median", "Z_TONRY", "ez_z_phot", "Z_B_MIN", "photoz_best", "redshift_ugc"],
+)
+def test_redshifts_by_whichever_code_are_distances(name):
+    assert about_the_distance(Column(name, pa.float64()))
+
+
+@pytest.mark.parametrize(
+    "name", ["FLUX_Z", "z_psf", "mag_auto_z", "smoothness", "SHAPE_R", "bulge_fraction", "size"]
+)
+def test_other_names_are_of_the_object(name):
+    column = Column(name, pa.float64())
+    assert not any(about(column) for about in (about_the_distance, about_the_observation, about_an_error))
+
+
+def test_places_in_each_band_are_places(tmp_path):
+    s = survey("gri")
+    ra = s["rng"].uniform(10, 12, N)
+    columns = {"ra": ra, "dec": ra - 30} | {f"{b}_ra": ra + s["rng"].normal(0, 1e-3, N) for b in "gri"}
+    start = started(tmp_path, s, columns | {f"mag_{b}": m for b, m in s["magnitudes"].items()})
+    assert {start.left_out[f"{b}_ra"] for b in "gri"} == {"a place or a direction on the sky"}
+
+
+def test_codes_are_no_marks(tmp_path):
+    """VISTA's classes are -1 of stars and 1 of galaxies, beside -9999 where there is none."""
+    s = survey()
+    code = np.where(s["rng"].random(N) < 0.1, -9999, np.where(s["late"], 1, -1)).astype(np.int16)
+    text = started(tmp_path, s, {"JCLASS": code} | {f"mag_{b}": m for b, m in s["magnitudes"].items()}).text
+    assert '"JCLASS" = [-9999.0]' in text
+
+
+def test_magnitudes_that_are_not_called_so_make_colours(tmp_path):
+    """Simulations write absolute magnitudes as `u_nodust`, HyperLEDA total ones as `bt`; fluxes of 5 to 35 are none."""
+    s = survey()
+    m = s["magnitudes"]
+    absolute = started(tmp_path, s, {f"{b}_nodust": m[b] - 39 for b in m}).features
+    assert list(absolute.values())[:2] == ["u_nodust - g_nodust", "g_nodust - r_nodust"]
+    named = dict(zip(("ut", "bt", "vt", "it"), (m["u"], m["g"], m["r"], m["i"]), strict=True))
+    assert list(started(tmp_path, s, named).features.values())[:3] == ["ut - bt", "bt - vt", "vt - it"]
+    fluxes = {f"flux_{b}_ext_decam": 10 + 0.5 * m[b] for b in m}
+    assert "log10(flux_u_ext_decam / flux_g_ext_decam)" in started(tmp_path, s, fluxes).features.values()
+    sizes = {f"{b}_size": 10 ** (1.2 + 0.4 * (m["r"] - 18) + s["rng"].normal(0, 0.02, N)) for b in m}
+    assert not any(
+        " - " in text for text in started(tmp_path, s, sizes | {"g_r": m["g"] - m["r"]}).features.values()
+    )
+
+
+def test_bands_of_several_surveys_make_one_chain(tmp_path):
+    s = survey()
+    m = s["magnitudes"]
+    columns = {f"LS_{b}": m[b] for b in "gr"} | {"LS_z": m["z"], "W1": m["z"] - 0.3, "Gaia_G": m["g"] + 0.1}
+    columns["W1"] = columns["W1"] + s["rng"].normal(0, 0.1, N)
+    assert list(started(tmp_path, s, columns).features.values())[:3] == [
+        "LS_g - LS_r",
+        "LS_r - LS_z",
+        "LS_z - W1",
+    ]
+
+
+def test_answers_of_others_are_no_features(tmp_path):
+    """Probabilities and fractions of votes sum to one; T types and the ends of intervals are no measurements either."""
+    s = survey()
+    rng, late = s["rng"], s["late"]
+    smooth = np.clip(np.where(late, 0.45, 0.6) + rng.normal(0, 0.2, N), 0, 0.95)
+    artifact = rng.uniform(0, 1, N) * (1 - smooth)
+    columns = {
+        "smooth_or_featured_smooth": 100 * smooth,
+        "smooth_or_featured_featured_or_disk": 100 * (1 - smooth - artifact),
+        "smooth_or_featured_artifact": 100 * artifact,
+        "leda_t": np.where(late, 3.0, 1.0) + rng.normal(0, 2, N),
+        "arm_strength": late + rng.normal(0, 0.8, N),
+        "star_prob": np.clip(0.4 + 0.2 * late + rng.normal(0, 0.2, N), 0, 1),
+        "bulge_fraction": rng.random(N),
+    }
+    columns["arm_strength_sup"] = columns["arm_strength"] + rng.exponential(1, N)
+    start = started(tmp_path, s, columns | {f"mag_{b}": m for b, m in s["magnitudes"].items()})
+    assert start.left_out["star_prob"] == "a score or a probability: another classifier's answer"
+    assert all("a share of one whole" in start.left_out[n] for n in columns if n.startswith("smooth"))
+    assert start.left_out["leda_t"].startswith("a morphological type")
+    assert start.left_out["arm_strength_sup"] == "a limit of arm_strength, not a measurement"
+    assert "arm_strength" in start.features
+    alone = started(tmp_path, s, {n: columns[n] for n in columns if n.startswith("smooth")})
+    assert alone.features  # doubtful, but nothing else is left
+
+
+def test_units_in_names_are_units(tmp_path):
+    s = survey()
+    w50 = np.round(np.where(s["late"], 250, 180) + s["rng"].normal(0, 60, N))
+    columns = {
+        "W50 [km/s]": w50,
+        "Vhelio (km/s)": np.round(s["rng"].normal(5000, 900, N)),
+        "Dist (Mpc)": w50 / 7.3,
+    }
+    start = started(tmp_path, s, columns)
+    assert list(start.features.values()) == ["`Vhelio (km/s)`", "`W50 [km/s]`"]
+    assert start.left_out["Dist (Mpc)"].startswith("in the same order as W50")
+    assert start.suspects["Vhelio (km/s)"].startswith("a distance")
+
+
+def test_few_rows_have_their_logarithms_too(tmp_path):
+    s = survey()
+    s = {"id": s["id"][:90], "late": s["late"][:90], "rng": s["rng"]}
+    sfr = 10 ** (np.where(s["late"], 0.5, -0.5) + s["rng"].normal(0, 0.5, 90))
+    assert list(started(tmp_path, s, {"sfr": sfr}).features.values()) == ["log10(sfr)"]
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        (lambda x: f'"{x:.3f}"'.replace(".", ","), "convert those numbers"),
+        (None, "VizieR's: take its FITS or VOTable"),
+    ],
+)
+def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_path, write, told):
+    """A quality code was the only feature of a table with decimal commas."""
+    s = survey("gr")
+    rows = [
+        f"{i},{'S' if late else 'E'},{code},{(write or str)(g)},{(write or str)(r)}"
+        for i, late, code, g, r in zip(
+            s["id"], s["late"], s["rng"].integers(0, 3, N), *s["magnitudes"].values(), strict=True
+        )
+    ]
+    odd = [] if write else [",,,mag,mag", "-,-,-,------,------"]
+    (tmp_path / "x.csv").write_text("\n".join(["id,type,qual,g,r", *odd, *rows]) + "\n")
+    with pytest.raises(TrainingError, match=told):
+        starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
+
+
+def test_labels_without_measurements_are_to_be_joined(tmp_path):
+    s = survey()
+    rows = [f"{i:012d},{'S' if late else 'E'}" for i, late in zip(s["id"] - 10**15, s["late"], strict=True)]
+    (tmp_path / "x.csv").write_text("\n".join(["objid,type", *rows]) + "\n")
+    with pytest.raises(TrainingError, match=r"join these to it by table = \{ \.\.\. \} under \[label\]"):
+        starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
+
+
+def test_apparent_photometry_goes_before_absolute(tmp_path):
+    s = survey()
+    m = s["magnitudes"]
+    modulus = s["rng"].normal(38, 1, N)
+    columns = {f"absmag_{b}": m[b] - modulus for b in m} | {
+        f"flux_{b}": 10 ** (0.4 * (22.5 - m[b])) for b in m
+    }
+    start = started(tmp_path, s, columns)
+    assert "log10(flux_u / flux_g)" in start.features.values()
+    assert "absmag_r" in start.features.values()
+    assert (
+        "absmag_u - absmag_g"
+        in started(tmp_path, s, {n: columns[n] for n in columns if "abs" in n}).features.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "middle", "is_one"), [("g/AB", 18, True), ("M_HI/L_B", 1, False), ("M_B", -20, True)]
+)
+def test_names_of_magnitudes(name, middle, is_one):
+    assert is_magnitude(Column(name, pa.float64()), np.full(9, float(middle))) is is_one
+
+
+def test_twelve_bands_in_a_vector_make_colours(tmp_path):
+    """As J-PLUS has them."""
+    s = survey("ugriz")
+    m = s["magnitudes"]
+    vector = np.stack([m[b] + s["rng"].normal(0, 0.05, N) for b in "uuuugggrriiz"], axis=1)
+    columns = {"MAG_AUTO": pa.FixedSizeListArray.from_arrays(pa.array(vector.ravel()), 12)}
+    colours = [f"MAG_AUTO[{i}] - MAG_AUTO[{i + 1}]" for i in range(11)]
+    assert list(started(tmp_path, s, columns).features.values()) == [*colours, "MAG_AUTO[0]"]
+
+
+def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain():
+    """6dFGS has B and R of plates beside 2MASS's J, H, K: the colours between them told most, and were not tried."""
+    assert kinds(["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]) == [["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]]
+    names = ["w1mpro", "w2mpro", "j_m_2mass", "k_m_2mass"]
+    assert kinds(names) == [["j_m_2mass", "k_m_2mass", "w1mpro", "w2mpro"]]
+    cosmos = [f"HSC_{b}_MAG" for b in "grizy"] + [f"UVISTA_{b}_PSFMAG" for b in ("Y", "J", "Ks")]
+    assert kinds(cosmos) == [[*cosmos[:5], *cosmos[6:]], [cosmos[5]]]
+    assert kinds(["mag_g", "mag_r", "mag_i", "Gaia_G_psfmag"])[0] == ["mag_g", "mag_r", "mag_i"]
+
+
+def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_taken(tmp_path):
+    """NGC 67A beside NGC 68: such names are no measurements that could not be read."""
+    s = survey()
+    names = np.where(s["rng"].random(N) < 0.2, "A", "")
+    columns = {"ngc": np.char.add(s["rng"].integers(1, 500, N).astype(str), names)}
+    columns["redshift"] = np.where(s["late"], 0.08, 0.05) + s["rng"].normal(0, 0.03, N)
+    assert "redshift" in started(tmp_path, s, columns).features
+
+
+@pytest.mark.parametrize(("mark", "text"), [(99.0, "98.."), (-99.0, "..-98"), (9999.0, "9998..")])
+def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path, mark, text):
+    """As 99 - A: alike, and in one row each.  What is taken for a magnitude spoils the fit of all others."""
+    s = survey()
+    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
+    extinction = s["rng"].uniform(0.05, 0.9, N)
+    m["mag_g"][:40] = mark - extinction[:40]
+    start = started(tmp_path, s, m)
+    written = tomllib.loads(start.text)["catalog"]["sentinels"]
+    assert written == {"mag_g": [text]}
+    told = next(
+        c for c in inspect_catalog(catalogs.open(tmp_path / "x.parquet"))["columns"] if c["name"] == "mag_g"
+    )
+    assert [(f["value"], f["count"]) for f in told["sentinels"]] == [(text, 40)]
+    found = parse_specification(start.text, source="x", base_folder=str(tmp_path))
+    rows = gather(found, [catalogs.open(tmp_path / "x.parquet")]).rows
+    assert np.count_nonzero(rows.missing.any(axis=1)) == 40
+
+
+def test_values_near_99_that_follow_the_others_are_no_marks(tmp_path):
+    s = survey()
+    columns = {f"mag_{b}": x for b, x in s["magnitudes"].items()} | {"percent": s["rng"].uniform(0, 100, N)}
+    assert "sentinels" not in started(tmp_path, s, columns).text
+
+
+def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path):
+    s = survey()
+    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
+    m["mag_g"][:40] = m["mag_z"][:30] = m["mag_r"][7] = -9999
+    # Alone in the file it may be an odd value: nobody knows.
+    odd = s["rng"].normal(0, 1, N)
+    odd[3] = -99.0
+    start = started(tmp_path, s, m | {"odd": odd})
+    written = tomllib.loads(start.text)["catalog"]["sentinels"]
+    assert written == {f"mag_{b}": [-9999.0] for b in "grz"}
+    assert "-9999: 1 row, far from all others, and a mark in other columns" in start.text
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "bound"),
+    [
+        ("incl", lambda x: np.minimum(90 - 8 * x**2, 90), 90.0),
+        ("correlation", lambda x: np.clip(x, -1, 1), -1.0),
+        ("latitude", lambda x: np.clip(60 * x, -90, 90), 90.0),
+    ],
+)
+def test_bounds_of_a_quantity_are_no_marks(tmp_path, name, values, bound):
+    """Transits seen edge-on have an inclination of 90 degrees."""
+    s = survey("gr")
+    column = np.round(values(s["rng"].normal(0, 0.8, N)), 2)
+    assert np.count_nonzero(column == bound) > 5
+    text = started(tmp_path, s, {name: column} | {f"mag_{b}": x for b, x in s["magnitudes"].items()}).text
+    assert "[catalog.sentinels]" not in text
+
+
+def test_ninety_far_from_all_others_is_a_mark(tmp_path):
+    s = survey("gr")
+    m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
+    m["mag_r"][:9] = 90.0
+    assert tomllib.loads(started(tmp_path, s, m).text)["catalog"]["sentinels"] == {"mag_r": [90.0]}

@@ -1,0 +1,226 @@
+"""`blr init` on columns as surveys call them: vectors, positions, bands, bare fluxes, votes, foreign names."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import Column as TableColumn
+from astropy.table import Table
+
+import catalogs
+from catalogs.catalog.elements import Element, element_columns
+from flows.draft._bands import kinds
+from flows.draft.inspection import inspect_catalog
+from flows.draft.specification import Start, starting_specification
+from flows.errors import TrainingError, UsageError
+from flows.specification.toml_file import parse_specification
+from flows.training._photometry import with_learned_photometry
+from flows.training._rows import gather
+from tests.flows.starting import check_split
+
+N = 600
+
+
+def galaxies(n: int = N) -> dict[str, Any]:
+    """Return early and late galaxies: magnitudes of five bands (n, 5), and what else is of use."""
+    rng = np.random.default_rng(5)
+    late = rng.random(n) < 0.5
+    r = rng.normal(17, 1, n)
+    steps = np.stack([1.6 - 0.5 * late, 0.8 - 0.3 * late, 0 * r, -0.35 + 0.1 * late, -0.6 + 0.2 * late], 1)
+    return {
+        "rng": rng,
+        "type": np.where(late, "S", "E"),
+        "mags": r[:, None] + steps + rng.normal(0, 0.15, (n, 5)),
+        "id": np.arange(n) + 1237648720142401536,
+        "ra": rng.uniform(0, 360, n),
+        "dec": rng.uniform(-60, 60, n),
+    }
+
+
+def started(path: Path, columns: dict[str, Any], label: str = "type") -> tuple[Start, dict[str, Any]]:
+    """Return the start and its tables, after a training could gather its rows."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+    else:
+        Table(columns).write(path)
+    catalog = catalogs.open(path)
+    start = starting_specification(catalog, label, folder=path.parent)
+    specification = parse_specification(start.text, source="here", base_folder=str(path.parent))
+    check_split(specification, gather(with_learned_photometry(specification, [catalog]), [catalog]).rows)
+    return start, tomllib.loads(start.text)
+
+
+def test_elements_of_vectors_are_columns_with_their_sentinels_and_errors(tmp_path):
+    g = galaxies()
+    mags = g["mags"].astype(np.float32)
+    mags[:40, 3] = -9999
+    sizes = g["rng"].lognormal(1, 0.4, (N, 5))
+    columns = {
+        "OBJID": g["id"],
+        "PLUG_RA": g["ra"],
+        "PLUG_DEC": g["dec"],
+        "type": g["type"],
+        "MODELMAG": mags,
+    }
+    columns |= {"MODELMAGERR": np.full((N, 5), 0.02) + 0.01 * g["rng"].random((N, 5))}
+    columns |= {"PETROR50": sizes, "PETROR90": 2.5 * sizes * g["rng"].uniform(0.9, 1.1, (N, 5))}
+    start, written = started(tmp_path / "photo.fits", columns)
+    assert (written["catalog"]["ra"], written["catalog"]["dec"]) == ("PLUG_RA", "PLUG_DEC")
+    assert written["catalog"]["sentinels"] == {"MODELMAG": [-9999.0]}
+    expressions = list(start.features.values())
+    assert expressions[:4] == [f"MODELMAG[{i}] - MODELMAG[{i + 1}]" for i in range(4)]
+    assert expressions[5:7] == ["PETROR50[2] / PETROR90[2]", "log10(PETROR90[2])"]
+    assert len(expressions) == 5 + 2 * 5
+    assert '= "hypot(MODELMAGERR[0], MODELMAGERR[1])"' in start.text
+    assert "#   MODELMAGERR: an error of MODELMAG, not a measurement" in start.text
+
+
+def test_a_column_that_is_called_as_an_element_is_none(tmp_path):
+    g = galaxies()
+    columns = {"id": g["id"], "type": g["type"], "m[0]": g["mags"][:, 1], "m[1]": g["mags"][:, 2]}
+    start, _ = started(tmp_path / "flat.parquet", columns)
+    assert "`m[0]`" in start.text
+    vector = catalogs.Column("m", pa.list_(pa.float32(), 2), shape=(2,))
+    assert element_columns(vector, ("m", "m[0]")) == ()
+    first, second = (c.name for c in element_columns(vector, ("m",)))
+    assert isinstance(second, Element)
+    assert (first, second.vector, second.place) == ("m[0]", "m", 1)
+
+
+def test_inspection_shows_elements_and_their_range(tmp_path):
+    Table({"id": [1, 2, 3], "flux": [[1.0, 4.0], [2.0, 5.0], [3.0, np.nan]]}).write(tmp_path / "v.fits")
+    told = inspect_catalog(catalogs.open(tmp_path / "v.fits"))
+    first, second = told["columns"][1]["elements"]
+    assert (first["name"], first["minimum"], first["maximum"], first["missing"]) == ("flux[0]", 1.0, 3.0, 0.0)
+    assert second["missing"] == pytest.approx(1 / 3)
+
+
+def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path):
+    g = galaxies()
+    columns = {"objID": g["id"], "raMean": g["ra"], "decMean": g["dec"], "type": g["type"]}
+    for i, band in enumerate("griz"):
+        columns[f"{band}MeanPSFMag"] = g["mags"][:, i] + g["rng"].normal(0.4, 0.2, N)
+        columns[f"{band}MeanPSFMagErr"] = g["rng"].uniform(0.01, 0.05, N)
+        columns[f"{band}MeanKronMag"] = g["mags"][:, i]
+    start, written = started(tmp_path / "ps.parquet", columns)
+    assert (written["catalog"]["ra"], written["catalog"]["dec"]) == ("raMean", "decMean")
+    assert next(iter(start.features.values())) == "gMeanPSFMag - rMeanPSFMag"
+    assert start.left_out["gMeanPSFMagErr"].startswith("an error")
+
+
+def test_magnitudes_beside_their_fluxes_are_no_leaks(tmp_path):
+    g = galaxies()
+    columns = {"id": g["id"], "type": g["type"]}
+    for i, band in enumerate(("CFHT_u", "HSC_g", "HSC_r", "HSC_i", "UVISTA_J")):
+        columns[f"{band}_FLUX_AUTO"] = 10 ** (0.4 * (23.9 - g["mags"][:, i]))
+        columns[f"{band}_MAG_AUTO"] = g["mags"][:, i]
+    start, _ = started(tmp_path / "cosmos.parquet", columns)
+    assert not [why for why in start.left_out.values() if why.startswith("leak")]
+    names = [n for n in columns if n.endswith("MAG_AUTO")]
+    assert kinds(names) == [names], "bands of several instruments make colours"
+
+
+@pytest.mark.parametrize("unit", [None, "erg / (s cm2 Hz)", "count"])
+def test_fluxes_without_a_zero_point_make_colours(tmp_path, unit):
+    g = galaxies()
+    columns = {"TARGETID": g["id"], "type": g["type"], "FRACFLUX_G": g["rng"].random(N)}
+    for i, band in enumerate("GRZ"):
+        columns[f"FLUX_{band}"] = TableColumn(10 ** (0.4 * (22.5 - g["mags"][:, i])), unit=unit)
+    start, _ = started(tmp_path / "zall.fits", columns)
+    assert list(start.features.values())[:3] == [
+        "log10(FLUX_G / FLUX_R)",
+        "log10(FLUX_R / FLUX_Z)",
+        "log10(FLUX_G)",
+    ]
+
+
+def test_votes_beside_their_counts_are_no_features(tmp_path):
+    g = galaxies()
+    smooth = np.where(g["type"] == "E", 0.6, 0.4) + g["rng"].normal(0, 0.15, N)
+    columns = {"dr7objid": g["id"], "type": g["type"], "petroMag_r": g["mags"][:, 2]}
+    columns |= {"t01_a01_smooth_count": np.round(40 * smooth), "t01_a01_smooth_fraction": smooth}
+    columns |= {"bulge_fraction": g["rng"].random(N)}
+    start, _ = started(tmp_path / "zoo.parquet", columns)
+    assert start.left_out["t01_a01_smooth_fraction"].startswith("votes, as t01_a01_smooth_count")
+    assert "bulge_fraction" not in start.left_out
+
+
+def test_columns_called_as_ours_make_another_prefix(tmp_path):
+    g = galaxies()
+    columns = {
+        "id": g["id"],
+        "type": g["type"],
+        "u": g["mags"][:, 0],
+        "g": g["mags"][:, 1],
+        "": g["mags"][:, 2],
+    }
+    start, written = started(tmp_path / "foreign.parquet", columns | {"BLR_Class": g["type"], "a`b": g["ra"]})
+    assert written["output"] == {"prefix": "blr2_"}
+    assert start.left_out[""] == start.left_out["a`b"] == "without a name that an expression could hold"
+
+
+def test_sixty_labels_are_enough_and_none_are_not(tmp_path):
+    g = galaxies(60)
+    columns = {"id": g["id"], "type": g["type"], "u_g": g["mags"][:, 0] - g["mags"][:, 1]}
+    start, _ = started(tmp_path / "sixty.parquet", columns)
+    assert set(start.classes) == {"E", "S"}
+    pq.write_table(pa.table(columns).slice(0, 0), tmp_path / "none.parquet")
+    empty = catalogs.open(tmp_path / "none.parquet")
+    with pytest.raises(TrainingError, match="has no rows"):
+        starting_specification(empty, "type", folder=tmp_path)
+
+
+def test_repeated_names_of_objects_are_names(tmp_path):
+    g = galaxies()
+    twice = np.concatenate([np.arange(N), np.arange(20)])
+    columns = {
+        "dr7objid": g["id"][twice],
+        "type": g["type"][twice],
+        "u_g": (g["mags"][:, 0] - g["mags"][:, 1])[twice],
+    }
+    _, written = started(tmp_path / "twice.parquet", columns)
+    assert (written["catalog"]["id"], written["split"]["by"]) == ("dr7objid", "id")
+
+
+def test_a_vector_is_no_label(tmp_path):
+    g = galaxies()
+    Table({"id": g["id"], "g": g["mags"][:, 1], "p": np.ones((N, 3))}).write(tmp_path / "v.fits")
+    catalog = catalogs.open(tmp_path / "v.fits")
+    with pytest.raises(UsageError, match="which holds fixed_size_list"):
+        starting_specification(catalog, "p", folder=tmp_path)
+    with pytest.raises(UsageError, match="which holds fixed_size_list"):
+        inspect_catalog(catalog, label="p")
+
+
+@pytest.mark.parametrize("text", ["\\N", "99", "-9999.", "#N/A", "null"])
+def test_texts_that_say_nobody_knows_are_no_class(tmp_path, text):
+    g = galaxies()
+    labels = g["type"].astype("U8")
+    labels[:100] = text
+    start, _ = started(
+        tmp_path / "t.parquet", {"id": g["id"], "type": labels, "g_r": np.diff(g["mags"])[:, 1]}
+    )
+    assert set(start.classes) == {"E", "S"}
+
+
+def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path):
+    """2MASS writes them; the sample of a large file could lack another text, but not these."""
+    g, times = galaxies(), 40
+    rows = []
+    for i in range(N * times):
+        k = i % N
+        j_m = "\\N" if i % 30 == 0 else f"{g['mags'][k, 1]:.3f}"
+        other = "odd" if i == N * times - 1 else f"{g['mags'][k, 2]:.3f}"
+        rows.append(f"{i}|{j_m}|{g['mags'][k, 3]:.3f}|{other}|{g['type'][k]}")
+    (tmp_path / "xsc.txt").write_text("id|j_m|k_m|other|type\n" + "\n".join(rows) + "\n")
+    catalog = catalogs.open(tmp_path / "xsc.txt")
+    start = starting_specification(catalog, "type", folder=tmp_path)
+    assert next(iter(start.features.values())) == "j_m - k_m"
+    assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"j_m": ["\\N"]}
+    assert start.left_out["other"] == "text: 19,999 of 20,000 texts are numbers, but not 'odd'"

@@ -1,0 +1,65 @@
+"""Files that are still being written: waited for, or left alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from flows.inputs.still_written import still_written
+
+
+def aged(path, seconds: float):
+    path.write_text("x")
+    os.utime(path, (time.time() - seconds,) * 2)
+    return path
+
+
+def test_old_files_are_not_waited_for(tmp_path):
+    began = time.monotonic()
+    assert still_written([aged(tmp_path / "a", 60)], quiet=50, patience=50) == {}
+    assert time.monotonic() - began < 1
+
+
+def test_a_young_file_is_waited_for(tmp_path):
+    began = time.monotonic()
+    assert still_written([aged(tmp_path / "a", 0)], quiet=0.5, patience=10) == {}
+    assert time.monotonic() - began > 0.3
+
+
+def test_a_file_of_the_future_is_watched(tmp_path):
+    """The clock of the machine that wrote it may be ahead of ours."""
+    began = time.monotonic()
+    assert still_written([aged(tmp_path / "a", -3600)], quiet=0.5, patience=10) == {}
+    assert 0.3 < time.monotonic() - began < 5
+
+
+def test_a_file_that_grows_on_is_left_for_the_next_run(tmp_path):
+    growing, done = tmp_path / "growing", threading.Event()
+    growing.write_text("")
+
+    def write() -> None:
+        while not done.wait(0.05):
+            with growing.open("a") as stream:
+                stream.write("x")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        told = still_written([growing, aged(tmp_path / "whole", 60)], quiet=0.6, patience=1.2)
+    finally:
+        done.set()
+        writer.join()
+    assert told == {growing: "it changed less than 0.6 s ago: left for the next run"}
+
+
+def test_a_file_that_goes_away_is_none_of_them(tmp_path):
+    gone = aged(tmp_path / "a", 0)
+    timer = threading.Timer(0.2, gone.unlink)
+    timer.start()
+    assert still_written([gone, tmp_path / "never"], quiet=0.5, patience=5) == {}
+    timer.join()
+
+
+def test_no_quiet_asked_no_wait(tmp_path):
+    assert still_written([aged(tmp_path / "a", 0)], quiet=0, patience=0) == {}

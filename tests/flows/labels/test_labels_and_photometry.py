@@ -1,0 +1,622 @@
+"""Labels from tables, reviews and votes; magnitudes from fluxes; what was not detected; units of the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from catalogs.errors import CatalogError
+from catalogs.sky.photometry import asinh_magnitude
+from flows.classification.steps import classify
+from flows.errors import SpecificationError, TrainingError
+from flows.features.reader import training_reader
+from flows.models.store import Store
+from flows.specification.toml_file import parse_specification
+from flows.training._overdispersion import overdispersion
+from flows.training._photometry import with_learned_photometry
+from flows.training._quality import catalog_qualities, quality_remarks
+from flows.training._rows import gather
+from flows.training.report import _noted
+from flows.training.steps import train
+
+HEAD = """
+name = "made"
+[catalog]
+paths = ["survey.parquet"]
+id = "id"
+ra = "ra"
+dec = "dec"
+"""
+TAIL = """
+[features]
+x = "x"
+"""
+
+
+def survey(n: int = 300, *, seed: int = 5) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    late = rng.random(n) < 0.5
+    p = 1 / (1 + np.exp(-(x := rng.normal(2.0 * late - 1, 1.0))))
+    votes = rng.binomial(40, p)
+    return {
+        "id": np.array([f"G{i}" for i in range(n)]),
+        "ra": rng.uniform(0, 360, n),
+        "dec": rng.uniform(-60, 60, n),
+        "x": x,
+        "kind": np.where(late, "Late ", "early"),
+        "n_late": votes,
+        "n_early": 40 - votes,
+        "f_late": votes / 40,
+        "f_early": 1 - votes / 40,
+        "n": np.full(n, 40),
+        "flux": 10 ** rng.normal(1, 0.5, n) * (1 + late) + rng.normal(0, 0.3, n),
+        "flux_ivar": np.full(n, 1 / 0.3**2),
+        "ebv": rng.uniform(0, 0.1, n),
+    }
+
+
+def write(path: Path, columns: dict, **units: str) -> None:
+    table = pa.table(columns)
+    fields = [f.with_metadata({"unit": units[f.name]}) if f.name in units else f for f in table.schema]
+    pq.write_table(table.cast(pa.schema(fields)), path)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
+    return tmp_path
+
+
+def gathered(folder: Path, label: str, features: str = TAIL):
+    specification = parse_specification(HEAD + label + features, source="here", base_folder=str(folder))
+    return gather(specification, [catalogs.open(folder / "survey.parquet")])
+
+
+def test_case_and_blanks_of_labels(made):
+    columns = survey()
+    columns["kind"] = np.array([k.upper() if i % 2 else k for i, k in enumerate(columns["kind"])])
+    write(made / "survey.parquet", columns)
+    found = gathered(made, '[label]\ncolumn = "kind"\ncase_sensitive = false\n')
+    assert {c.lower() for c in found.classes} == {"early", "late"}
+    assert len(found.rows.target) == 300
+    assert not found.unknown_labels
+    listed = '[label]\ncolumn = "kind"\ncase_sensitive = false\nclasses = { a = ["LATE"], b = ["Early"] }\n'
+    assert len(gathered(made, listed).rows.target) == 300
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("LATE", "class '[Ll][Aa][Tt][Ee]' would clash with class '[Ll][Aa][Tt][Ee]'"),
+        ("ea-rly", "class 'ea_rly' would clash with class 'ea-rly'"),
+        ("max", "class 'max' would clash with the column 'blr_p_max'"),
+    ],
+)
+def test_labels_that_columns_cannot_tell_apart(made, label, told):
+    """Said before weights are looked at, which are impossible here, and so before rows are split or fitted."""
+    columns = survey()
+    columns["kind"] = np.append(columns["kind"][:-2], ["ea_rly", label])  # one row: too few for a split
+    write(made / "survey.parquet", columns)
+    text = HEAD + 'weight = "0 - 1"\n[label]\ncolumn = "kind"\n' + TAIL
+    (made / "spec.toml").write_text(text)
+    with pytest.raises(
+        TrainingError, match=told + r".*rename the class in .*\[label\] classes; .*case_sensitive"
+    ):
+        train(made / "spec.toml", made / "models")
+    assert not [*made.glob("models/**/*.npy")]
+    excluded = text.replace('column = "kind"', f'column = "kind"\nexclude = ["{label}", "ea_rly"]')
+    (made / "spec.toml").write_text(excluded)
+    with pytest.raises(TrainingError, match=r"catalog\.weight"):
+        train(made / "spec.toml", made / "models")
+
+
+def _two_files(made, second):
+    """Write a first file with early and late, whose weights are impossible, and a second one with those labels."""
+    write(made / "survey.parquet", survey())
+    columns = survey(seed=6)
+    columns["kind"] = np.append(columns["kind"][:-2], second)
+    write(made / "more.parquet", columns)
+    return HEAD.replace('["survey.parquet"]', '["survey.parquet", "more.parquet"]') + 'weight = "0 - 1"\n'
+
+
+def test_names_that_clash_in_the_last_file_are_refused_before_any_other_row_is_looked_at(made):
+    text = _two_files(made, ["ea_rly", "ea-rly"]) + '[label]\ncolumn = "kind"\n' + TAIL
+    (made / "spec.toml").write_text(text)
+    for options in ({}, {"dry_run": True}):
+        with pytest.raises(TrainingError, match="class 'ea_rly' would clash with class 'ea-rly'"):
+            train(made / "spec.toml", made / "models", **options)
+
+
+@pytest.mark.parametrize("join", ["id", "place", "review"])
+def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_looked_at(made, join):
+    """By what rows have: labels that no row takes are no classes."""
+    head = _two_files(made, ["early", "early"])
+    columns = survey(seed=6)
+    kinds = np.append(columns["kind"][:-2], ["SB/c", "SB c"])
+    write(made / "labels.parquet", {n: columns[n] for n in ("id", "ra", "dec")} | {"kind": kinds})
+    table = {
+        "id": '[label.table]\npath = "labels.parquet"\nid = "id"\n',
+        "place": '[label.table]\npath = "labels.parquet"\nra = "ra"\ndec = "dec"\n',
+        "review": 'extra = ["labels.parquet"]\n',
+    }[join]
+    text = head + f'[label]\ncolumn = "kind"\n{table}' + TAIL
+    (made / "spec.toml").write_text(text)
+    with pytest.raises(TrainingError, match="class 'SB/c' would clash with class 'SB c'"):
+        train(made / "spec.toml", made / "models")
+    kinds[-2] = "early"
+    far = columns["dec"].copy()
+    far[-1], columns["id"][-1] = 89.0, "nobody"
+    ids = columns["id"].astype(object)
+    write(made / "labels.parquet", {"id": ids, "ra": columns["ra"], "dec": far, "kind": kinds})
+    with pytest.raises(TrainingError, match=r"catalog\.weight"):
+        train(made / "spec.toml", made / "models")
+
+
+def test_votes_and_listed_classes_that_clash_are_refused_with_the_specification():
+    for classes in ('classes = { E = "E", e = "S" }', 'classes = { "S0/a" = "E", "S0-a" = "S" }'):
+        with pytest.raises(SpecificationError, match="would clash with class"):
+            parse_specification(HEAD + f'[label]\ncolumn = "kind"\n{classes}\n' + TAIL, source="x")
+    with pytest.raises(SpecificationError, match="class 'late' would clash with class 'Late'"):
+        parse_specification(HEAD + '[label.votes]\nLate = "n_late"\nlate = "n_early"\n' + TAIL, source="x")
+
+
+def test_excluded_labels(made):
+    columns = survey()
+    columns["kind"][:20] = "?"
+    write(made / "survey.parquet", columns)
+    found = gathered(made, '[label]\ncolumn = "kind"\nexclude = ["?"]\n')
+    assert found.classes == ("Late", "early")
+    assert len(found.rows.target) == 280
+    assert found.unknown_labels == {"?": 20}
+
+
+def test_labels_joined_by_identifier_with_conflicts(made):
+    columns = survey()
+    names = [*columns["id"][:200], "G0", "G1"]
+    kinds = [*columns["kind"][:200], "Late", "Late"]
+    pq.write_table(pa.table({"name": names, "kind": kinds}), made / "labels.parquet")
+    found = gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
+    doubled = sum(k.strip() != "Late" for k in columns["kind"][:2])
+    assert found.labels["conflicts"] == doubled
+    assert len(found.rows.target) == 200 - doubled
+
+
+def test_names_that_match_nothing_are_said_so(made):
+    columns = survey()
+    pq.write_table(pa.table({"name": ["'G0", "'G1"], "kind": ["early", "Late"]}), made / "labels.parquet")
+    by_name = '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n'
+    with pytest.raises(
+        TrainingError, match=r"2 labelled identifiers such as ''G0', of which none .* holds 'G0'"
+    ):
+        gathered(made, by_name)
+    places = {"RA": columns["ra"][:9] + 1, "DE": columns["dec"][:9], "kind": columns["kind"][:9]}
+    pq.write_table(pa.table(places), made / "labels.parquet")
+    by_place = '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", ra = "RA", dec = "DE" }\n'
+    with pytest.raises(TrainingError, match="9 labelled places, none within 1 arcseconds"):
+        gathered(made, by_place)
+
+
+@pytest.mark.parametrize("rounded", ["labels", "survey"])
+def test_names_that_were_rounded_are_refused(made, rounded):
+    """As pandas writes 64-bit identifiers beside empty ones: 128 objects may have the same."""
+    columns = survey()
+    names = 1237648720142401536 + np.arange(300) * 7
+    stated = {"labels": names, "survey": names} | {rounded: names.astype(float)}
+    write(made / "survey.parquet", columns | {"id": stated["survey"]})
+    pq.write_table(pa.table({"name": stated["labels"], "kind": columns["kind"]}), made / "labels.parquet")
+    with pytest.raises(TrainingError, match=r"in floating point in '(name|id)', beyond 2\^53"):
+        gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
+
+
+def test_labels_joined_by_position(made):
+    columns = survey()
+    arcsec = 1 / 3600
+    pq.write_table(
+        pa.table(
+            {
+                "RA": columns["ra"][:150],
+                "DE": columns["dec"][:150] + np.where(np.arange(150) < 100, 0.5, 3.0) * arcsec,
+                "kind": columns["kind"][:150],
+            }
+        ),
+        made / "labels.parquet",
+    )
+    table = 'table = { path = "labels.parquet", ra = "RA", dec = "DE", radius = 1.0 }'
+    found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
+    assert len(found.rows.target) == 100
+    names = np.array(found.classes)[found.rows.target]
+    assert names.tolist() == [k.strip() for k in columns["kind"][:100]]
+
+
+def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made):
+    columns = survey()
+    places = {"RA": columns["ra"], "DE": columns["dec"], "kind": columns["kind"]}
+    label = '[label]\ncolumn = "kind"\n[label.table]\npath = "labels.parquet"\nra = "RA"\ndec = "DE"\n'
+    write(made / "labels.parquet", places, RA="furlong", DE="furlong")
+    with pytest.raises(CatalogError, match=r"furlong.* position_unit = \"deg\" .*under \[label\.table\]"):
+        gathered(made, label)
+    assert gathered(made, label + 'position_unit = "deg"\n').labels["joined"] == 300
+    radians = places | {"RA": np.radians(columns["ra"]), "DE": np.radians(columns["dec"])}
+    write(made / "labels.parquet", radians)
+    found = gathered(made, label + 'position_unit = "rad"\n')
+    assert found.labels["joined"] == 300
+    assert found.labels["unplaced"] == 0
+    away = np.where(np.arange(300) < 5, 95.0, columns["dec"])
+    write(made / "labels.parquet", places | {"DE": away})
+    found = gathered(made, label)
+    assert (found.labels["joined"], found.labels["unplaced"]) == (295, 5)
+    assert "5 labels of the table have no position, or one out of range." in _noted({"labels": found.labels})
+
+
+def test_rows_that_share_a_label_by_position_are_counted(made):
+    """Whichever batch each is in: the label is nearest to both."""
+    columns = survey()
+    for one, other in ((3, 4), (3, 299), (10, 11)):
+        columns["ra"][other], columns["dec"][other] = columns["ra"][one], columns["dec"][one] + 0.3 / 3600
+    write(made / "survey.parquet", columns)
+    alone = ~np.isin(np.arange(300), (4, 299, 11))
+    write(made / "labels.parquet", {n: columns[n][alone] for n in ("ra", "dec", "kind")})
+    table = 'table = { path = "labels.parquet", ra = "ra", dec = "dec" }'
+    found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
+    assert (found.labels["joined"], found.labels["shared"]) == (300, 2)
+    (told,) = _noted({"labels": found.labels})
+    assert told.startswith("2 labels of the table are the nearest of several rows")
+    narrow = gathered(made, f'[label]\ncolumn = "kind"\n{table[:-2]}, radius = 0.1 }}\n')
+    assert (narrow.labels["joined"], narrow.labels["shared"]) == (297, 0)
+
+
+def test_rows_of_one_name_and_several_classes_are_reported(made):
+    columns = survey()
+    kinds = {k: columns["kind"][k].strip() for k in (3, 9)}
+    columns["id"][[4, 5]] = columns["id"][3], columns["id"][3]
+    columns["kind"][[3, 4, 5]] = "early", "Late", "early"
+    columns["id"][10], columns["kind"][10] = columns["id"][9], kinds[9]  # twice the same: no conflict
+    columns["id"][[20, 21]] = ""
+    columns["kind"][[20, 21]] = "early", "Late"  # nameless ones are not one object
+    write(made / "survey.parquet", columns)
+    found = gathered(made, '[label]\ncolumn = "kind"\n')
+    assert found.labels["repeated"] == 1
+    assert found.labels["repeating"] == {"G3": ["Late", "early"]}
+    assert len(found.rows.target) == 300
+    (told,) = _noted({"labels": found.labels})
+    assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
+
+
+def test_more_names_in_conflict_than_are_shown(made):
+    columns = survey()
+    columns["id"] = np.array([f"G{i // 3}" for i in range(300)])
+    columns["kind"] = np.array(["early", "Late", "early"] * 100)
+    write(made / "survey.parquet", columns)
+    labels = gathered(made, '[label]\ncolumn = "kind"\n').labels
+    assert labels["repeated"] == 100
+    assert len(labels["repeating"]) == 20
+
+
+@pytest.mark.parametrize("where", ["column", "id", "place", "votes"])
+def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
+    """`x` tells of the class; `answer` gives it away, and is a feature."""
+    columns = survey()
+    answer = (columns["kind"] == "Late ") + np.linspace(0, 0.1, 300)
+    few = {name: columns[name] for name in ("id", "ra", "dec", "kind")}
+    columns |= {
+        "answer": answer,
+        "n_late": np.round(40 * answer / 1.1),
+        "n_early": 40 - np.round(40 * answer / 1.1),
+    }
+    write(made / "labels.parquet", few)
+    if where != "column":
+        del columns["kind"]
+    write(made / "survey.parquet", columns)
+    table = '[label.table]\npath = "labels.parquet"\n'
+    label = {
+        "column": 'column = "kind"\n',
+        "id": f'column = "kind"\n{table}id = "id"\n',
+        "place": f'column = "kind"\n{table}ra = "ra"\ndec = "dec"\n',
+        "votes": '[label.votes]\nearly = "n_early"\nlate = "n_late"\n',
+    }[where]
+    text = f'{HEAD}[label]\n{label}{TAIL}answer = "answer"\n'
+    specification = parse_specification(text, source="here", base_folder=str(made))
+    (found,) = catalog_qualities(specification, [catalogs.open(made / "survey.parquet")])
+    alone = {leak["columns"][0]: leak["used"] for leak in found["leaks"] if len(leak["columns"]) == 1}
+    voted = {"n_late": False, "n_early": False} if where == "votes" else {}
+    assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
+    assert "the features use answer, which tell" in " ".join(quality_remarks(found))
+
+
+def test_answers_of_a_review_replace_labels(made):
+    (made / "review.csv").write_text("id,label\nG0,early\nG1,early\n")
+    label = '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'
+    found = gathered(made, label)
+    assert found.labels["reviewed"] == 2
+    assert [found.classes[k] for k in found.rows.target[:2]] == ["early", "early"]
+    before = found.content_hash
+    (made / "review.csv").write_text("id,label\nG0,Late\nG1,early\n")
+    assert gathered(made, label).content_hash != before  # another training: another version
+
+
+@pytest.mark.parametrize(
+    ("column", "classes"),
+    [
+        ("kind", '{ red = ["early"], blue = ["Late"] }'),
+        ("f_late", '{ red = ["..0.5"], blue = ["0.5.."] }'),
+        ("f_late", '{ red = ["0.0..0.5"], blue = ["0.5..0.7", "0.7.."] }'),
+    ],
+)
+def test_answers_of_a_review_may_be_names_of_classes(made, column, classes):
+    (made / "review.csv").write_text("id,label\nG0,red\nG1,blue\nG2,red\nG3,blue\n")
+    found = gathered(made, f'[label]\ncolumn = "{column}"\nclasses = {classes}\nextra = ["review.csv"]\n')
+    assert [found.classes[k] for k in found.rows.target[:4]] == ["red", "blue", "red", "blue"]
+    assert not found.unknown_labels
+
+
+def test_votes_and_fractions_are_the_same_targets(made):
+    counts = gathered(made, '[label.votes]\nearly = "n_early"\nlate = "n_late"\n').rows
+    shares = gathered(made, '[label]\ntotal = "n"\n[label.votes]\nearly = "f_early"\nlate = "f_late"\n').rows
+    assert np.allclose(counts.votes, shares.votes)
+    assert np.array_equal(counts.target, (counts.votes[:, 1] > counts.votes[:, 0]).astype(int))
+
+
+def test_fractions_without_a_total_are_not_taken_for_votes(made):
+    columns = survey()
+    columns["f_late"] = columns["f_late"] * 0.999  # as rounding leaves them: their sum is less than a vote
+    write(made / "survey.parquet", columns)
+    votes = '[label.votes]\nearly = "f_early"\nlate = "f_late"\n'
+    with pytest.raises(
+        TrainingError, match=r'fractions up to 1 without a total, .*total = "\.\.\.".*fewest_votes = 0'
+    ):
+        gathered(made, votes)
+    shares = gathered(made, f"[label]\nfewest_votes = 0\n{votes}").rows.votes
+    np.testing.assert_allclose(shares, np.stack([columns["f_early"], columns["f_late"]], axis=1))
+    assert len(gathered(made, f'[label]\ntotal = "n"\n{votes}').rows.votes) == 300
+
+
+def test_training_on_votes(made):
+    text = HEAD + '[label.votes]\nearly = "n_early"\nlate = "n_late"\n' + TAIL
+    (made / "spec.toml").write_text(text)
+    told = train(made / "spec.toml", made / "models")
+    assert told["classes"] == ["early", "late"]
+    assert told["training"]["overdispersion"] == pytest.approx(1, abs=0.25)
+
+
+def test_overdispersion_of_correlated_votes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 1))
+    p = 1 / (1 + np.exp(-X[:, 0]))
+    # Beta-binomial of 20 votes and correlation 1/11: the variance is 1 + 19/11 times the binomial one.
+    k = rng.binomial(20, rng.beta(10 * p, 10 * (1 - p)))
+    votes = np.stack([20 - k, k], axis=1).astype(float)
+    assert overdispersion(X, votes, rng=rng) == pytest.approx(1 + 19 / 11, rel=0.12)
+
+
+FLUX = """
+[photometry.mag]
+flux = "flux"
+inverse_variance = "flux_ivar"
+extinction = { e_bv = "ebv", system = "sdss", band = "r" }
+[features]
+m = "mag"
+"""
+
+
+def test_magnitudes_of_fluxes_with_learned_softening(made):
+    columns = survey()
+    spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
+    catalog = catalogs.open(made / "survey.parquet")
+    learned = with_learned_photometry(spec, [catalog])
+    band = learned.photometry["mag"]
+    assert band.unit == "nanomaggy"
+    assert band.softening == pytest.approx(0.3e-9)
+    batch = next(catalog.batches(catalog.names))
+    found = training_reader(learned).of(catalog).evaluate(batch)
+    free = columns["flux"] * 10 ** (0.4 * 2.285 * columns["ebv"])
+    assert np.allclose(found.X[:, 0], asinh_magnitude(free, 0.3e-9))
+
+
+def test_a_flux_without_unit_has_to_be_stated(made):
+    write(made / "survey.parquet", survey())
+    spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
+    with pytest.raises(CatalogError, match=r"photometry.mag: got a flux in 'no unit' .* state it: unit = "):
+        with_learned_photometry(spec, [catalogs.open(made / "survey.parquet")])
+
+
+def test_a_model_of_fluxes_reads_another_unit(made):
+    (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + FLUX)
+    told = train(made / "spec.toml", made / "models")
+    model = Store(made / "models").load(told["model"])
+    assert model.specification.photometry["mag"].softening == pytest.approx(0.3e-9)
+    columns, factor = survey(), 10 ** ((31.4 - 22.5) / 2.5)
+    columns |= {"flux": columns["flux"] * factor, "flux_ivar": columns["flux_ivar"] / factor**2}
+    write(made / "target.parquet", columns, flux="nJy")
+    for name in ("survey", "target"):
+        classify(
+            [made / f"{name}.parquet"], model=told["model"], out=made / f"out-{name}", store=made / "models"
+        )
+    one, two = (
+        pq.read_table(made / f"out-{n}" / f"{n}.parquet")["blr_p_early"].to_numpy()
+        for n in ("survey", "target")
+    )
+    assert np.allclose(one, two, atol=1e-5)
+
+
+def test_a_model_of_magnitudes_refuses_fluxes(made):
+    write(made / "survey.parquet", survey(), x="mag")
+    (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + TAIL)
+    told = train(made / "spec.toml", made / "models")
+    write(made / "target.parquet", survey(), x="nanomaggy")
+    with pytest.raises(CatalogError, match="got column 'x' in 'nanomaggy', expected 'mag'"):
+        classify([made / "target.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    columns = survey()
+    columns["x"] = columns["x"] * 1000
+    write(made / "milli.parquet", columns, x="mmag")
+    classify([made / "milli.parquet"], model=told["model"], out=made / "out-milli", store=made / "models")
+    classify([made / "survey.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    one = pq.read_table(made / "out" / "survey.parquet")["blr_p_early"].to_numpy()
+    two = pq.read_table(made / "out-milli" / "milli.parquet")["blr_p_early"].to_numpy()
+    assert np.allclose(one, two, atol=1e-6)
+
+
+def test_not_detected_is_not_missing(made):
+    columns = survey()
+    columns["x"][:10], columns["x"][10:20] = 99.0, -99.0
+    write(made / "survey.parquet", columns)
+    states = "not_detected = { x = 99.0 }\nsentinels = { x = -99.0 }\n"
+    (made / "spec.toml").write_text(HEAD + states + '[label]\ncolumn = "kind"\n' + TAIL + 'ra = "ra"\n')
+    told = train(made / "spec.toml", made / "models")
+    classify([made / "survey.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    flags = pq.read_table(made / "out" / "survey.parquet")["blr_flags"].to_numpy()
+    assert np.array_equal((flags & 256) > 0, np.arange(300) < 10)
+    assert np.array_equal((flags & 16) > 0, np.arange(300) < 20)
+    limited = parse_specification(
+        HEAD
+        + states
+        + "limits = { x = 3.0 }\n"
+        + '[label]\ncolumn = "kind"\n'
+        + TAIL
+        + 'seen = "x_not_detected"\n',
+        source="x",
+    )
+    catalog = catalogs.open(made / "survey.parquet")
+    found = training_reader(limited).evaluate(next(catalog.batches(catalog.names)))
+    assert found.X[:10, 0].tolist() == [3.0] * 10
+    assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290
+    assert np.array_equal(found.missing[:, 0], (np.arange(300) >= 10) & (np.arange(300) < 20))
+
+
+def test_a_blank_can_mean_not_detected(made):
+    columns = survey()
+    columns["x"][:10], columns["x"][10:20] = np.nan, -99.0
+    write(made / "survey.parquet", columns)
+    states = 'not_detected = { x = "blank" }\nsentinels = { x = -99.0 }\n'
+    features = '[label]\ncolumn = "kind"\n' + TAIL + 'unseen = "x_not_detected"\n'
+    catalog = catalogs.open(made / "survey.parquet")
+    reader = training_reader(parse_specification(HEAD + states + features, source="x"))
+    found = reader.evaluate(next(catalog.batches(catalog.names)))
+    assert found.X[:, 1].tolist() == [1.0] * 10 + [0.0] * 290, "the sentinel says not observed"
+    assert np.array_equal(found.missing[:, 0], np.arange(300) < 20)
+    assert np.array_equal(found.not_detected, np.arange(300) < 10)
+
+
+def test_three_reasons_for_no_value_are_kept_apart(made):
+    columns = survey()
+    columns["x"][:10], columns["x"][10:30], columns["x"][30:35] = 99.0, -99.0, -1.0
+    columns["x"][35:37] = np.nan
+    write(made / "survey.parquet", columns)
+    states = "sentinels = { x = -99.0 }\nnot_detected = { x = 99.0 }\nlimits = { x = 3.0 }\n"
+    states += 'masked = { x = [-1, "blank"] }\n'
+    features = TAIL + 'unseen = "x_not_detected"\nspoilt = "x_masked"\n'
+    (made / "spec.toml").write_text(HEAD + states + '[label]\ncolumn = "kind"\n' + features)
+    specification = parse_specification((made / "spec.toml").read_text(), source="x", base_folder=str(made))
+    catalog = catalogs.open(made / "survey.parquet")
+    found = training_reader(specification).evaluate(next(catalog.batches(catalog.names)))
+    row = np.arange(300)
+    assert np.array_equal(found.X[:, 0] == 3.0, row < 10)
+    assert np.array_equal(found.missing[:, 0], (row >= 10) & (row < 37))
+    assert np.array_equal(found.X[:, 1], row < 10)
+    assert np.array_equal(found.X[:, 2], (row >= 30) & (row < 37))
+    assert np.array_equal(found.not_detected, row < 10), "flag 8 is not of the masked ones"
+    planned = train(made / "spec.toml", made / "models", dry_run=True)
+    counts = {"not_observed": 20, "not_detected": 10, "masked": 7}
+    assert planned["training"]["states"] == {"x": counts}
+    told = "Missing in labelled rows, by the reason: x: 20 not observed, 10 not detected, 7 masked."
+    assert list(_noted(planned["training"])) == [told]
+
+
+@pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
+def test_marks_of_a_column_that_is_not_there_are_refused(made, key):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(600)), 2)
+    pq.write_table(pa.table(survey()).append_column("v", vectors), made / "survey.parquet")
+    label = '[label]\ncolumn = "kind"\n'
+    for name, hint in (("flxu", "did you mean 'flux'"), ("v[0]", r"did you mean 'v', all elements of it\?")):
+        with pytest.raises(SpecificationError, match=rf"catalog\.{key}: got '.*', .* has not.*{hint}"):
+            gathered(made, f'{key} = {{ "{name}" = -99 }}\n{label}')
+    with pytest.raises(
+        SpecificationError, match=rf"catalog\.{key}: got the text '-99' for 'x', .*write -99 without"
+    ):
+        gathered(made, f'{key} = {{ x = ["-", "-99"] }}\n{label}')
+    assert len(gathered(made, f"{key} = {{ flux = -99, v = -99 }}\n{label}").rows.X) == 300
+    assert len(gathered(made, f'{key} = {{ x = "-", kind = "99", flux = "blank" }}\n{label}').rows.X) == 300
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (
+            "sentinels = { x = 99 }\nmasked = { x = [1, 99.0] }",
+            "got 99.0 of column 'x' in sentinels and in masked",
+        ),
+        (
+            'not_detected = { x = "blank" }\nmasked = { x = "blank" }',
+            "got 'blank' of column 'x' in not_detected and in masked",
+        ),
+    ],
+)
+def test_a_value_has_one_meaning(states, told):
+    with pytest.raises(SpecificationError, match=told):
+        parse_specification(HEAD + states + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
+    apart = states.replace("x =", "y =", 1)
+    parse_specification(HEAD + apart + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
+
+
+def test_split_by_position_reads_radians_and_sexagesimal(made):
+    columns = survey()
+    label = '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
+    degrees = gathered(made, label).rows.held_out
+    write(
+        made / "survey.parquet",
+        columns | {"ra": np.radians(columns["ra"]), "dec": np.radians(columns["dec"])},
+        ra="rad",
+        dec="rad",
+    )
+    assert np.array_equal(gathered(made, label).rows.held_out, degrees)
+    write(made / "survey.parquet", columns, ra="furlong", dec="furlong")
+    with pytest.raises(SpecificationError, match=r"unit 'furlong', expected degrees.* position_unit = "):
+        gathered(made, label)
+
+
+def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made):
+    """Degrees as texts, as of a CSV file with '-' among them."""
+    columns, label = survey(), '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
+    expected = gathered(made, label).rows.held_out
+    texts = {name: np.array([repr(float(x)) for x in columns[name]], dtype=object) for name in ("ra", "dec")}
+    write(made / "survey.parquet", columns | texts)
+    with pytest.raises(TrainingError, match=r"'ra' and 'dec' hold no position .* position_unit = \"deg\""):
+        gathered(made, label)
+    texts["ra"][0] = "-"
+    write(made / "survey.parquet", columns | texts)
+    stated = HEAD + 'position_unit = "deg"\n' + label + TAIL
+    specification = parse_specification(stated, source="here", base_folder=str(made))
+    found = gather(specification, [catalogs.open(made / "survey.parquet")]).rows.held_out
+    assert np.array_equal(found[1:], expected[1:])
+
+
+@pytest.mark.parametrize("padded", ["labels", "survey"])
+def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made, padded):
+    columns = survey()
+    numbers, texts = np.arange(300) + 95, np.array([f"{i:010d}" for i in range(95, 395)])
+    write(made / "survey.parquet", columns | {"id": texts if padded == "survey" else numbers})
+    names = texts if padded == "labels" else numbers
+    again = [*names, "0095"] if padded == "labels" else [*names, 95]
+    kinds = [*columns["kind"], "other"]
+    pq.write_table(pa.table({"name": again, "kind": kinds}), made / "labels.parquet")
+    given = (
+        '[label]\ncolumn = "kind"\nexclude = ["other"]\ntable = { path = "labels.parquet", id = "name" }\n'
+    )
+    found = gathered(made, given)
+    assert len(found.rows.target) == 299
+    assert found.labels["conflicts"] == 1
+
+
+def test_names_of_other_zeros_stay_apart_where_they_are_texts(made):
+    columns = survey()
+    write(made / "survey.parquet", columns | {"id": np.array([f"{i:05d}" for i in range(300)])})
+    pq.write_table(pa.table({"name": ["1", "00002"], "kind": ["early", "Late"]}), made / "labels.parquet")
+    with pytest.raises(TrainingError, match="at least two classes"):
+        gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')

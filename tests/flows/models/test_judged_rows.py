@@ -1,0 +1,90 @@
+"""Champion and challenger on the objects that neither has seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blr.selection.skill import paired_gain
+from flows.models.judged_rows import JudgedRows, compare_losses, read_judged_rows, write_judged_rows
+from flows.models.promotion import compare, comparison_table, promote
+from flows.models.store import Store
+from tests.flows.models.test_promotion import challenger, store
+
+__all__ = ["store"]  # the fixture
+
+
+def rows(names: list[int], losses: list[float], groups: list[int] | None = None) -> JudgedRows:
+    """Return rows of these names and losses, each a group of its own if nothing is said."""
+    name = np.array(names, dtype=np.uint64)
+    return JudgedRows(name, name if groups is None else np.array(groups, dtype=np.uint64), np.array(losses))
+
+
+def test_only_objects_of_both_count():
+    found = compare_losses(rows([5, 1, 3], [0.1, 0.2, 0.3]), rows([1, 4, 5, 6], [0.6, 9.0, 0.4, 9.0]))
+    assert (found.n, found.gain, found.baseline) == (2, pytest.approx(0.35), pytest.approx(0.5))
+    by_hand = paired_gain([0.2, 0.1], [0.6, 0.4])
+    assert (found.low, found.high) == (by_hand.low, by_hand.high)
+
+
+def test_an_object_of_several_rows_counts_once():
+    found = compare_losses(rows([1, 1, 2], [0.1, 0.3, 0.5]), rows([2, 1, 1, 1], [0.5, 1.0, 1.0, 1.0]))
+    assert (found.n, found.gain) == (2, pytest.approx(0.4))
+
+
+def test_groups_of_the_coarser_split_widen_the_interval():
+    names, losses = list(range(20)), list(np.linspace(0, 1, 20))
+    champion = rows(names, [loss + 0.1 * (-1) ** (i // 10) for i, loss in enumerate(losses)])
+    apart = compare_losses(rows(names, losses), champion)
+    together = compare_losses(rows(names, losses, [i // 10 for i in names]), champion)
+    assert together.n_groups == 2
+    assert together.high - together.low > apart.high - apart.low
+
+
+def test_no_common_object_is_no_comparison():
+    assert compare_losses(rows([1], [0.1]), rows([2], [0.1])) is None
+
+
+def test_the_file_and_its_bound(tmp_path):
+    written = rows([9, 2, 7], [0.9, 0.2, 0.7])
+    write_judged_rows(written, tmp_path)
+    read = read_judged_rows(tmp_path)
+    np.testing.assert_array_equal(read.name, [2, 7, 9])
+    np.testing.assert_array_equal(read.log_loss, [0.2, 0.7, 0.9])
+    np.testing.assert_array_equal(written.kept(2).name, [2, 7])
+    assert read_judged_rows(tmp_path / "elsewhere") is None
+
+
+def test_a_training_keeps_the_rows_that_judged_it(trained: Path):
+    stored = Store(trained / "models")
+    model, kept = stored.load("morphology"), read_judged_rows(stored.find("morphology").folder)
+    assert len(kept.name) == model.metrics["n"]
+    assert kept.log_loss.mean() == pytest.approx(model.metrics["log_loss"])
+    assert len(np.unique(kept.name)) == len(kept.name)
+
+
+def test_promotion_goes_by_the_common_objects(store):
+    """The challenger's own number is better, on other objects; on those of both it is worse."""
+    champion, label = store.find("morphology"), challenger(store, 0.5)
+    mine = read_judged_rows(champion.folder)
+    half = len(mine.name) // 2
+    worse = JudgedRows(mine.name[:half], mine.group[:half], mine.log_loss[:half] + 0.02)
+    write_judged_rows(worse, store.find(label).folder)
+    told = promote(label, store=store.root, rule="better")
+    assert told["status"] == "kept"
+    assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told["why"]
+    write_judged_rows(replace(worse, log_loss=worse.log_loss - 0.04), store.find(label).folder)
+    table = comparison_table(compare(label, store=store.root))
+    assert table.rows[2][0] == f"log loss on {half:,} objects new to both"
+    told = promote(label, store=store.root, rule="better")
+    assert (told["status"], told["comparison"]["common"]["n"]) == ("promoted", half)
+    assert "objects new to both smaller by 0.0200 nats" in store.history("morphology")[-1].why
+
+
+@pytest.mark.parametrize("losses", [([], []), ([0.1], [0.1, 0.2]), ([[0.1]], [[0.1]])])
+def test_losses_of_unlike_rows_are_refused(losses):
+    with pytest.raises(ValueError, match="give the two models' losses of the same rows"):
+        paired_gain(*losses)

@@ -1,0 +1,239 @@
+"""The model store: versions, champions, references; and a model file that is damaged or of another time."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import struct
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import asdf
+import numpy as np
+import pytest
+
+from flows.classification.steps import classify
+from flows.errors import ModelError
+from flows.models.asdf_file import read_model, read_tree, write_model, write_tree
+from flows.models.model import SCHEMA_VERSION, digest, make_version, model_id
+from flows.models.store import Store
+from flows.specification.toml_file import load_specification
+
+
+@pytest.fixture
+def store(trained: Path, tmp_path: Path) -> Store:
+    """Return a copy of the store, to be harmed."""
+    shutil.copytree(trained / "models", tmp_path / "models")
+    return Store(tmp_path / "models")
+
+
+def changed(path: Path, **changes: object) -> None:
+    """Write a model file again, its digest right, with something else in it."""
+    tree = {k: v for k, v in read_tree(path).items() if k not in ("asdf_library", "history")} | changes
+    write_tree(tree | {"digest": digest(tree)}, path)
+
+
+def test_a_stored_model_is_the_model(store):
+    model = store.load("morphology")
+    again = store.root / "again.asdf"
+    write_model(model, again)
+    loaded = read_model(again)
+    assert loaded.to_tree()["digest"] == model.to_tree()["digest"]
+    assert loaded.specification == model.specification
+    assert loaded.classes == ("early", "late")
+    X = np.array([[3.0, 1.0], [2.0, 0.8]])
+    expected = model.classifier.score(X, np.zeros_like(X, dtype=bool))
+    np.testing.assert_array_equal(
+        loaded.classifier.score(X, np.zeros_like(X, dtype=bool)).probability, expected.probability
+    )
+
+
+def test_a_saved_model_has_card_and_report(store):
+    folder = store.find("morphology").folder
+    assert {p.name for p in folder.iterdir()} == {
+        "model.asdf",
+        "judged.asdf",
+        "judged_rows.parquet",
+        "card.md",
+        "report.html",
+        "boundary.npz",
+    }
+    assert "morphology@" in (folder / "card.md").read_text()
+    assert [p.name for p in (store.root / "morphology").iterdir() if p.name.startswith(".")] == []
+
+
+def test_references(store):
+    found = store.find("morphology")
+    assert store.find(found.label) == store.find(f"morphology@{found.version[:6]}") == found
+    assert found.champion
+    assert [m.label for m in store.models()] == [found.label]
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("morfology", "no model 'morfology', expected one of the store's; did you mean 'morphology'"),
+        ("morphology@000000000000", "version '000000000000' of 'morphology', expected one of its versions"),
+        ("../models/morphology", r"got '\.\./models/morphology' as a model's name, expected"),
+        ("morphology@../..", r"version '\.\./\.\.' of 'morphology'"),
+        ("", "as a model's name"),
+    ],
+)
+def test_references_to_nothing(store, reference, message):
+    with pytest.raises(ModelError, match=message):
+        store.find(reference)
+
+
+def test_an_empty_store(tmp_path):
+    with pytest.raises(ModelError, match="blr train SPEC --store DIR"):
+        Store(tmp_path).find("m")
+
+
+def test_promotion_is_logged(store):
+    first = store.find("morphology")
+    second = replace(store.load("morphology"), version="0123456789ab")
+    store.save(second, card="")
+    assert store.champion("morphology") == first.version
+    done = store.promote("morphology@0123456789ab", why="a test")
+    assert (done.previous, store.champion("morphology")) == (first.version, "0123456789ab")
+    assert [p.version for p in store.history("morphology")] == [first.version, "0123456789ab"]
+    assert store.find("morphology").version == "0123456789ab"
+    shutil.rmtree(store.folder("morphology", "0123456789ab"))
+    with pytest.raises(ModelError, match="whose champion is 0123456789ab, expected one of its versions"):
+        store.find("morphology")
+
+
+def test_a_file_in_the_place_of_another(store):
+    other = store.folder("morphology", "0123456789ab")
+    shutil.copytree(store.find("morphology").folder, other)
+    with pytest.raises(ModelError, match="put the folder back in its place"):
+        store.load("morphology@0123456789ab")
+
+
+def test_the_version_is_of_what_goes_in(trained):
+    specification = load_specification(trained / "spec.toml")
+    version = make_version(specification, "c" * 64, "1.0")
+    assert version == make_version(specification, "c" * 64, "1.0")
+    others = [
+        make_version(specification.model_copy(update={"seed": 1}), "c" * 64, "1.0"),
+        make_version(specification, "d" * 64, "1.0"),
+        make_version(specification, "c" * 64, "1.1"),
+    ]
+    assert len({version, *others}) == 4
+
+
+def test_the_id_fits_into_a_signed_column():
+    ids = {model_id("m", f"{i:012x}") for i in range(1000)}
+    assert len(ids) == 1000
+    assert all(0 <= i < 2**63 for i in ids)
+
+
+def test_a_newer_schema(store):
+    path = store.find("morphology").path
+    changed(path, schema_version=SCHEMA_VERSION + 1)
+    with pytest.raises(
+        ModelError, match=rf"schema {SCHEMA_VERSION + 1}, expected at most {SCHEMA_VERSION}.*upgrade"
+    ):
+        store.load("morphology")
+
+
+@pytest.mark.parametrize("key", ["classes", "classifier", "specification", "version"])
+def test_a_tree_with_a_part_missing_or_wrong(store, key):
+    path = store.find("morphology").path
+    changed(path, **{key: 3})
+    with pytest.raises(ModelError, match=r"damaged model file.*restore it from a copy, or delete its folder"):
+        store.load("morphology")
+
+
+def test_damage_anywhere_is_found(store):
+    path = store.find("morphology").path
+    whole = path.read_bytes()
+    rng = np.random.default_rng(5)
+    harmless = 0
+    for place in rng.integers(0, len(whole), 60):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x11]) + whole[place + 1 :])
+        try:
+            read_model(path)
+        except ModelError:
+            continue
+        harmless += 1  # the padding of a block, the names of ASDF's own software
+    assert harmless < 20
+    for cut in (0, 4, 300, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        if cut < len(whole) - 1:
+            with pytest.raises(ModelError):
+                read_model(path)
+
+
+def test_a_changed_number_in_the_text_is_found(store):
+    path = store.find("morphology").path
+    text = path.read_bytes()
+    at = text.index(b"log_evidence: -") + len(b"log_evidence: -")
+    path.write_bytes(text[:at] + (b"1" if text[at : at + 1] != b"1" else b"2") + text[at + 1 :])
+    with pytest.raises(ModelError, match="its numbers are not those whose digest is written beside them"):
+        read_model(path)
+
+
+def test_a_pickle_is_refused_unread(store):
+    class Bomb:
+        def __reduce__(self) -> tuple:
+            return (Path(store.root / "exploded").touch, ())
+
+    path = store.find("morphology").path
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelError, match="damaged"):
+        store.load("morphology")
+    assert not (store.root / "exploded").exists()
+
+
+def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path):
+    path = tmp_path / "model.asdf"
+    asdf.AsdfFile({"format": "blr-model", "a": np.arange(100.0)}).write_to(path)
+    whole = path.read_bytes().partition(b"#ASDF BLOCK INDEX")[0]
+    assert read_tree(path)["a"].shape == (100,)
+
+    def refused(content: bytes, why: str) -> None:
+        path.write_bytes(content)
+        tracemalloc.start()
+        with pytest.raises(ModelError, match=why):
+            read_tree(path)
+        largest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert largest < 50e6
+
+    shape = b"shape: [100]"
+    assert shape in whole
+    refused(whole.replace(shape, b"shape: [10000000000000]"), "claims to hold more than its .* bytes can")
+    refused(whole.replace(shape, b"shape: [10000000000000]\n  strides: [0]"), "claims to hold more")
+    levels = [b"l0: &l0 [x,x,x,x,x,x,x,x,x,x]"]
+    levels += [b"l%d: &l%d [" % (i, i) + b",".join([b"*l%d" % (i - 1)] * 10) + b"]" for i in range(1, 9)]
+    head = b"format: blr-model\n"
+    refused(whole.replace(head, head + b"\n".join(levels) + b"\n"), "claims to hold more")
+    asdf.AsdfFile({"a": np.zeros(10_000_000)}).write_to(path, all_array_compression="zlib")
+    refused(path.read_bytes(), "blocks compressed by b'zlib', which we never write")
+    at = whole.index(b"\xd3BLK") + 14  # the sizes of the block: allocated, used, inflated
+    refused(
+        whole[:at] + struct.pack(">3Q", *[1 << 50] * 3) + whole[at + 24 :],
+        "a block claims 1,125,899,906,842,624 bytes",
+    )
+
+
+def test_an_asdf_file_of_something_else(tmp_path):
+    asdf.AsdfFile({"x": 1}).write_to(tmp_path / "x.asdf")
+    with pytest.raises(ModelError, match="something else"):
+        read_model(tmp_path / "x.asdf")
+
+
+def test_a_description_is_json(store):
+    told = store.described(store.load("morphology"), "stored")
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_work(store, trained, tmp_path):
+    """Training refuses such; a file may be another program's."""
+    changed(store.find("morphology").path, classes=["Early", "early"])
+    with pytest.raises(ModelError, match=r"class 'early' would clash with class 'Early'.*, and train again"):
+        classify([trained / "survey.parquet"], model="morphology", store=store.root, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

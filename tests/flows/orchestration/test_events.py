@@ -1,0 +1,272 @@
+"""Events and artifacts of releases that go well and badly, as a real server has them, and automations that listen.
+
+Two runs of `reprocess`: a release of one file; then one of more files, of which two have drifted and one is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from flows.models.store import Store
+from tests.e2e.running import wait_for
+from tests.flows.watching import ask, automation, deployment, events, listener, runs_of
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
+CHALLENGER = "0123456789ab"
+DAMAGED = 'field "1" <b>|{{ 7 * 7 }}.parquet'
+"""A name as bad as a file system allows."""
+
+
+def example(name: str, **filled_in: object) -> str:
+    """Return an example's text, with the ids that it asks for."""
+    text = (EXAMPLES / name).read_text()
+    for blank, value in filled_in.items():
+        assert blank in text
+        text = text.replace(blank, str(value))
+    return text
+
+
+@pytest.fixture(scope="module")
+def watched(
+    prefect_server: str, trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SimpleNamespace]:
+    """Reprocess twice while the examples' automations listen."""
+    from prefect.blocks.webhook import Webhook
+
+    from flows.reprocess import reprocess
+
+    folder = tmp_path_factory.mktemp("watched")
+    (folder / "release").mkdir()
+    (folder / "spec.toml").write_text(make.specification + '\n[target]\npaths = ["release/*.parquet"]\n')
+    chosen = {"store": trained / "models", "quiet_seconds": 0}
+    make.parquet(folder / "release/a.parquet", make.survey(300, seed=1))
+    first = reprocess(folder / "spec.toml", **chosen, return_state=True)
+    train_id = deployment("train")
+    with listener() as (url, heard):
+        block = Webhook(url=url).save("quarantine", overwrite=True)
+        automation(example("train-after-drift.yaml", DEPLOYMENT_ID=train_id))
+        automation(example("quarantined-files.yaml", BLOCK_ID=block))
+        for seed, name in enumerate(("b.parquet", "c.parquet")):
+            survey = make.survey(300, seed=2 + seed)
+            make.parquet(folder / "release" / name, survey | {"bmag": survey["bmag"] + 3})
+        (folder / "release" / DAMAGED).write_bytes((folder / "release/a.parquet").read_bytes()[:2000])
+        second = reprocess(folder / "spec.toml", **chosen, return_state=True)
+        yield SimpleNamespace(
+            server=prefect_server,
+            folder=folder,
+            store=trained / "models",
+            runs=[str(state.state_details.flow_run_id) for state in (first, second)],
+            first=first.result(),
+            told=second.result(),
+            train=train_id,
+            heard=heard,
+        )
+
+
+def arrived(watched: SimpleNamespace, name: str, n: int = 1) -> list[dict[str, Any]]:
+    """Wait for that many events of this folder; return them in the order in which they happened."""
+    out = str(watched.folder / "annotated")
+
+    def ours() -> list[dict[str, Any]]:
+        found = [e for e in events(watched.server, name) if e["payload"].get("out", out) == out]
+        return sorted(found, key=lambda e: e["occurred"]) if len(found) >= n else []
+
+    return wait_for(ours, f"{n} events {name}")
+
+
+def artifact(watched: SimpleNamespace, key: str, run: int = 2) -> dict[str, Any]:
+    """Return an artifact of the first or the second run."""
+    wanted = {
+        "artifacts": {"key": {"any_": [key]}},
+        "flow_runs": {"id": {"any_": [watched.runs[run - 1]]}},
+    }
+    (found,) = ask(watched.server, "/artifacts/filter", wanted)
+    return found
+
+
+def test_a_release_that_is_done_tells_what_has_changed(watched):
+    before, after = arrived(watched, "blr.release.done", 2)
+    assert before["resource"]["prefect.resource.id"] == "blr.release.morphology"
+    told = {
+        "release": 1,
+        "model": watched.told["model"],
+        "out": str(watched.folder / "annotated"),
+        "rows": 300,
+    }
+    nothing = dict.fromkeys(("retired", "quarantined", "deferred", "class_changed", "moved"), 0)
+    assert before["payload"] == told | {"annotated": 1} | nothing
+    assert after["payload"] == told | {"release": 2, "rows": 900, "annotated": 2} | nothing | {
+        "quarantined": 1
+    }
+
+
+def test_drift_tells_of_which_features_and_starts_a_training(watched):
+    (event,) = arrived(watched, "blr.drift.found")
+    assert event["resource"]["prefect.resource.id"] == "blr.model.morphology"
+    assert set(event["payload"]["features"]) == {"b_j"} == set(watched.told["drifted"])
+    assert event["payload"]["features"]["b_j"]["mean_shift"] > 1
+    (run,) = wait_for(lambda: runs_of(watched.server, watched.train), "a training")
+    assert run["created_by"]["type"] == "AUTOMATION"
+
+
+def test_a_quarantined_file_is_told_once_and_to_somebody(watched):
+    (event,) = arrived(watched, "blr.partition.quarantined")
+    payload = event["payload"]
+    assert (payload["file"], payload["model"]) == (DAMAGED, watched.told["model"])
+    assert payload["reason"] == watched.told["quarantined"][DAMAGED]
+    assert "Parquet" in payload["reason"]
+    assert wait_for(lambda: watched.heard, "the webhook") == [payload], (
+        "quoted by tojson, and not as a template"
+    )
+
+
+def test_a_third_run_tells_nothing_more(watched):
+    """Nothing has changed; what it logs proves that events of a later run have had their time."""
+    from prefect.events import emit_event
+
+    from flows.reprocess import reprocess
+
+    again = reprocess(watched.folder / "spec.toml", store=watched.store, quiet_seconds=0)
+    assert again["status"] == "nothing to do"
+    emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
+    wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
+    assert len(arrived(watched, "blr.release.done", 2)) == 2
+    assert len(arrived(watched, "blr.partition.quarantined")) == 1
+
+
+def test_classes_and_flags_stand_against_the_last_run(watched):
+    rows = json.loads(artifact(watched, "morphology-classes")["data"])
+    last = watched.first["summary"]["classes"]
+    now = watched.told["summary"]["classes"]
+    for row in rows:
+        name = row["class"]
+        assert row["expected"] == f"{now[name]['expected']:.1f}"
+        assert row["±"] == f"{now[name]['error']:.1f}"
+        assert row["last expected"] == f"{last[name]['expected']:.1f}"
+        change = now[name]["expected"] - last[name]["expected"]
+        assert row["change"] == f"{change:+.1f}".replace("-", "−")
+    flags = {row["flag"]: row for row in json.loads(artifact(watched, "morphology-flags")["data"])}
+    for name, row in flags.items():
+        assert row["last share"] == f"{watched.first['summary']['flags'][name]['share']:.1%}"
+    assert {
+        row["last expected"] for row in json.loads(artifact(watched, "morphology-classes", 1)["data"])
+    } == {"–"}
+
+
+def test_drift_progress_and_troubles_are_on_the_page(watched):
+    drift = {
+        row["feature"]: row["drift"] for row in json.loads(artifact(watched, "morphology-drift")["data"])
+    }
+    assert drift == {"b_j": "yes", "j_k": ""}
+    progress = artifact(watched, "reprocess-progress")
+    assert float(progress["data"]) == 100.0
+    assert re.fullmatch(r"600 of 600 rows, [\d,]+ rows/s", progress["description"])
+    (trouble,) = json.loads(artifact(watched, "morphology-troubles")["data"])
+    assert (trouble["file"], trouble["state"]) == (DAMAGED, "quarantined")
+    page = artifact(watched, "morphology-summary")["data"]
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
+@pytest.fixture
+def challenged(trained: Path, tmp_path: Path) -> tuple[Store, str]:
+    """Return a store with a challenger of the champion, and the champion's label."""
+    shutil.copytree(trained / "models", tmp_path / "models")
+    store = Store(tmp_path / "models")
+    champion = store.load("morphology")
+    store.save(replace(champion, version=CHALLENGER), card="")
+    return store, champion.label
+
+
+def promotions(server: str, why: str) -> list[dict[str, Any]]:
+    return [e["payload"] for e in events(server, "blr.model.promoted") if e["payload"]["why"] == why]
+
+
+def test_a_promotion_is_told_and_brings_the_release_up_to_date(prefect_server, challenged):
+    from flows.promote import promote
+
+    store, champion = challenged
+    target = deployment("reprocess-after-promotion")
+    automation(example("reprocess-after-promotion.yaml", DEPLOYMENT_ID=target))
+    told = promote(f"morphology@{CHALLENGER}", store=store.root, how="now", why="a | b")
+    assert told["status"] == "promoted"
+    (payload,) = wait_for(lambda: promotions(prefect_server, "a | b"), "the promotion")
+    assert payload == {
+        "model": f"morphology@{CHALLENGER}",
+        "previous": champion,
+        "who": told["who"],
+        "why": "a | b",
+    }
+    assert wait_for(lambda: runs_of(prefect_server, target), "the run that it starts")
+
+
+def answered(server: str, **answer: str) -> str:
+    """Wait for a paused run of `promote`, answer its question; return what the form said."""
+    (run,) = wait_for(
+        lambda: ask(server, "/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}),
+        "a run that asks",
+    )
+    keys = run["state"]["state_details"]["run_input_keyset"]
+    path = f"{server}/flow_runs/{run['id']}/input/{keys['description']}"
+
+    def described() -> str:
+        with suppress(HTTPError), urlopen(path, timeout=60) as found:  # noqa: S310 - our own server
+            return json.load(found)
+        return ""
+
+    def resumed() -> bool:
+        # A locked SQLite may take the answer and lose the state: a person would press the button again.
+        with suppress(HTTPError):
+            ask(server, f"/flow_runs/{run['id']}/resume", {"run_input": answer})
+        with suppress(HTTPError), urlopen(f"{server}/flow_runs/{run['id']}", timeout=60) as found:  # noqa: S310
+            return json.load(found)["state"]["type"] != "PAUSED"
+        return False
+
+    said = wait_for(described, "the form's description")
+    wait_for(resumed, "the run that goes on")
+    return said
+
+
+@pytest.mark.parametrize("decision", ["promote", "reject"])
+def test_a_person_is_asked(prefect_server, challenged, monkeypatch, decision):
+    from flows import promote
+
+    monkeypatch.setattr(promote, "BETWEEN_LOOKS", 1)
+    store, champion = challenged
+    why = f"looked at it, {decision}"
+    with ThreadPoolExecutor(1) as person:
+        said = person.submit(answered, prefect_server, decision=decision, why=why)
+        told = promote.promote("morphology", store=store.root, how="ask", timeout=600)
+    assert "held-out log loss" in said.result()
+    assert (told["model"], told["why"]) == (f"morphology@{CHALLENGER}", why)
+    if decision == "promote":
+        assert (told["status"], store.champion("morphology")) == ("promoted", CHALLENGER)
+        assert wait_for(lambda: promotions(prefect_server, why), "the promotion")
+    else:
+        assert (told["status"], store.find("morphology").label) == ("rejected", champion)
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_nobody_answers(challenged, monkeypatch):
+    from prefect.exceptions import FlowPauseTimeout
+
+    from flows import promote
+
+    monkeypatch.setattr(promote, "BETWEEN_LOOKS", 1)
+    store, champion = challenged
+    with pytest.raises(FlowPauseTimeout):
+        promote.promote("morphology", store=store.root, how="ask", timeout=1)
+    assert store.find("morphology").label == champion

@@ -1,0 +1,73 @@
+"""Under the candidates' table stands why one of better held-out loss was not selected."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from flows.models.store import Store
+from flows.reports import tables
+from flows.reports.choice import choice_words
+from flows.training.report import train_report
+
+
+@pytest.fixture(scope="module")
+def report(trained):
+    found = train_report(Store(trained / "models").load("morphology").described())
+    assert found.selected_by == "evidence"
+    return replace(found, selected=0)
+
+
+def judged(report, *losses: float, selected_by="evidence", **second: object):
+    """Return the report with other held-out losses of its two candidates, and other values of the second."""
+    first, other = (replace(c, log_loss=x) for c, x in zip(report.candidates, losses, strict=True))
+    return replace(report, candidates=(first, replace(other, **second)), selected_by=selected_by)
+
+
+def test_nothing_is_said_where_the_selected_one_is_best(report):
+    assert choice_words(judged(report, 0.4, 0.5)) == ""
+    assert choice_words(judged(report, 0.4, 0.4)) == ""
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"verdict": "red", "left_out_by": ""}, "its verdict is red"),  # a model of an earlier version
+        ({"verdict": "green", "weight": 1e-5}, "its probability is < 0.001 against"),
+        ({"bic": -200.0, "selected_by": "bic"}, "ranked by BIC on the training objects, where it has −200.0"),
+        ({"loo": None, "selected_by": "loo"}, "not known of it"),
+        ({"selected_by": "stack"}, "the model is a mixture of candidates, weighed as left-out"),
+    ],
+)
+def test_the_reason(report, second, words):
+    said = choice_words(judged(report, 0.5, 0.4, **second))
+    assert words in said
+    assert said.startswith("polynomial, degree 2 of b_j has the smallest held-out log loss, 0.4000")
+
+
+def test_it_is_shown_by_all_that_show_the_table(report):
+    table = tables.candidate_table(judged(report, 0.5, 0.4))
+    assert table.remark in tables.to_markdown(table).replace("\\", "")
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(tables.to_rich(table))
+    assert table.remark in " ".join(stream.getvalue().split())
+
+
+def test_red_candidates_compete_in_models_of_this_version(report):
+    said = choice_words(judged(report, 0.5, 0.4, verdict="red", left_out_by="folds"))
+    assert "red" not in said
+    assert "ranked by log evidence" in said
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [("stack", "The left-out objects set the shares too"), ("evidence", "Left-out objects judge the model")],
+)
+def test_left_out_objects_are_not_called_held_out(report, by, words):
+    said = choice_words(replace(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out"))
+    assert words in said
+    assert "smallest left-out log loss" in said
+    assert "eld-out" not in said

@@ -1,0 +1,77 @@
+"""The boundary picture shows the two telling features, over where the data lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from blr.basis.kinds import fit_basis
+from blr.classifier import Classifier, Member
+from blr.selection.evidence import fit_evidence
+from flows.reports.boundary import boundary_picture, separation
+
+
+def rows(rng: np.random.Generator, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    labels = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 3))
+    X[:, 2] += 2.0 * labels
+    X[:, 0] += 1.0 * labels
+    missing = np.zeros(X.shape, dtype=bool)
+    missing[::9, 2] = True
+    X[missing] = 0.0
+    return X, missing, labels
+
+
+def fitted(X: np.ndarray, missing: np.ndarray, labels: np.ndarray) -> Classifier:
+    basis = fit_basis("linear", X)
+    member = Member(basis, fit_evidence(basis(X), labels), tuple(range(X.shape[1])))
+    names = [f"x{j}" for j in range(X.shape[1])]
+    return Classifier.build([member], X, missing, features=names, classes=["a", "b"])
+
+
+def test_shows_the_two_features_that_separate_most() -> None:
+    X, missing, labels = rows(np.random.default_rng(0))
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert (picture.x_name, picture.y_name) == ("x2", "x0")
+    assert picture.moderated.shape == (picture.y.size, picture.x.size, 2)
+    np.testing.assert_allclose(picture.moderated.sum(axis=2), 1, atol=1e-9)
+    # The second class grows along both axes.
+    assert np.all(np.diff(picture.moderated[30, :, 1]) > 0)
+    assert np.all(np.diff(picture.plugin[:, 40, 1]) > 0)
+
+
+def test_points_are_of_objects_that_have_both_features() -> None:
+    X, missing, labels = rows(np.random.default_rng(1))
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    shown = ~missing[:, 2]
+    np.testing.assert_array_equal(picture.point_x, X[shown, 2])
+    np.testing.assert_array_equal(picture.point_class, labels[shown])
+
+
+def test_axes_end_where_the_values_do() -> None:
+    X, missing, labels = rows(np.random.default_rng(2))
+    X[:, 0] = np.clip(X[:, 0], 0, 1)
+    picture = boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2"))
+    assert picture is not None
+    assert picture.y[0] == 0
+    assert picture.y[-1] == 1
+
+
+def test_no_picture_where_two_features_do_not_vary() -> None:
+    X, missing, labels = rows(np.random.default_rng(3))
+    X[:, :2] = 1.0
+    assert boundary_picture(fitted(X, missing, labels), X, missing, labels, names=("x0", "x1", "x2")) is None
+    assert (
+        boundary_picture(fitted(X, missing, labels), X[:, 2:], missing[:, 2:], labels, names=("x2",)) is None
+    )
+
+
+def test_separation_is_the_share_of_variance_between_classes() -> None:
+    labels = np.repeat([0, 1], 50)
+    X = np.column_stack([labels, np.tile([0.0, 1.0], 50), np.ones(100)])
+    missing = np.zeros(X.shape, dtype=bool)
+    assert separation(X, missing, labels) == pytest.approx([1, 0, 0], abs=1e-12)
+    missing[::2, 0] = True
+    assert separation(X, missing, labels)[0] == pytest.approx(0.5)

@@ -1,0 +1,378 @@
+"""The report shows the numbers, takes every text literally, and loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from flows.reports import tables
+from flows.reports._drawings import pictures
+from flows.reports._figures import LIGHT, boundary_figure
+from flows.reports.data import (
+    BoundaryPicture,
+    CandidateRow,
+    ClassCount,
+    Classification,
+    FeatureQuality,
+    FlagShare,
+    LabelCount,
+    ReliabilityBin,
+    Review,
+    RiskCurve,
+    TrainReport,
+)
+from flows.reports.html import render_report, write_report
+
+HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"
+
+
+def make_picture(n_classes: int, rng: np.random.Generator) -> BoundaryPicture:
+    x, y = np.linspace(0, 5, 61), np.linspace(0, 1, 51)
+    gx, gy = np.meshgrid(x, y)
+    logits = np.stack([k * (gx - 2.5) - 2 * k * (gy - 0.5) for k in range(n_classes)], axis=-1)
+
+    def softmax(a: np.ndarray) -> np.ndarray:
+        return np.exp(a) / np.exp(a).sum(axis=-1, keepdims=True)
+
+    n = 300
+    return BoundaryPicture(
+        x_name="b_j",
+        y_name="axis_ratio",
+        x=x,
+        y=y,
+        moderated=softmax(0.7 * logits),
+        plugin=softmax(logits),
+        point_x=rng.normal(2.5, 0.8, n),
+        point_y=rng.uniform(0.1, 1, n),
+        point_class=rng.integers(0, n_classes, n),
+    )
+
+
+def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
+    rng = np.random.default_rng(1)
+    reviewed = np.linspace(0, 1, 101)
+    candidates = tuple(
+        CandidateRow(
+            features=("b_j", "axis_ratio")[: 1 + i % 2],
+            basis=basis,
+            n_functions=10 * i + 3,
+            log_evidence=evidence,
+            bic=evidence - 20,
+            effective_parameters=9.5 * i + 2.25,
+            log_loss=0.51 + 0.01 * i,
+            verdict=verdict,
+            weight=weight,
+            second_order=-0.031 if i else None,
+        )
+        for i, (basis, evidence, verdict, weight) in enumerate(
+            (
+                ("linear", -4312.34, "green", 1e-9),
+                ("polynomial, degree 2", -4198.76, "amber", 0.8),
+                ("rbf, 40", -4199.9, "red", 0.2),
+            )
+        )
+    )
+    return TrainReport(
+        name="binary",
+        version="1f9e2a7c44d0",
+        classes=classes,
+        labels=tuple(LabelCount(name=c, training=3391 + i, held_out=848 + i) for i, c in enumerate(classes)),
+        features=(
+            FeatureQuality(
+                name="b_j",
+                expression="bmag - jmag",
+                missing=0.104,
+                minimum=-2.53,
+                median=2.92,
+                maximum=6.56,
+                unit="mag",
+            ),
+            FeatureQuality(
+                name="axis_ratio", expression="minax / majax", missing=0, minimum=0.08, median=0.62, maximum=1
+            ),
+        ),
+        candidates=candidates,
+        selected=1,
+        log_loss=0.5123,
+        log_loss_plugin=0.5131,
+        log_loss_baseline=0.6802,
+        accuracy=0.7431,
+        calibration_error=0.0121,
+        reliability=tuple(
+            ReliabilityBin(predicted=p, observed=p + 0.02, low=p - 0.03, high=p + 0.06, n=200)
+            for p in (0.1, 0.3, 0.5, 0.7, 0.9)
+        ),
+        reviews=tuple(Review(share=s, moderated=2 * s, plugin=1.9 * s, random=s) for s in (0.05, 0.1, 0.2)),
+        risk=RiskCurve(
+            reviewed=reviewed, moderated=1 - (1 - reviewed) ** 2, plugin=1 - (1 - reviewed) ** 1.9
+        ),
+        boundary=make_picture(len(classes), rng),
+        classifications=(
+            Classification(
+                catalogue="openngc.fits",
+                n_rows=10_521,
+                counts=tuple(
+                    ClassCount(name=c, assigned=5000 + i, expected=4987.25, error=31.4)
+                    for i, c in enumerate(classes)
+                ),
+                flags=(
+                    FlagShare(
+                        bit=0, name="LOW_CONFIDENCE", meaning="near one half", count=2911, share=0.2767
+                    ),
+                ),
+            ),
+        ),
+        catalogue="openngc.fits",
+        n_rows=10_521,
+        remarks=("sbrightn stays out.",),
+        attribution=("OpenNGC, CC-BY-SA-4.0",),
+        provenance={"specification": "ab12", "seed": "0"},
+    )
+
+
+class Loads(HTMLParser):
+    """What a page would fetch, run, or be told by its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.scripts = 0
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag in {"script", "iframe", "object", "embed", "base", "link"}
+        for key, value in attrs:
+            if key in {"src", "srcset", "href", "action", "data", "poster", "background"}:
+                self.loads.append(value or "")
+            if key.startswith("on"):
+                self.handlers.append(key)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_report(make_report())
+
+
+def test_numbers_are_there(page: str) -> None:
+    text = Loads(page).text
+    for number in (
+        "−4,198.8",
+        "−113.6",
+        "0.5123",
+        "0.5131",
+        "0.6802",
+        "74.3%",
+        "10,521",
+        "4,987.2",
+        "31.4",
+        "27.7%",
+        "1f9e2a7c44d0",
+    ):
+        assert number in text, number
+
+
+def test_loads_nothing(page: str) -> None:
+    parsed = Loads(page)
+    assert parsed.loads
+    assert all(load.startswith("data:image/png;base64,") for load in parsed.loads)
+    assert parsed.scripts == 0
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_hostile_texts_stay_texts() -> None:
+    report = make_report((HOSTILE, "_late", "third"))
+    bad = replace(
+        report,
+        name=HOSTILE,
+        catalogue=HOSTILE,
+        remarks=(HOSTILE,),
+        provenance={HOSTILE: HOSTILE},
+        features=(
+            replace(report.features[0], name=HOSTILE, expression=HOSTILE, unit=HOSTILE),
+            report.features[1],
+        ),
+        candidates=tuple(replace(c, features=(HOSTILE,), basis=HOSTILE) for c in report.candidates),
+        boundary=replace(report.boundary, x_name=HOSTILE),
+        reliability_of=HOSTILE,
+    )
+    parsed = Loads(render_report(bad))
+    assert parsed.scripts == 0
+    assert parsed.handlers == []
+    assert all(load.startswith("data:image/png;base64,") for load in parsed.loads)
+    assert "<script>alert(1)</script>" in parsed.text
+
+
+def test_hostile_texts_in_markdown_and_on_the_terminal() -> None:
+    table = tables.ReportTable(title=HOSTILE, columns=("a", "b"), rows=((HOSTILE, "[bold]x[/bold]"),))
+    written = tables.to_markdown(table)
+    assert "<script>" not in written
+    assert "[link](" not in written
+    assert "\x1b" not in written
+    body = written.splitlines()[4]
+    assert body.replace("\\|", "").count("|") == 3
+    stream = io.StringIO()
+    Console(file=stream, width=200, force_terminal=True).print(tables.to_rich(table))
+    assert "\x1b[31m " not in stream.getvalue()
+    assert "[bold]x[/bold]" in stream.getvalue()
+
+
+def test_selected_candidate_is_marked_and_best_evidence_is_first() -> None:
+    table = tables.candidate_table(make_report())
+    assert table.marked == 0
+    assert [row[1] for row in table.rows] == ["polynomial, degree 2", "rbf, 40", "linear"]
+    assert table.rows[2][-1] == "< 0.001"
+    weights = table.columns.index("2nd order")
+    assert table.rows[2][weights] == "–"
+
+
+def test_second_order_column_only_where_there_is_one() -> None:
+    report = make_report()
+    without = replace(report, candidates=tuple(replace(c, second_order=None) for c in report.candidates))
+    assert "2nd order" not in tables.candidate_table(without).columns
+
+
+def test_all_renderers_show_every_table() -> None:
+    report = make_report()
+    markdown = tables.markdown_report(report)
+    page = Loads(render_report(report)).text
+    for table in tables.report_tables(report):
+        stream = io.StringIO()
+        Console(file=stream, width=220).print(tables.to_rich(table))
+        for row in table.rows:
+            for cell in row:
+                assert cell in page
+                assert cell in stream.getvalue()
+                assert cell.replace("_", "\\_").replace("<", "&lt;") in markdown
+    assert len(markdown) < 100_000
+
+
+def test_same_report_same_bytes_from_any_thread(tmp_path: Path) -> None:
+    report = make_report()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(render_report, (report, report))
+    assert first == second
+    write_report(report, tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == first
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
+def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
+    picture = make_picture(n_classes, np.random.default_rng(0))
+    assert boundary_figure(picture, [f"c{k}" for k in range(n_classes)], LIGHT).startswith(b"\x89PNG")
+
+
+def test_boundary_where_no_level_is_reached() -> None:
+    picture = make_picture(2, np.random.default_rng(0))
+    flat = replace(
+        picture, moderated=np.full_like(picture.moderated, 0.5), plugin=np.full_like(picture.plugin, 0.1)
+    )
+    assert boundary_figure(flat, ["a", "b"], LIGHT).startswith(b"\x89PNG")
+
+
+def test_without_reviews_or_boundary() -> None:
+    report = replace(make_report(), reviews=(), boundary=None, classifications=(), reliability=())
+    assert "soft decision boundary" not in render_report(report)
+
+
+def test_figures_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = replace(make_report(), reliability_of="probability, said once")
+    first = pictures(report)
+    monkeypatch.setattr("flows.reports._drawings._draw", lambda _: pytest.fail("drawn again"))
+    assert pictures(replace(report, remarks=("more",), attribution=("someone",))) is first
+    with pytest.raises(pytest.fail.Exception, match="drawn again"):
+        pictures(replace(report, classes=("early", "other")))
+
+
+def left_out(*ways: str) -> TrainReport:
+    """Return a report of a model that folds judged, its candidates in these ways."""
+    report = make_report()
+    return replace(
+        report,
+        judged_by="left-out",
+        labels=tuple(replace(c, held_out=0) for c in report.labels),
+        candidates=tuple(replace(c, left_out_by=w) for c, w in zip(report.candidates, ways, strict=True)),
+    )
+
+
+def test_a_model_that_folds_judged_says_so_everywhere() -> None:
+    report = left_out("folds", "folds", "folds")
+    assert report.n_judged == report.n_training
+    for text in (Loads(render_report(report)).text, tables.markdown_report(report)):
+        assert "left-out (five folds)" in text.replace("\\", "")
+        assert "left-out log loss" in text
+        assert "Left-out objects (five folds)" in text.replace("\\", "")
+        assert "eld-out" not in text
+        assert "plug-in ranking" not in text  # folds have none
+    assert "left-out objects" in report.skill_words
+
+
+def test_one_step_in_the_place_of_folds_is_said() -> None:
+    assert left_out("folds", "one step", "folds").judged_words == "left-out (five folds, or one step)"
+    assert left_out(*["one step"] * 3).judged_words == "left-out (one step)"
+
+
+def test_figures_are_drawn_anew_where_only_what_judges_differs() -> None:
+    report = make_report()
+    one, other = (pictures(replace(report, judged_by=by))[0] for by in ("held-out", "left-out"))
+    assert (one.light, one.caption) != (other.light, other.caption)
+    assert "left-out objects" in other.caption
+
+
+def checked_report() -> TrainReport:
+    """Return the report of a stack of two candidates, of which some parts were checked."""
+    report = replace(make_report(), selected_by="stack")
+    check = {"way": "matched", "mean_difference": 0.0052, "largest_difference": 0.0612}
+    check |= {"log_evidence": -4210.456, "log_evidence_error": 0.114}
+    parts = ({"scale": 1.5, "weight": 0.75}, {"scale": 3.8, "weight": 0.25})
+    failed = {"way": "failed", "log_evidence": None, "log_evidence_error": None}
+    checks: tuple[tuple[dict[str, object] | None, ...], ...] = ((None, None), (check, failed), ())
+    rows = zip(report.candidates, (0.0, 0.6, 0.4), checks, strict=True)
+    return replace(
+        report,
+        candidates=tuple(replace(c, share=s, parts=parts[: len(x)], checks=x) for c, s, x in rows),
+    )
+
+
+def test_what_was_replaced_is_shown_with_its_evidence_and_error() -> None:
+    report = checked_report()
+    (table,) = tables.check_tables(report)
+    assert table.rows == (
+        (
+            *("polynomial, degree 2 of all 2", "1.50", "45.0%"),
+            "Gaussian of the exact mean and covariance, in place of the refined one",
+            *("0.0052", "0.0612", "−4,210.46 ± 0.11"),
+        ),
+        (
+            *("polynomial, degree 2 of all 2", "3.80", "15.0%", "refined Gaussian, not confirmed"),
+            *("", "", ""),
+        ),
+    )
+    for text in (render_report(report), tables.markdown_report(report)):
+        assert "−4,210.46 ± 0.11" in text
+        assert "in place of the refined one" in text
+    assert tables.check_tables(make_report()) == ()
+
+
+def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
+    def weights(report: TrainReport) -> dict[str, str]:
+        table = tables.candidate_table(report)
+        return {row[1]: row[table.columns.index("weight")] for row in table.rows}
+
+    stacked = checked_report()
+    assert weights(stacked)["rbf, 40"] == "0.400"
+    assert "share in the model" in tables.candidate_table(stacked).note
+    assert weights(replace(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
+    assert weights(make_report())["rbf, 40"] == "0.200"

@@ -1,0 +1,115 @@
+"""A model that predicts nothing says so first and in words, wherever a reader meets it; its verdict may be green."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from blr.selection.skill import Skill, skill
+from flows.cli._models import run_list
+from flows.cli._show import show_models, show_trained
+from flows.models.asdf_file import write_model
+from flows.models.card import model_card
+from flows.models.promotion import compare, comparison_table
+from flows.models.store import Store
+from flows.reports import tables
+from flows.reports.html import render_report
+from flows.reports.skill import read_skill, skill_tree, skill_words
+from flows.training._evaluation import Evaluation
+from flows.training.report import train_report
+from flows.training.steps import train
+
+
+@pytest.fixture
+def useless(folder, make):
+    """Return what is told of a model whose labels are shuffled, and its store."""
+    columns = make.survey(1500)
+    columns["hubble"] = np.random.default_rng(5).permutation(columns["hubble"])
+    make.parquet(folder / "survey.parquet", columns)
+    return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
+
+
+def test_no_skill_is_said_first_and_in_words(useless, capsys):
+    told, store = useless
+    assert told["trust"]["verdict"] == "green"
+    assert told["metrics"]["skill"]["verdict"] != "better"
+    model, report = store.load("morphology"), train_report(told)
+    show_trained(told)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("No skill")
+    assert [line for line in others if "trust verdict, of the approximation" in line]
+    assert model_card(model, report).splitlines()[2].startswith("**No skill")
+    assert tables.markdown_report(report).splitlines()[2].startswith("**No skill")
+    page = render_report(report)
+    assert page.index("No skill") < page.index('<ul class="facts">')
+    assert 'class="verdict green"' not in page.split("no skill")[0].split("<tbody>")[1]
+    rows = tables.candidate_table(report).rows
+    assert "green, no skill" in rows[tables.candidate_table(report).marked]
+    run_list(store.root, json=True)
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["models"][0]["has_skill"] is False
+    show_models(listed)
+    assert "no skill" in capsys.readouterr().out
+    assert "No skill" in comparison_table(compare("morphology", store=store.root)).rows[2][1]
+
+
+def test_skill_is_told_with_its_interval(trained, capsys):
+    store = Store(trained / "models")
+    model = store.load("morphology")
+    found = read_skill(model.metrics["skill"])
+    assert 0 < found.low < found.gain < found.high
+    assert found.n == found.n_groups == model.metrics["n"]
+    assert found.gain == pytest.approx(model.metrics["log_loss_baseline"] - model.metrics["log_loss"])
+    show_trained(store.described(model, "stored") | {"history": []})
+    shown = capsys.readouterr().out
+    assert not shown.startswith("No skill")
+    assert "Skill: on" in shown
+    assert "95% interval" in shown
+
+
+def test_a_damaged_model_does_not_hide_the_others_in_a_list(useless, capsys):
+    _, store = useless
+    path = store.find("morphology").path
+    path.write_bytes(path.read_bytes()[:2000])
+    run_list(store.root, json=False)
+    assert "cannot be read" in capsys.readouterr().out
+
+
+def test_a_model_of_an_earlier_version_has_no_interval_and_is_judged_by_its_loss(useless, tmp_path):
+    told, store = useless
+    del told["metrics"]["skill"]
+    old = Evaluation.from_dict(told["metrics"])
+    assert old.skill is None
+    report = train_report(told)
+    assert report.has_skill == (report.log_loss < report.log_loss_baseline)
+    assert "held-out objects" in report.skill_words
+    write_model(store.load("morphology"), tmp_path / "again.asdf")
+
+
+def test_objects_that_the_split_keeps_together_count_once(folder, make):
+    """Each object twice, under one name: the interval is that of the single ones."""
+    columns = make.survey()
+    make.parquet(folder / "survey.parquet", {k: np.concatenate([v, v]) for k, v in columns.items()})
+    found = train(folder / "spec.toml", folder / "models")["metrics"]["skill"]
+    assert found["n"] == 2 * found["n_groups"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [(0.4, "Skill: on 3 held-out objects"), (0.9, "No skill: on 3"), (0.69, "No skill shown: on 3")],
+)
+def test_words(loss, words):
+    gain = 0.7 - loss
+    found = Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
+    assert skill_words(found, log_loss=loss, baseline=0.7).startswith(words)
+    assert read_skill(skill_tree(found)) == found
+
+
+def test_an_interval_that_is_not_known_goes_through_json():
+    found = skill([[0.6, 0.4]], [0], class_shares=[0.5, 0.5])
+    assert found.high == math.inf
+    assert read_skill(json.loads(json.dumps(skill_tree(found), allow_nan=False))) == found
+    assert "not known" in skill_words(found, log_loss=0.5, baseline=0.7)

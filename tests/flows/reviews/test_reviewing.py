@@ -1,0 +1,111 @@
+"""Review lists: who is chosen, with which weight, and what is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import Table
+
+from flows.classification.steps import classify
+from flows.errors import TrainingError, UsageError
+from flows.reviews._files import Chosen, survey_links, write_lists
+from flows.reviews.selection import _scale, review
+
+
+@pytest.fixture(scope="module")
+def annotated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("annotated") / "out"
+    classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    return out
+
+
+def test_the_least_certain_of_those_flagged(annotated: Path) -> None:
+    told = review(annotated, top=7)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    table = pq.read_table(annotated / "survey.parquet").to_pandas()
+    flagged = table[(table.blr_flags & 0b1001111 & ~0b1110000 > 0) & table.blr_p_max.notna()]
+    with (annotated / "review.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(r["p_max"]) for r in rows] == sorted(flagged.blr_p_max)[:7]
+    assert {r["name"] for r in rows} <= set(flagged.name)
+    assert {(r["how"], r["weight"], r["label"]) for r in rows} == {("top", "1.0", "")}
+    assert list(Table.read(annotated / "review.vot")["name"]) == [r["name"] for r in rows]
+
+
+def test_a_draw_stands_for_the_catalogue(annotated: Path) -> None:
+    n = []
+    for seed in range(5):
+        assert review(annotated, top=0, draw=40, seed=seed)["drawn"] == 40
+        with (annotated / "review.csv").open(encoding="utf-8") as stream:
+            n.append(sum(float(row["weight"]) for row in csv.DictReader(stream)))
+    told = review(annotated, top=0, draw=40, dry_run=True)
+    assert told["files"] == []
+    assert np.mean(n) == pytest.approx(told["n_classified"], rel=0.4)
+
+
+def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    """DESI's TARGETID looks like no identifier to us; half of these objects were observed twice."""
+    columns = {name: np.concatenate([a, a[:200]]) for name, a in make.survey().items()}
+    columns["TARGETID"] = columns.pop("name")
+    make.fits(tmp_path / "zall.fits", columns)
+    spec = tmp_path / "spec.toml"
+    spec.write_text(make.specification + '\n[target]\ncolumns = { name = "TARGETID" }\n')
+    out = tmp_path / "out"
+    classify(
+        [tmp_path / "zall.fits"], model="morphology", store=trained / "models", out=out, specification=spec
+    )
+    told = review(out, top=60, draw=30)
+    with (out / "review.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert told["id"] == "TARGETID"
+    assert told["drawn"] == sum(r["how"] == "drawn" for r in rows) == 30
+    top = [r["TARGETID"] for r in rows if r["how"] == "top"]
+    assert len(set(top)) == len(top) == told["top"] >= 30
+    assert review(out, top=60)["top"] == 60
+
+
+def test_identifiers_that_were_rounded_are_refused(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
+    """As DuckDB writes 128-bit integers: answers would be another object's."""
+    columns = make.survey(100)
+    columns["objid"] = 1237648720142401536.0 + np.arange(100)
+    make.parquet(tmp_path / "s.parquet", columns)
+    out = tmp_path / "out"
+    classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=out)
+    with pytest.raises(TrainingError, match="--id: got identifiers in floating point in 'objid'"):
+        review(out, identifier="objid")
+    assert review(out)["id"] == "name"
+
+
+def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:
+    m = np.array([100.0, 5.0, 3.0, 1.0, 1.0])
+    c = _scale(sorted(m, reverse=True)[:3], float(m.sum()), 3)
+    assert np.minimum(1, m / c).sum() == pytest.approx(3)
+
+
+def test_texts_are_escaped_and_positions_linked(tmp_path: Path) -> None:
+    row = Chosen("<script>x", 10.5, -2.25, "a&b", 0.5, 0.1, 1, "top", 1.0)
+    write_lists([row], tmp_path, "name", "Review of <b>")
+    page = (tmp_path / "review.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;x" in page
+    assert "ra=10.500000&amp;dec=-2.250000" in page
+    assert survey_links(np.nan, 1.0) == {}
+    write_lists([], tmp_path, "name", "none")
+    assert len(Table.read(tmp_path / "review.vot")) == 0
+
+
+def test_what_is_no_annotated_folder(tmp_path: Path, annotated: Path) -> None:
+    with pytest.raises(UsageError, match="got a folder without a manifest"):
+        review(tmp_path)
+    with pytest.raises(UsageError, match="name it with --id"):
+        review(annotated, identifier="nam")

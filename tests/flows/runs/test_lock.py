@@ -1,0 +1,222 @@
+"""One run at a time: who holds a folder, and what is left of those who were killed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+import flows.classification.annotation
+from catalogs.catalog.catalog import Catalog
+from catalogs.files.atomic import atomic_write_text
+from flows.classification.steps import classify
+from flows.errors import OutputFolderError
+from flows.runs.lock import LINK, LOCK, Owner, check_held, exclusive
+from tests.flows.children import Child
+
+HOLD = """
+import pathlib, sys
+from flows.runs.lock import exclusive
+with exclusive(pathlib.Path(sys.argv[1]), run="its-run") as killed:
+    print(killed, flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(folder) -> Child:
+    """Return a process that holds the folder."""
+    return Child(HOLD, folder)
+
+
+def without_locks(monkeypatch) -> None:
+    """Be a file system without locks."""
+
+    def flock(*_: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_a_second_run_is_told_of_the_first(tmp_path):
+    with exclusive(tmp_path / "out") as killed:
+        assert killed is None
+        said = rf"another run is writing to \(process {os.getpid()} on .*, since 20"
+        with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
+            pass
+        assert (tmp_path / "out").is_dir()
+    assert not (tmp_path / "out").exists(), "a folder in which nothing came to be is removed"
+
+
+def test_nothing_is_left_behind(tmp_path):
+    with exclusive(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_process_holds_it(tmp_path):
+    other = holder(tmp_path)
+    with pytest.raises(OutputFolderError, match=f"process {other.pid} "), exclusive(tmp_path):
+        pass
+    other.end()
+    with exclusive(tmp_path) as killed:
+        assert killed is None
+
+
+def test_the_lock_of_a_killed_run_goes_with_it(tmp_path):
+    other = holder(tmp_path)
+    other.kill()
+    assert (tmp_path / LOCK).exists()
+    with exclusive(tmp_path) as killed:
+        assert killed is not None
+        assert (killed.pid, killed.run, killed.gone) == (other.pid, "its-run", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_its_owner_removes_meanwhile_is_asked_for_again(tmp_path, monkeypatch):
+    flock, asked = fcntl.flock, []
+
+    def removed_first(descriptor: int, operation: int) -> None:
+        if not asked:
+            (tmp_path / LOCK).unlink()
+        asked.append(descriptor)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with exclusive(tmp_path):
+        assert len(asked) == 2
+        with pytest.raises(OutputFolderError), exclusive(tmp_path):
+            pass
+
+
+def test_without_locks_of_the_system_the_file_is_the_lock(tmp_path, monkeypatch):
+    without_locks(monkeypatch)
+    with exclusive(tmp_path) as killed:
+        assert killed is None
+        with pytest.raises(OutputFolderError, match=f"process {os.getpid()} .*remove {LINK}"):
+            exclusive(tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_without_locks_a_dead_owner_is_found_out(tmp_path, monkeypatch, reused):
+    without_locks(monkeypatch)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    owner = replace(Owner.this("r"), pid=os.getpid() if reused else dead.pid, began=1)
+    (tmp_path / LINK).write_text(json.dumps(asdict(owner)))
+    with exclusive(tmp_path) as killed:
+        assert killed == owner
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_an_owner_on_another_machine_is_believed(tmp_path, monkeypatch):
+    without_locks(monkeypatch)
+    (tmp_path / LINK).write_text(json.dumps(asdict(replace(Owner.this(None), host="elsewhere", pid=1))))
+    with pytest.raises(OutputFolderError, match="process 1 on elsewhere"), exclusive(tmp_path):
+        pass
+    assert (tmp_path / LINK).exists()
+
+
+def test_a_lock_file_with_anything_in_it_tells_of_nobody(tmp_path):
+    for text in ("", "{", "[]", '{"pid": 1}', "\x00" * 10):
+        (tmp_path / LOCK).write_text(text)
+        with exclusive(tmp_path) as killed:
+            assert killed is None
+
+
+def test_a_folder_that_cannot_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputFolderError, match="expected an output folder"), exclusive(tmp_path / "file"):
+        pass
+
+
+ALONE_IN_VAIN = """
+import fcntl, pathlib, sys
+fcntl.flock = lambda *_: None  # as a file system that grants every host its own lock
+from flows.runs.lock import exclusive
+folder = pathlib.Path(sys.argv[1])
+with exclusive(folder):
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+def locks_of_this_host_only(monkeypatch) -> None:
+    """Be a file system that grants a lock to whoever asks: NFS with `nolock`, Lustre with `localflock`."""
+    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
+
+
+def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(tmp_path, monkeypatch):
+    """The first to ask is told of the second, whose lock file it leaves alone."""
+    locks_of_this_host_only(monkeypatch)
+    with exclusive(tmp_path):
+        check_held(tmp_path)
+        other = Child(ALONE_IN_VAIN, tmp_path)
+        with pytest.raises(
+            OutputFolderError, match=f"at the same time .process {other.pid} on .*locks do not work"
+        ):
+            check_held(tmp_path)
+    assert Owner.read(tmp_path / LOCK).pid == other.pid
+    other.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_another_run_removed_are_no_riddle(tmp_path, monkeypatch):
+    locks_of_this_host_only(monkeypatch)
+    said = "another run writes at the same time .ended now.*then run the same command again"
+    with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
+        (tmp_path / "out" / "staged").unlink()
+    with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
+        atomic_write_text(tmp_path / "out" / "gone" / "a.json", "{}")
+    with pytest.raises(FileNotFoundError), exclusive(tmp_path / "out"):
+        (tmp_path / "input").read_bytes()
+    with exclusive(tmp_path / "out"):
+        (tmp_path / "out" / LOCK).unlink()
+        with pytest.raises(OutputFolderError, match=said):
+            check_held(tmp_path / "out")
+
+
+OTHER_HOST = """
+import fcntl, sys
+fcntl.flock = lambda *_: None
+from flows.cli.app import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("at", ["p3.parquet", "p7.parquet"])
+def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, at):
+    """Another host does the same work while ours is at a file: ours stops in a sentence, and nothing is mixed."""
+    locks_of_this_host_only(monkeypatch)
+    (tmp_path / "in").mkdir()
+    for n in range(8):
+        make.parquet(tmp_path / "in" / f"p{n}.parquet", make.survey(40, seed=n))
+    options = {"model": "morphology", "store": trained / "models"}
+    command = ["classify", tmp_path / "in", "--model", "morphology", "--store", trained / "models"]
+    command += ["--out", tmp_path / "out", "--direct", "--quiet"]
+    annotate, others = flows.classification.annotation.annotate, []
+
+    def interrupted(catalog: Catalog, *arguments: object, **keywords: object) -> object:
+        if catalog.partitions[0].path.name == at:
+            done = subprocess.run(
+                [sys.executable, "-c", OTHER_HOST, *command], capture_output=True, check=False
+            )
+            others.append(done.returncode)
+        return annotate(catalog, *arguments, **keywords)
+
+    monkeypatch.setattr("flows.classification.annotation.annotate", interrupted)
+    with pytest.raises(OutputFolderError, match="to which another run writes at the same time"):
+        classify([tmp_path / "in"], out=tmp_path / "out", **options)
+    assert others == [0]
+    monkeypatch.undo()
+    assert classify([tmp_path / "in"], out=tmp_path / "out", **options)["status"] == "nothing to do"
+    classify([tmp_path / "in"], out=tmp_path / "alone", **options)
+    for path in (tmp_path / "alone").glob("*.parquet"):
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "alone").iterdir()}

@@ -1,0 +1,148 @@
+"""What is wrong with a specification: each message names file, key, what was got, what was expected, the remedy."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from flows.errors import SpecificationError
+from flows.specification.toml_file import load_specification, parse_specification
+
+GOOD = """
+name = "m"
+[catalog]
+paths = ["a.fits"]
+id = "name"
+[label]
+column = "hubble"
+classes = { early = ["E"], late = ["S"] }
+[features]
+b_j = "bmag - jmag"
+[[candidate]]
+basis = { kind = "polynomial", degree = 2 }
+"""
+
+CASES = {
+    "unknown key": (
+        "paths =",
+        "pats =",
+        "catalog.pats: got an unknown key, expected one of .*; did you mean 'paths'?",
+    ),
+    "unknown table": ("[catalog]", "[catalogue]", "catalogue: got an unknown key.*did you mean 'catalog'?"),
+    "missing table": ("[catalog]", "[target]", "catalog: got nothing, expected the table .catalog.; add it"),
+    "missing key": (
+        'column = "hubble"',
+        "",
+        "label: got no 'column', expected the column that holds the class; add column",
+    ),
+    "unknown basis": (
+        "polynomial",
+        "polinomial",
+        r"candidate.0.basis: got kind 'polinomial'.*did you mean 'polynomial'",
+    ),
+    "unknown option": (
+        "degree",
+        "degre",
+        r"candidate.0.basis.degre: got an unknown key.*did you mean 'degree'",
+    ),
+    "unknown key of a band": (
+        "[features]",
+        '[photometry.j]\nmagnitude = "jmag"\nscael = "pogson"\n[features]',
+        r"photometry.j.scael: got an unknown key, expected one of dereddened.*did you mean 'scale'",
+    ),
+    "unknown key of a band's table": (
+        "[features]",
+        '[photometry.j]\nmagnitude = "jmag"\nextinction = { ebv = "EBV", coefficient = 3 }\n[features]',
+        r"photometry.j.extinction.ebv: got an unknown key, expected one of band, .*did you mean 'e_bv'",
+    ),
+    "no kind": (
+        'kind = "polynomial", ',
+        "",
+        r"candidate.0.basis: got .*, expected a table with a kind; add kind",
+    ),
+    "out of bounds": (
+        "degree = 2",
+        "degree = 99",
+        r"candidate.0.basis.degree: got 99, expected .*6 - highest total",
+    ),
+    "wrong type": ('id = "name"', "id = 3", "catalog.id: got 3, expected a valid string"),
+    "one class": (
+        ', late = ["S"]',
+        "",
+        "label: got 1 class.es. in 'classes', expected at least two; add the other",
+    ),
+    "class twice": ('["S"]', '["S", "E"]', "label: 'E' is in class 'early' and in 'late'; keep it in one"),
+    "empty class": ('["S"]', "[]", "label: class 'late' lists no spelling, expected one or more"),
+    "bad expression": ("bmag - jmag", "bmag - ", "features.b_j: "),
+    "forbidden call": ("bmag - jmag", "__import__('os')", "features.b_j: "),
+    "forbidden attribute": ("bmag - jmag", "bmag.__class__", "features.b_j: "),
+    "unknown feature": (
+        "basis = {",
+        'features = ["b_jj"]\nbasis = {',
+        r"candidate.0.features: got 'b_jj'.*'b_j'",
+    ),
+    "feature twice": (
+        "basis = {",
+        'features = ["b_j", "b_j"]\nbasis = {',
+        "candidate.0.features: got a feature twice",
+    ),
+    "error of no feature": (
+        "[[candidate]]",
+        '[errors]\nb_k = "x"\n[[candidate]]',
+        "errors: got 'b_k', expected one of",
+    ),
+    "no name for the split": ('id = "name"', "", "split.by: got 'id' without a catalog.id, expected"),
+    "bad name": ('name = "m"', 'name = "../m"', "name: got '../m', expected"),
+    "not TOML": ("[catalog]", "[catalog", "got text that is not TOML: .*line 3"),
+    "no such choice": (
+        "[[candidate]]",
+        '[select]\nby = "aic"\n[[candidate]]',
+        "select.by: got 'aic', expected 'evidence'",
+    ),
+    "not a number": (
+        "[[candidate]]",
+        "[flags]\nclose_call = nan\n[[candidate]]",
+        "flags.close_call: got nan, expected",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), CASES.values(), ids=CASES.keys())
+def test_bad_specification(old, new, message):
+    assert old in GOOD
+    with pytest.raises(SpecificationError, match=message) as caught:
+        parse_specification(GOOD.replace(old, new, 1), source="folder/spec.toml")
+    assert all(line.startswith(("folder/spec.toml: ", " ")) for line in str(caught.value).splitlines())
+    assert caught.value.exit_status == 2
+
+
+def test_the_good_one_is_good():
+    assert parse_specification(GOOD, source="").candidate[0].basis.degree == 2
+
+
+def test_all_faults_are_told_at_once():
+    bad = GOOD.replace("paths", "pats").replace("degree = 2", "degree = 0")
+    with pytest.raises(SpecificationError) as caught:
+        parse_specification(bad, source="s")
+    assert {line.split(":")[1].strip() for line in str(caught.value).splitlines()} == {
+        "catalog.paths",
+        "catalog.pats",
+        "candidate.0.basis.degree",
+    }
+
+
+def test_missing_file_names_the_nearest(tmp_path):
+    (tmp_path / "morphology.toml").write_text(GOOD)
+    with pytest.raises(
+        SpecificationError, match=r"morfology.toml: got no such file.*did you mean 'morphology.toml'"
+    ):
+        load_specification(tmp_path / "morfology.toml")
+
+
+def test_a_folder_and_a_catalogue_are_no_specification(tmp_path):
+    with pytest.raises(SpecificationError, match=re.escape(f"{tmp_path}: got")):
+        load_specification(tmp_path)
+    (tmp_path / "a.fits").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecificationError, match=r"not UTF-8 at offset 0.*is it the catalogue"):
+        load_specification(tmp_path / "a.fits")

@@ -1,0 +1,101 @@
+"""Which parts of a model are checked against the exact posterior, and the verdict that comes of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.models.store import Store
+from flows.training._checks import MOST_CHECKED, checked_parts, served_trust
+from flows.training.steps import train
+
+ROW = {"verdict": "red", "reasons": ["the posterior is skewed"], "numbers": {"shift": 4.0}}
+
+
+def check(verdict="green", way="confirmed", reason="it holds"):
+    return {"verdict": verdict, "way": way, "reason": reason, "reasons": [reason]}
+
+
+def test_parts_of_the_largest_shares_are_checked():
+    rows = [{"parts": [{"weight": 0.7}, {"weight": 0.3}]}, {"parts": [{"weight": 1.0}]}] * 2
+    chosen = checked_parts([(0, 0.5), (1, 0.2), (2, 0.25), (3, 0.05)], rows)
+    assert chosen == {0: [0, 1], 1: [0], 2: [0]}
+    assert sum(map(len, chosen.values())) == MOST_CHECKED
+
+
+def test_reasons_name_the_share_of_their_part():
+    found = served_trust(
+        ROW,
+        (0.6, 0.3, 0.1),
+        (check("green", "confirmed", "it holds"), check("red", "failed", "no mixing"), None),
+    )
+    assert found["verdict"] == "red"
+    assert found["reasons"] == [
+        "30% of the mixture: no mixing",
+        "60% of the mixture: it holds",
+        "parts with 10% of the mixture, none of them large, were not compared with the exact posterior",
+    ]
+
+
+def test_a_part_that_is_the_model_has_no_share():
+    assert served_trust(ROW, (1.0,), (check("green", "matched", "moments"),))["reasons"] == ["moments"]
+
+
+def test_a_green_fit_says_nothing_of_what_was_not_checked():
+    found = served_trust(ROW, [0.5, 0.5], [check(way="unchanged", reason="fine"), None])
+    assert (found["verdict"], found["reasons"]) == ("green", ["50% of the mixture: fine"])
+
+
+def test_without_a_check_the_candidates_own_verdict_stands():
+    assert served_trust(ROW, [1.0], [None]) == ROW
+
+
+SPECIFICATION = """
+name = "separable"
+[catalog]
+paths = ["survey.parquet"]
+id = "name"
+[label]
+column = "type"
+[label.classes]
+star = ["star"]
+galaxy = ["galaxy"]
+[split]
+held_out = 0
+[features]
+"""
+
+
+@pytest.fixture
+def separable(tmp_path, monkeypatch):
+    """Fifty objects in twelve features, two of which tell their classes apart without error."""
+    monkeypatch.setattr(
+        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(50, 12))
+    star = x[:, 0] + x[:, 1] > 0
+    x[:, 0] += np.where(star, 1.0, -1.0)
+    columns = {f"x{j}": x[:, j] for j in range(12)}
+    named = {"name": [f"o{i}" for i in range(50)], "type": np.where(star, "star", "galaxy").tolist()}
+    pq.write_table(pa.table(named | columns), tmp_path / "survey.parquet")
+    features = "".join(f'{name} = "{name}"\n' for name in columns)
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + features)
+    return tmp_path
+
+
+def test_a_separable_training_is_served_by_what_was_checked(separable):
+    told = train(separable / "spec.toml", separable / "models")
+    best = told["candidates"][told["selected"]]
+    assert best["verdict"] == "red"  # of the Gaussian at the mode
+    ways = {found["way"] for row in told["candidates"] for found in row["checks"] if found}
+    assert ways & {"confirmed", "matched", "sampled"}  # other scales may be less skewed
+    assert "failed" not in ways
+    assert told["trust"]["verdict"] != "red"
+    model = Store(separable / "models").load("separable")
+    assert not model.classifier.untrusted
+    found = [x["log_evidence"] for row in told["candidates"] for x in row["checks"] if x]
+    assert all(abs(x - best["log_evidence"]) < 20 for x in found if x is not None)
+    assert any(x is not None for x in found)  # chains give the evidence, too

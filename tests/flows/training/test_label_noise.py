@@ -1,0 +1,143 @@
+"""Labels that may be wrong, from the specification to the report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flows.errors import SpecificationError, TrainingError
+from flows.labels.annotators import OTHERS, annotator_groups
+from flows.models.asdf_file import read_model
+from flows.models.store import Store
+from flows.reports.label_noise import noise_words
+from flows.specification.label_noise import stated_confusion
+from flows.specification.toml_file import parse_specification
+from flows.training._label_noise import recorded_losses, with_label_noise
+from flows.training._rows import TrainingRows
+from flows.training.steps import train
+
+TEXT = """
+name = "m"
+catalog = { paths = ["a.fits"], id = "id" }
+features = { x = "x" }
+"""
+
+
+def specification(label: str):
+    return parse_specification(f"{TEXT}\n[label]\n{label}\n", source="spec.toml")
+
+
+def rows(n=600, flipped=0.2, annotators=0, seed=0):
+    """Return training rows of two classes of two features, of the second of which a share is recorded as the first."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    truth = (rng.random(n) < 1 / (1 + np.exp(-4 * X[:, 0] - X[:, 1]))).astype(np.intp)
+    who = rng.integers(0, annotators, n) if annotators else None
+    share = np.where(who == 0, 0.0, flipped) if annotators else flipped
+    target = np.where((truth == 1) & (rng.random(n) < share), 0, truth)
+    return TrainingRows(X, np.zeros((n, 2), bool), target, np.arange(n) % 5 == 0, annotator=who)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("column = 't'\nnoise = 0.5", "below 0.5"),
+        ("column = 't'\nnoise = 0.0", "above 0"),
+        ("column = 't'\nnoise = 'some'", '"estimated"'),
+        ("column = 't'\nnoise = { a = 0.7 }", "for class 'a'"),
+        ("column = 't'\nnoise = { a = { b = 0.4, c = 0.3 } }", "less than 0.5"),
+        ("column = 't'\nnoise = { a = { a = 0.8, b = 0.1 } }", "sum to 0.9"),
+        ("column = 't'\nclasses = { a = ['1'], b = ['2'] }\nnoise = { bb = 0.1 }", "did you mean 'b'|'b'"),
+        ("votes = { a = 'n', b = 'm' }\nnoise = 0.1", "drop noise"),
+        ("column = 't'\nannotator = 'who'", "without noise"),
+        ("column = 't'\nnoise = 0.1\nannotator = 'who'", "without noise"),
+        ("column = 't'\nnoise = 'estimated'\nannotator = 'who'\nextra = ['r.csv']", "beside 'extra'"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(label, said):
+    with pytest.raises(SpecificationError, match=said):
+        specification(label)
+
+
+def test_class_shares_do_not_go_with_wrong_labels():
+    with pytest.raises(SpecificationError, match=r"shift\.class_prior: got shares with label\.noise"):
+        specification("column = 't'\nnoise = 0.1\n[shift]\nclass_prior = { a = 0.5, b = 0.5 }")
+
+
+@pytest.mark.parametrize(
+    ("noise", "matrix"),
+    [
+        (0.1, [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]]),
+        ({"b": 0.2}, [[1, 0, 0], [0.1, 0.8, 0.1], [0, 0, 1]]),
+        ({"a": {"c": 0.3}, "b": {"b": 0.9, "a": 0.1}}, [[0.7, 0, 0.3], [0.1, 0.9, 0], [0, 0, 1]]),
+    ],
+)
+def test_stated_shares_are_a_matrix(noise, matrix):
+    assert stated_confusion(noise, ["a", "b", "c"]) == pytest.approx(np.array(matrix), abs=1e-12)
+
+
+def test_shares_are_told_with_intervals_that_hold_them():
+    given = rows()
+    found, told = with_label_noise(
+        specification("column = 't'\nnoise = 'estimated'"), given, given.X, ("a", "b")
+    )
+    rates = told["rates"]
+    assert rates["b"]["low"] < 0.2 < rates["b"]["high"]
+    assert rates["a"]["low"] == 0.0
+    assert found.confused(given.training) == pytest.approx(np.array(told["confusion"]))
+    words = " ".join(noise_words(told))
+    assert "95 % intervals" in words
+    assert "true class" in words
+
+
+def test_annotators_have_shares_of_their_own():
+    given = rows(n=1500, flipped=0.35, annotators=2)
+    text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
+    found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("careful", "hasty"))
+    careful, hasty = (told["annotators"][name]["b"] for name in ("careful", "hasty"))
+    assert careful["rate"] < 0.1
+    assert hasty["rate"] > 0.2
+    assert hasty["low"] < 0.35 < hasty["high"]
+    mask = np.arange(1500) < 10
+    assert found.confused(mask)[:, 1, 0] == pytest.approx(
+        np.where(given.annotator[:10] == 0, careful["rate"], hasty["rate"])
+    )
+    losses = recorded_losses(found, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
+    assert losses["log_loss"] == pytest.approx(np.log(2))
+
+
+def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others():
+    given = rows(n=400, annotators=2)
+    given.annotator[given.held_out & (np.arange(400) < 100)] = 2
+    text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
+    found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("x", "y", OTHERS))
+    assert found.confusion.shape == (3, 2, 2)
+    assert told["annotators"][OTHERS] == told["rates"]
+
+
+def test_annotators_of_few_rows_are_taken_together():
+    names = np.array(["x"] * 30 + ["y"] * 25 + ["z"] * 5 + [""] * 3, dtype=object)
+    code, listed = annotator_groups(names, np.ones(63, dtype=bool))
+    assert listed == ("x", "y", OTHERS)
+    assert np.bincount(code).tolist() == [30, 25, 8]
+
+
+def test_a_training_takes_stated_shares(folder):
+    path = folder / "spec.toml"
+    text = path.read_text().replace("[label]\n", "[label]\nnoise = 0.1\n")
+    assert "noise" in text
+    path.write_text(text)
+    told = train(path, folder / "models")
+    noise = told["training"]["label_noise"]
+    assert noise["rates"]["early"]["rate"] == pytest.approx(0.1)
+    assert noise["log_loss"] == pytest.approx(told["metrics"]["log_loss"])
+    model = read_model(Store(folder / "models").find("morphology").path)
+    assert all(m.posterior.problem.mislabelled for m in model.classifier.members)
+    card = (Store(folder / "models").find("morphology").path.parent / "card.md").read_text()
+    assert "states: early 10.0%" in card
+
+
+def test_a_class_that_is_none_is_said_at_the_training():
+    given = rows(50)
+    with pytest.raises(TrainingError, match=r"label\.noise: got 'c'"):
+        with_label_noise(specification("column = 't'\nnoise = { c = 0.1 }"), given, given.X, ("a", "b"))

@@ -1,0 +1,421 @@
+"""Training sets unlike their target, end to end: the right cure for each shift, and what is said of it in files.
+
+Two surveys.  In one the target has a tenth of late types where half of the labelled are; early and late look the same
+in both.  In the other labels are of blue objects and the target is red; equal colours mean equal probabilities, which
+no straight line describes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits
+
+from blr.classifier import Classifier
+from blr.shift import density_ratio, rescaled
+from catalogs.errors import CatalogError
+from flows.classification._class_shares import chosen_shift, with_shares
+from flows.classification.reprocessing import reprocess
+from flows.classification.steps import classify
+from flows.cli._classify import read_shares
+from flows.cli.app import run
+from flows.errors import SpecificationError, TrainingError, UsageError
+from flows.inputs.opening import thinned
+from flows.models.asdf_file import read_model, read_tree
+from flows.models.store import Store
+from flows.orchestration.tables import class_change_table
+from flows.reports.tables import class_count_table
+from flows.specification.specification import Shift, Specification
+from flows.specification.toml_file import load_specification, parse_specification
+from flows.training._target_rows import read_target
+from flows.training.report import classification, train_report
+from flows.training.steps import train
+
+SPECIFICATION = """
+name = "types"
+
+[catalog]
+paths = ["train.parquet"]
+id = "name"
+
+[label]
+column = "type"
+classes = { early = ["early"], late = ["late"] }
+
+[features]
+colour = "colour"
+size = "size"
+
+[shift]
+"""
+AGAINST = 'target = "target.parquet"\n'
+
+
+def write(path: Path, late: np.ndarray, X: np.ndarray) -> None:
+    columns = {
+        "name": np.array([f"G{i:05d}" for i in range(len(late))]),
+        "type": np.where(late, "late", "early"),
+        "colour": X[:, 0],
+        "size": X[:, 1],
+    }
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path, row_group_size=300)
+        return
+    made = [fits.Column("name", "6A", array=columns["name"])]
+    made += [fits.Column(name, "D", array=columns[name]) for name in ("colour", "size")]
+    fits.BinTableHDU.from_columns(made).writeto(path)
+
+
+def by_class(n: int, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    late = rng.random(n) < share
+    return late, rng.normal(np.where(late, 1.0, -1.0)[:, None], 1.2, (n, 2))
+
+
+def by_colour(n: int, centre: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.normal([centre, 0.0], 1.0, (n, 2))
+    logit = 4.0 - 2.5 * (X[:, 0] - 1.5) ** 2 + X[:, 1]
+    return rng.random(n) < 1 / (1 + np.exp(-logit)), X
+
+
+@pytest.fixture(scope="module")
+def surveys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with both surveys, the truth of their targets beside them; not to be written to."""
+    folder, rng = tmp_path_factory.mktemp("surveys"), np.random.default_rng(3)
+    made = {"classes": (by_class, 0.5, 0.1), "colours": (by_colour, 0.0, 2.0)}
+    for name, (draw, here, there) in made.items():
+        (folder / name).mkdir()
+        write(folder / name / "train.parquet", *draw(800, here, rng))
+        target = draw(1500, there, rng)
+        write(folder / name / "target.parquet", *target)
+        write(folder / name / "target.fits", *target)
+        np.save(folder / name / "late.npy", target[0])
+    return folder
+
+
+Trained = Callable[[str, str], dict]
+
+
+@pytest.fixture(scope="module")
+def trained(surveys: Path) -> Trained:
+    """Return what trains on a survey with a table [shift], once each; reports, which take seconds, are not drawn."""
+    done: dict[tuple[str, str], dict] = {}
+
+    def train_with(survey: str, shift: str) -> dict:
+        if (survey, shift) not in done:
+            folder = surveys / survey
+            spec = folder / f"spec{len(done)}.toml"
+            spec.write_text(SPECIFICATION + shift)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(
+                    "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+                )
+                told = train(spec, folder / f"models{len(done)}")
+            done[survey, shift] = told | {"store": str(folder / f"models{len(done)}"), "spec": str(spec)}
+        return done[survey, shift]
+
+    return train_with
+
+
+def loss(surveys: Path, survey: str, told: dict, out: Path, **options: object) -> float:
+    """Return the log loss on the target, nats an object."""
+    target = surveys / survey / "target.parquet"
+    classify([target], model="types", store=told["store"], out=out, **options)
+    p = pq.read_table(out / "target.parquet")["blr_p_late"].to_numpy().astype(float)
+    happened = np.where(np.load(surveys / survey / "late.npy"), p, 1 - p)
+    return float(-np.mean(np.log(np.maximum(happened, 1e-7))))  # float32 may have rounded to 0
+
+
+def test_other_class_shares_want_their_correction_and_no_weights(surveys, trained, tmp_path):
+    plain = loss(surveys, "classes", trained("classes", ""), tmp_path / "plain")
+    weighted = loss(
+        surveys, "classes", trained("classes", AGAINST + "density_weights = true"), tmp_path / "w"
+    )
+    em = trained("classes", AGAINST + 'class_prior = "em"')
+    corrected = loss(surveys, "classes", em, tmp_path / "em")
+    assert corrected < plain - 0.05
+    assert corrected < weighted - 0.05
+    told = em["training"]["shift"]
+    assert told["class_prior"]["late"] == pytest.approx(0.1, abs=0.03)
+    assert told["log_loss"] < told["log_loss_uncorrected"] - 0.03
+    assert told["log_loss"] == pytest.approx(corrected, abs=0.05)
+
+
+def test_other_features_want_weights_and_no_class_shares(surveys, trained, tmp_path):
+    unweighted = trained("colours", AGAINST)
+    weighted = trained("colours", AGAINST + "density_weights = true")
+    plain = loss(surveys, "colours", unweighted, tmp_path / "plain")
+    better = loss(surveys, "colours", weighted, tmp_path / "weighted")
+    em = loss(surveys, "colours", unweighted, tmp_path / "em", class_prior="em")
+    assert better < plain - 0.1
+    assert better < em - 0.1
+    said = [t["training"]["shift"]["log_loss"] for t in (weighted, unweighted)]  # of held-out labelled rows
+    assert said[0] < said[1] - 0.1
+
+
+def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained):
+    alone, told = trained("colours", ""), trained("colours", AGAINST)
+    assert alone["candidates"] == told["candidates"]
+    shift = told["training"]["shift"]
+    assert 0.85 < shift["auc_low"] < shift["auc"] < shift["auc_high"] < 1
+    remarks = " ".join(train_report(told).remarks)
+    assert f"AUC of {shift['auc']:.3f} ({shift['auc_low']:.3f} to {shift['auc_high']:.3f}" in remarks
+    assert shift["advice"] in remarks
+    assert "shift.density_weights" in remarks
+    assert f"{shift['n_effective']:,.1f}" in remarks
+    assert not [r for r in train_report(alone).remarks if "AUC" in r]
+
+
+def test_weights_sum_to_their_effective_number(trained):
+    told = trained("colours", AGAINST + "density_weights = true")
+    shift = told["training"]["shift"]
+    assert 10 < shift["n_effective"] < 0.7 * shift["n_training"]
+    kept = read_model(Path(told["path"]) / "model.asdf").classifier.members[0].posterior
+    judged = Classifier.from_dict(read_tree(Path(told["path"]) / "judged.asdf")).members[0].posterior
+    assert judged.n_effective == pytest.approx(shift["n_effective"], rel=1e-9)
+    assert judged.n_effective < kept.n_effective < 1.6 * judged.n_effective  # of a fifth more rows
+    assert "density_weights = true" in (Path(told["path"]) / "card.md").read_text()
+    assert f"count as {shift['n_effective']:,.1f}" in (Path(told["path"]) / "card.md").read_text()
+
+
+def test_the_version_follows_the_target_where_the_model_does(surveys, tmp_path):
+    for file in ("train.parquet", "target.parquet"):
+        (tmp_path / file).write_bytes((surveys / "colours" / file).read_bytes())
+    versions = {}
+    for key, shift in {"seen": AGAINST, "weighted": AGAINST + "density_weights = true"}.items():
+        (tmp_path / "spec.toml").write_text(SPECIFICATION + shift)
+        versions[key] = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)["model"]
+    write(tmp_path / "target.parquet", *by_colour(500, 1.0, np.random.default_rng(4)))
+    for key, shift in {"seen": AGAINST, "weighted": AGAINST + "density_weights = true"}.items():
+        (tmp_path / "spec.toml").write_text(SPECIFICATION + shift)
+        now = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)["model"]
+        assert (now == versions[key]) == (key == "seen")
+
+
+def test_shares_are_in_every_output(surveys, trained, tmp_path):
+    told = trained("classes", AGAINST + 'class_prior = "em"')
+    used = told["training"]["shift"]["class_prior"]
+    target = surveys / "classes" / "target.fits"
+    classify([target], model="types", store=told["store"], out=tmp_path)
+    summary, manifest = (json.loads((tmp_path / f"{f}.json").read_text()) for f in ("summary", "manifest"))
+    assert summary["shift"]["class_priors"] == pytest.approx(used)
+    assert summary["shift"]["class_priors_source"] == "EM over target.parquet"
+    assert manifest["classes"] == pytest.approx(used)
+    with fits.open(tmp_path / "target.fits") as hdus:
+        history = " ".join(str(hdus[1].header["HISTORY"]).split("\n"))
+    assert f"class_priors = early {used['early']:.6g}, late {used['late']:.6g}" in history
+    assert "class_priors_training = early 0." in history
+    assert "class_priors_source = EM over target.parquet" in history
+
+
+def test_weights_are_in_every_output(surveys, trained, tmp_path):
+    told = trained("colours", AGAINST + "density_weights = true")
+    loss(surveys, "colours", told, tmp_path)
+    metadata = pq.read_schema(tmp_path / "target.parquet").metadata
+    assert metadata[b"blr.training_weights"].startswith(b"density ratio against target.parquet (sha256 ")
+    assert "training_weights" in json.loads((tmp_path / "summary.json").read_text())["shift"]
+
+
+def test_shares_at_classification_are_those_of_a_training_with_them(surveys, trained, tmp_path):
+    plain = trained("classes", "")
+    given = {"early": 0.9, "late": 0.1}
+    by_option = loss(surveys, "classes", plain, tmp_path / "a", class_prior=given)
+    spec = Path(trained("classes", "class_prior = { early = 0.9, late = 0.1 }")["spec"])
+    by_spec = loss(surveys, "classes", plain, tmp_path / "b", specification=spec)
+    in_training = trained("classes", "class_prior = { early = 0.9, late = 0.1 }")
+    by_training = loss(surveys, "classes", in_training, tmp_path / "c")
+    assert by_option == by_spec == by_training
+    em = loss(surveys, "classes", plain, tmp_path / "d", class_prior="em")
+    assert em == pytest.approx(by_option, abs=0.01)
+    again = classify(
+        [surveys / "classes" / "target.parquet"],
+        model="types",
+        store=plain["store"],
+        out=tmp_path / "d",
+        class_prior="em",
+    )
+    assert again["status"] == "nothing to do"
+    assert again["summary"]["shift"]["class_priors_source"] == "EM over target.parquet"
+    assert_no_error(again["summary"])
+    given_shares = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert all(found["error"] > 0 for found in given_shares["classes"].values())
+
+
+def assert_no_error(summary):
+    """Assert that no count has an error, in the whole and in each file, and that the tables say why."""
+    for told in (summary, *summary["files"].values()):
+        assert "EM over target.parquet" in told["no_error"]
+        for found in told["classes"].values():
+            assert {found[key] for key in ("error", "error_objects", "error_weights")} == {None}
+    before = {key: x for key, x in summary.items() if key not in {"files", "no_error"}}
+    before["classes"] = {
+        name: {**c, "error": 3.0} for name, c in summary["classes"].items()
+    }  # as once stated
+    for table in (class_count_table(classification("all", summary)), class_change_table(summary, before)):
+        assert "without an error: the class shares are an estimate" in table.note.lower()
+        place = table.columns.index("±")
+        assert {row[place] for row in table.rows} == {"–"}
+    assert {row[-1] for row in class_change_table(summary, before).rows} == {"–"}
+    known = {**summary, "classes": {name: {**c, "error": 3.0} for name, c in summary["classes"].items()}}
+    assert {row[-1] for row in class_change_table(known, before).rows} == {"–"}
+
+
+def test_both_are_refused_in_a_specification():
+    both = AGAINST + 'density_weights = true\nclass_prior = "em"'
+    with pytest.raises(
+        SpecificationError, match="shift: got density_weights and class_prior, expected one of"
+    ):
+        parse_specification(SPECIFICATION + both, source="spec")
+
+
+def test_both_are_refused_at_classification(surveys, trained, tmp_path):
+    told = trained("colours", AGAINST + "density_weights = true")
+    with pytest.raises(UsageError, match="weighted by density ratio, expected one of the two"):
+        loss(surveys, "colours", told, tmp_path, class_prior="em")
+
+
+def test_weights_are_no_option_of_a_classification(surveys, trained, tmp_path):
+    weighted = Path(trained("colours", AGAINST + "density_weights = true")["spec"])
+    with pytest.raises(UsageError, match="which was trained without"):
+        loss(surveys, "colours", trained("colours", ""), tmp_path, specification=weighted)
+
+
+def test_a_release_does_not_estimate_shares_anew(trained, tmp_path):
+    told = trained("classes", "")
+    em = Path(trained("classes", AGAINST + 'class_prior = "em"')["spec"])
+    with pytest.raises(UsageError, match="shares that stay the same"):
+        reprocess(em, store=told["store"], out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"),
+    [
+        ('class_prior = "bayes"', "shift.class_prior: got 'bayes', expected \"em\", or a table"),
+        ("class_prior = { early = 0.5, late = 0.6 }", "got shares that sum to 1.1, expected 1"),
+        ("class_prior = { early = 30, late = 70 }", "got 30 as the share of 'early'"),
+        ("class_prior = { early = 0.5, spiral = 0.5 }", "expected one of each class: early, late"),
+    ],
+)
+def test_malformed_shares_are_named(shift, said):
+    with pytest.raises(SpecificationError, match=said.replace("[", r"\[")):
+        parse_specification(SPECIFICATION + shift, source="spec")
+
+
+def test_shares_move_logits_alone():
+    probit = '[[candidate]]\nlikelihood = "probit"\n'
+    with pytest.raises(SpecificationError, match=r"candidate\.0 of likelihood 'probit'"):
+        parse_specification(SPECIFICATION + "class_prior = 'em'\n" + probit, source="spec")
+
+
+def test_votes_have_no_class_shares(trained):
+    """EM over vote fractions found 0.82 where 0.59 of the votes were."""
+    votes = SPECIFICATION.replace(
+        'column = "type"\nclasses = { early = ["early"], late = ["late"] }', "votes = { a = 'x', b = 'y' }"
+    )
+    assert parse_specification(votes + "density_weights = true", source="spec").shift.density_weights
+    with pytest.raises(SpecificationError, match="votes of one class are for objects of several"):
+        parse_specification(votes + 'class_prior = "em"', source="spec")
+    model = Store(Path(trained("classes", "")["store"])).load("types")
+    of_votes = model.specification.model_copy(
+        update={"label": parse_specification(votes, source="spec").label}
+    )
+    with pytest.raises(UsageError, match="which was trained on votes, expected labels of classes"):
+        chosen_shift(replace(model, specification=of_votes), Shift(), asked="em")
+
+
+@pytest.mark.parametrize("key", ['class_prior = "em"', "density_weights = true"])
+def test_a_target_is_needed(surveys, tmp_path, key):
+    (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + key)
+    with pytest.raises(SpecificationError, match=f"shift.{key.split()[0]}: got no target"):
+        train(tmp_path / "spec.toml", tmp_path / "models")
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + key + "\n" + AGAINST)
+    with pytest.raises(UsageError, match=r"shift\.target"):
+        train(tmp_path / "spec.toml", tmp_path / "models")
+
+
+@pytest.mark.parametrize("release", ["absent", "damaged", "tiny"])
+def test_a_release_that_cannot_be_compared_holds_up_no_training(surveys, tmp_path, release):
+    (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())
+    (tmp_path / "spec.toml").write_text(SPECIFICATION.replace("[shift]", '[target]\npaths = ["release*"]'))
+    if release == "damaged":
+        (tmp_path / "release.fits").write_bytes(b"SIMPLE  =")
+    if release == "tiny":
+        write(tmp_path / "release.parquet", *by_colour(2, 1.0, np.random.default_rng(0)))
+    assert train(tmp_path / "spec.toml", tmp_path / "models", limit=200)["training"]["shift"] == {}
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + 'target = "release*"')
+    with pytest.raises((CatalogError, TrainingError, UsageError)):
+        train(tmp_path / "spec.toml", tmp_path / "models", limit=200)
+
+
+def test_of_a_large_target_some_files_are_read(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for i in range(6):
+        write(tmp_path / f"{i}.parquet", *by_colour(100, float(i), rng))
+    (tmp_path / "spec.toml").write_text(SPECIFICATION + f'target = "{tmp_path}/*.parquet"')
+    specification = load_specification(tmp_path / "spec.toml")
+    monkeypatch.setattr("flows.training._target_rows.MOST_READ", 200)
+    monkeypatch.setattr("flows.training._target_rows.TARGET_ROWS", 50)
+    found = read_target(specification, {})
+    assert (found.n_rows, len(found.X)) == (600, 50)
+    assert found.X[:25, 0].mean() < 1.5 < found.X[25:, 0].mean()  # of the first and the fourth file
+
+
+def test_shares_on_the_command_line():
+    assert read_shares(None) is None
+    assert read_shares("em") == "em"
+    assert read_shares("early=0.3,late=0.7") == {"early": 0.3, "late": 0.7}
+    with pytest.raises(UsageError, match="--class-prior: got 'late', expected em, or the share"):
+        read_shares("early=0.3,late")
+
+
+def test_the_command(surveys, trained, tmp_path, capsys):
+    store = trained("classes", "")["store"]
+    common = ["classify", str(surveys / "classes" / "target.parquet"), "--model", "types", "--store", store]
+    chosen = ["--out", str(tmp_path), "--class-prior", "early=0.9,late=0.1", "--direct", "--json"]
+    assert run([*common, *chosen]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["shift"]["class_priors"]["late"] == pytest.approx(
+        0.1
+    )
+    assert run([*common, *chosen[:2], "--class-prior", "early=0.9", "--direct"]) == 2
+    assert "got shares that sum to 0.9" in capsys.readouterr().err
+
+
+def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained):
+    """As models made before there was a table [shift]."""
+    told = trained("classes", "")
+    model = Store(Path(told["store"])).load("types")
+    del model.training["shift"]
+    given = Specification.model_validate(
+        model.specification.model_dump() | {"shift": {"class_prior": {"early": 0.9, "late": 0.1}}}
+    )
+    share = np.array(model.training["class_share"])
+    moved = with_shares(model, given).log_prior_shift
+    np.testing.assert_allclose(moved, np.log([0.9, 0.1]) - np.log(share))
+    assert with_shares(model, model.specification).log_prior_shift is None
+
+
+def test_every_so_many_rows_over_all_batches():
+    batches = [pa.record_batch({"x": np.arange(a, b)}) for a, b in ((0, 5), (5, 6), (6, 6), (6, 20))]
+    taken = np.concatenate([b["x"].to_numpy() for b in thinned(batches, 3)])
+    np.testing.assert_array_equal(taken, np.arange(0, 20, 3))
+
+
+def test_weights_that_a_catalogue_gives_are_a_factor():
+    """A row of weight 2 and the row given twice are told the same."""
+    rng = np.random.default_rng(5)
+    train_set, target = rng.normal(0, 1, (400, 1)), rng.normal(0.5, 1, (400, 1))
+    given = np.where(np.arange(400) < 100, 2.0, 1.0)
+    found = density_ratio(
+        *(np.hstack([np.ones((400, 1)), x]) for x in (train_set, target)), train_weight=given
+    )
+    np.testing.assert_allclose(found.weight, rescaled(found.ratio, given))
+    total, squares = (given * found.ratio).sum(), (given * found.ratio**2).sum()
+    assert found.n_effective == pytest.approx(total**2 / squares)
+    assert rescaled(np.ones(4)).sum() == pytest.approx(4)
