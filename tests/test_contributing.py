@@ -58,9 +58,9 @@ def test_the_link(example):
             assert found[order + 1] == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
-def test_names_only_what_there_is():
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_names_only_what_there_is(page):
     root = PAGE.parent
-    for name in set(
-        re.findall(r"`((?:blr|catalogs|flows|tests|docs)/[\w/]*\.?\w*)`", PAGE.read_text("utf-8"))
-    ):
+    text = (root / page).read_text("utf-8")
+    for name in set(re.findall(r"`((?:blr|catalogs|flows|tests|docs)/[\w/]*\.?\w*)`", text)):
         assert (root / name).exists(), name
