@@ -12,9 +12,9 @@ one by one, each expectation takes a covariance, its axes and a hundred Sobol po
 
 A member with draws is averaged over all of them at every node, in single precision.
 
-The probabilities' mean error is 3e-4 at contrasts' sds up to some 3, 1e-3 where they are 7 and more: that of 128 Sobol
-points for each member and node is as large or larger.
-Shapes: S nodes of n rows, F features, K classes, C outputs, T of the nodes, J inner points.
+The probabilities' mean error is 3e-4 where contrasts have sds up to some 3, and 1e-3 where they have 7 and more: no
+larger than with 128 Sobol points for each member and node.
+Shapes: S nodes of n rows, T of them with covariances, F features, K classes, C outputs, J inner points.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ _CHOSEN: dict[int, tuple[int, int]] = {0: (1, 1), 1: (8, 5), 2: (16, 12)}
 _MANY_CHOSEN = 24, 16  # of more dimensions
 _REACH = 4.0  # lengthscale of the kriging, in standard deviations of what is missing
 _NUGGET = 1e-6
-# Inner points at a node, for shares from the first number on; so many times more along one dimension, at a point.
+# Inner points at a node, for members of at least this share; times _ALONG_ONE where one feature is missing, times
+# _AT_POINTS where none is.
 _INNER = (0.3, 32), (0.1, 16), (0.0, 8)
 _ALONG_ONE, _AT_POINTS = 2, 16
 _NARROW = 40.0  # activations up to which e^a cannot overflow single precision
 _NUMBERS = 2**18  # activations at inner points held at a time
 _NEGLIGIBLE = 1e-4  # weight of the outermost nodes, together, that are left out
-_LITTLE = 5e-4  # weight of a row's nodes beyond the training set's range that is too little to continue there
+_LITTLE = (
+    5e-4  # weight of a row's nodes beyond the training set's range, below which they are left as they are
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +81,17 @@ def kept_nodes(dimension: int, n: int) -> tuple[NDArray[np.intp], Matrix, Vector
 def interpolation(dimension: int, n: int, *, small: bool) -> Rule:
     """Return the kriging between the nodes of `normal_nodes(dimension, n)`, with a constant mean.
 
-    The nodes are those that leave the least variance, weighted by the density: a pivoted Cholesky factorisation.
+    The chosen nodes are those that leave the least variance, weighted by the density: a pivoted Cholesky factorisation.
     """
     _, Z, weight = kept_nodes(dimension, n)
     S = len(Z)
     T = min(S, _CHOSEN.get(dimension, _MANY_CHOSEN)[small])
     distance = np.sum((Z[:, None] - Z[None]) ** 2, axis=2)
-    K = np.exp(-0.5 * distance / _REACH**2) + 1.0
-    left, factors, chosen = K.diagonal().copy(), np.zeros((0, S)), list[int]()
+    kernel = np.exp(-0.5 * distance / _REACH**2) + 1.0
+    left, factors, chosen = kernel.diagonal().copy(), np.zeros((0, S)), list[int]()
     for _ in range(T):
         i = int(np.argmax(np.where(np.isin(np.arange(S), chosen), -np.inf, left * weight)))
-        column = (K[i] - factors.T @ factors[:, i]) / np.sqrt(max(left[i], 1e-12))
+        column = (kernel[i] - factors.T @ factors[:, i]) / np.sqrt(max(left[i], 1e-12))
         factors, left = np.vstack([factors, column]), np.maximum(left - column**2, 0.0)
         chosen.append(i)
     index = np.sort(np.array(chosen, dtype=np.intp))

@@ -1,9 +1,9 @@
 """Principal components of the standardised features, those of large variance favoured by the prior.
 
-Where many features vary together, few directions carry most of what they say.  Under one prior for the weights of all
-features, directions of hardly any variance are believed to matter as much as others, and where labels are few they
-keep predictions near one half.  Here component j, of variance λ_j, is scaled by λ_j^power, so that under a prior
-N(0, s²) the logit owes it a variance proportional to λ_j^(1 + 2 power).  Power 0 is the linear basis, turned.
+Where many features vary together, few directions carry most of what they say.  With one prior for all weights,
+directions of tiny variance count as much as large ones; with few labels this pulls predictions to one half.  Here
+component j, of variance λ_j, is scaled by λ_j^power.  Under a prior N(0, s²) it contributes a variance proportional to
+λ_j^(1 + 2 power) to the logit's.  Power 0 is the linear basis, turned.
 Principal components: Bishop 2006, PRML, 12.1; priors that follow their variances: Zellner 1986's, with another power.
 """
 
@@ -46,7 +46,7 @@ class Principal(Basis):
     def fit(cls, X: Matrix, *, weight: Vector | None = None, power: float = 0.5) -> Principal:
         """Return the components of features like X, shape (N, F), scaled by their variances to the `power`.
 
-        They are scaled as a whole so that their variances have a mean of one.
+        One common factor makes the mean of their variances one.
         """
         if isinstance(power, bool) or not 0 <= power <= _MOST_POWER:
             raise ValueError(f"power must be a number from 0 to {_MOST_POWER:g}, got {power!r}")

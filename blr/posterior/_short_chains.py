@@ -2,8 +2,8 @@
 
 First by importance draws from the approximation, which cost next to nothing, where their Pareto shape lets them be
 believed (`importance`); else by short Markov chains that start from draws of the approximation and move in coordinates
-that it makes white (`hamiltonian`).  Chains end when the wanted error is reached, or at a bound on their work, which is
-counted in operations, so that a run gives the same on any machine.
+that it makes white (`_hamiltonian`).  Chains end when the wanted error is reached, or at a bound on their work.  The
+bound counts operations, so that a run gives the same on any machine.
 Shapes: P rows at which probabilities are compared, K classes, D = C M weights in the solver's coordinates, S draws.
 """
 

@@ -37,8 +37,8 @@ _ERROR = 1e-3  # wanted standard error of a probability, in the mean over rows
 _NOISE = 2.0  # standard errors of a row that are allowed on top of the largest difference
 _WORK = 6e7, 0.45  # operations for a hundred rows, and the power of rows by which they grow
 _THINNED = 256, 512, 1024  # draws served: the fewest that hold the mean of all within the wanted error
-_ROWS = 128  # training rows of which twice as many points are made, at which probabilities are compared
-_BEYOND = 0.5  # of a pair's distance
+_ROWS = 128  # training rows of which points are made, twice as many, where probabilities are compared
+_BEYOND = 0.5  # how far points lie beyond a pair's ends, in units of its distance
 _R_HAT = 1.05, 1.1  # of probabilities: green below the first, red from the second on
 _EFFECTIVE = 100.0  # independent draws for the worst row, below which the chains have not mixed
 _COARSE = 0.005  # standard error in the mean over rows from which the verdict is amber
@@ -92,7 +92,7 @@ def served(
         Design rows (P, M) at which probabilities are to hold, such as a few hundred of the target; default: points
         on the lines through pairs of training rows, and random sums of them.
     work
-        Bound on the chains' operations, of 7 to 25 ns; default: 6e7 for 100 rows, 1.7e8 for 1,000, and that of
+        Bound on the chains' operations (7 to 25 ns each); default: 6e7 for 100 rows, 1.7e8 for 1,000, and that of
         1,600 gradients at least: 1.5e9 for 6,000 rows, five classes and 90 functions.  Chains that have not mixed by
         then take up to twice as many.
 

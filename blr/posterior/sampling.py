@@ -1,7 +1,7 @@
 """The sampled posterior: draws from Markov chains that leave the exact posterior invariant.
 
 For problems that no Gaussian describes, such as separable ones.  Chains start from the Laplace posterior and move by
-Hamiltonian steps in its whitened coordinates (`hamiltonian`); how well they mixed is in `trust` (`convergence`).
+Hamiltonian steps in its whitened coordinates (`_hamiltonian`); how well they mixed is in `trust` (`_convergence`).
 Predictions average over the draws.  D = C M weights in the solver's coordinates, S draws.
 """
 

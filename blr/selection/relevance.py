@@ -1,7 +1,7 @@
 """A width for each feature of radial functions, found by evidence: automatic relevance determination.
 
 A feature that tells little gets a large width and drops out (Bishop 2006, PRML, 6.4.4).  The search goes along one
-feature at a time.  Each width has a log-normal prior about the common width, so that few rows move it little.
+feature at a time.  Each width has a log-normal prior about its start, so that few rows move it little.
 Shapes: N rows, F features.
 """
 
@@ -22,8 +22,9 @@ from blr.selection.prior_scale import SCALES, log_hyperprior
 
 __all__ = ["with_relevant_widths"]
 
-_SPREAD = 1.0  # sd of ln width about the common one
+_SPREAD = 1.0  # sd of ln width about the start
 _FIRST, _LONGEST = 0.7, 1.5  # steps in ln width
+_GROWTH = 1.5  # of a step that was taken
 _SWEEPS = 3
 
 
@@ -40,10 +41,10 @@ def with_relevant_widths(
     threads: int | None = None,
     on_step: Callable[[], None] | None = None,
 ) -> RBF:
-    """Return the basis with a width for each feature, of the highest evidence near its common width.
+    """Return the basis with a width for each feature, of the highest evidence near its own.
 
-    Centres stay.  The prior's scale is the one of highest evidence at the common width.  One fit is made for each step
-    of the search: some six a feature.
+    Centres stay.  The prior's scale is the one of highest evidence at the start.  One fit is made for each step
+    of the search: at most six a feature, and one for each of `SCALES`.
 
     Parameters
     ----------
@@ -74,12 +75,12 @@ def with_relevant_widths(
         found = fit(Phi, t, prior, likelihood, **response).log_evidence
         if on_step is not None:
             on_step()
-        return found - float(np.sum(np.square(log_width - common))) / (2 * _SPREAD**2)
+        return found - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
 
-    common = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
-    at_scale = [evidence(common, scale) + float(log_hyperprior(scale)) for scale in SCALES]
+    start = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
+    at_scale = [evidence(start, scale) + float(log_hyperprior(scale)) for scale in SCALES]
     scale = SCALES[int(np.argmax(at_scale))]
-    width, best = common, at_scale[SCALES.index(scale)] - float(log_hyperprior(scale))
+    width, best = start, at_scale[SCALES.index(scale)] - float(log_hyperprior(scale))
     step = np.full(basis.n_features, _FIRST)
     for _ in range(_SWEEPS):
         for f in range(basis.n_features):
@@ -89,7 +90,7 @@ def with_relevant_widths(
                 value = evidence(tried, scale)
                 if value > best:
                     width, best = tried, value
-                    step[f] = np.copysign(min(1.5 * abs(step[f]), _LONGEST), signed)
+                    step[f] = np.copysign(min(_GROWTH * abs(step[f]), _LONGEST), signed)
                     break
             else:
                 step[f] /= 2

@@ -1,7 +1,7 @@
 """Can a Laplace approximation be trusted?  A verdict, its reasons in words, and the numbers behind them.
 
-What is measured: the shift of the mean in posterior sd and the second-order term of the evidence (`corrections`), what
-that leaves (`remainder`), the Pareto shape and effective sample size of importance draws (`importance`), separation,
+What is measured: the shift of the mean in posterior sd and the second-order term of the evidence (`_corrections`), what
+that leaves (`_remainder`), the Pareto shape and effective sample size of importance draws (`importance`), separation,
 collinear columns, and how the search for the mode ended.
 Green: the approximation serves.  Amber: refine it or sample.  Red: sample.
 """

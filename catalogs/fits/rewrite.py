@@ -1,7 +1,7 @@
 """The header of a FITS table with more columns: every old card stays in its place and as it is.
 
-Changed are NAXIS1, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
-column, provenance at the end.  Columns that go take their cards and their provenance with them.
+Changed are NAXIS1, PCOUNT, TFIELDS, THEAP and the checksums; the new columns' cards stand after those of the last old
+column, provenance at the end.  Where a column is dropped, its cards and its provenance are dropped too.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class NewField:
         return values
 
     def _encode_texts(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Narrow code points to bytes: NumPy's own conversion takes five times as long as all the rest."""
+        """Narrow code points to bytes; NumPy's own conversion would take five times as long as all else here."""
         width = self.stored.itemsize
         if values.dtype.kind == "U":
             text = values
@@ -173,7 +173,7 @@ def _new_values(selection: Selection, width: int, n_fields: int) -> dict[bytes, 
 def _staying(
     groups: Iterable[list[bytes]], selection: Selection, n_new: int
 ) -> tuple[list[list[bytes]], list[list[bytes]]]:
-    """Return the groups that stay, with their columns' new numbers, and the stray ones that new columns would get."""
+    """Return the groups that stay, renumbered, and stray ones of numbers that new columns will get."""
     n_old, staying, stray = len(selection.table.columns), [], []
     for group in groups:
         number = _column_number(group)

@@ -1,8 +1,8 @@
 """FITS tables: sniff, open, read in batches, write annotated.
 
 The rows are read as raw records, some thousands at a time, and only the wanted columns are decoded: native
-byte order, once.  `header`, `columns`, `decode` and `heap` know the Standard;
-`annotate` copies.
+byte order, once.  `header`, `columns`, `_decode` and `_heap` know the Standard;
+`_annotate` copies.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ TOLERATED: Mapping[Policy, tuple[type[Exception], ...]] = {
     "overwrite": (DamagedFileError, UnreachableError, OSError),
     "release": (CatalogError, OSError),
 }
-"""What may be wrong with a file without holding up the others: who names files by hand is told of the rest at once."""
+"""What may be wrong with one file without holding up the others; any other error ends the run."""
 SHOWN = 4
 """Columns that the line on units names."""
 

@@ -1,7 +1,7 @@
 """The rows that a model was judged on, each with its loss: what champion and challenger are compared by.
 
-A row is one that no fit of the judged model has seen.  Rows that two models have in common are therefore new to both.
-They lie beside the model, as `judged_rows.parquet`.  Shapes: N rows.
+No fit that was judged has seen these rows, though the model that is kept may be fitted to them.  Rows that two models
+have in common are therefore new to both.  They lie beside the model, as `judged_rows.parquet`.  Shapes: N rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 JUDGED_ROWS_FILE = "judged_rows.parquet"
 MOST_ROWS = 1_000_000
-"""Rows that are kept: those whose hashes are smallest, so that two models keep the same."""
+"""Most rows that are kept: those whose hashes are smallest, so that two models keep the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +66,14 @@ def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None
 
     An object of several rows counts once, by the mean of their losses.  None where no object is in both.
     """
-    name, one, other = np.intersect1d(
+    name, in_challenger, in_champion = np.intersect1d(
         challenger.name, champion.name, return_indices=True
     )  # the places of the first row of each
     if not len(name):
         return None
     own, theirs = (_mean_by_name(rows, name) for rows in (challenger, champion))
-    # Objects that a split keeps together may share an error: the split that keeps more of them counts.
-    groups = (challenger.group[one], champion.group[other])
+    # Objects that a split keeps together may share an error: the coarser of the two splits counts.
+    groups = (challenger.group[in_challenger], champion.group[in_champion])
     return paired_gain(own, theirs, group=min(groups, key=lambda g: len(np.unique(g))))
 
 

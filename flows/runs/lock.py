@@ -29,10 +29,10 @@ __all__ = ["LOCK", "Owner", "check_held", "exclusive", "files_kept"]
 
 LOCK = ".blr-lock"
 LINK = ".blr-locked"
-"""The lock where there are no locks."""
+"""The lock where the file system has no flock."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 ATTEMPTS = 20
-"""Times that a lock is asked for which another run removes in the same moment."""
+"""Times that we ask again, where the holder deletes the file just as we lock it."""
 
 
 @dataclass(frozen=True)

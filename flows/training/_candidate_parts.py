@@ -37,9 +37,9 @@ LEAST_PART = 0.1
 COMMON_WIDTH = 0.7
 """Times the root of the number of features: where the search for a width a feature starts."""
 FOLD_WORK = 1e8
-"""Rows times squared weights above which folds cost too much, if one step from the whole fit serves as well."""
+"""Rows times the squared number of weights, above which folds cost too much where one step serves as well."""
 MOST_INFLUENTIAL = 0.01
-"""Share of the rows with more than half of their own curvature up to which one step serves."""
+"""One step is trusted where at most this share of the rows hold more than half of their own curvature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +169,8 @@ def left_out(
     first = parts[0].laplace
     one_step, share, weight = leave_one_out_probability(parts[0].served, records=False)
     p, by = parts[0].weight * one_step, "one step"
-    few = leave_one_out(parts[0].served).n_influential <= MOST_INFLUENTIAL * len(share)
-    if few and len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
+    few_influential = leave_one_out(parts[0].served).n_influential <= MOST_INFLUENTIAL * len(share)
+    if few_influential and len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
         for part in parts[1:]:
             p = p + part.weight * leave_one_out_probability(part.served, records=False)[0]
     else:
