@@ -17,6 +17,7 @@ from flows.classification.annotation import scorer_for
 from flows.classification.scoring import provenance
 from flows.classification.steps import annotation_settings, settled
 from flows.features.reader import target_reader
+from flows.inputs.source import LocalSource
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
 from flows.specification.specification import Specification
@@ -50,7 +51,9 @@ def classify_table(
     known = bool(read) and set(read) <= set(source.names)
     catalog = catalogs.open(source.arrow(read) if known else table)
     catalog = replace(catalog, path=Path(f"the {type(table).__name__}"))  # as messages call it
-    settings = settled(loaded, given, class_prior, paths=lambda: [p.path for p in catalog.partitions])
+    settings = settled(
+        loaded, given, class_prior, sources=lambda: [LocalSource(p.path) for p in catalog.partitions]
+    )
     scorer = scorer_for(loaded, settings, catalog)
     made_of = provenance(loaded, settings, catalog.content_hash(), read)
     with single_threaded_blas():

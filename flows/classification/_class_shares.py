@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,9 +24,11 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import DamagedFileError
 from flows.errors import UsageError
 from flows.features.reader import FeatureBatch, FeatureReader
-from flows.features.table_choice import target_table
+from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import find_files, open_source
 from flows.inputs.opening import thinned
+from flows.inputs.source import LocalSource
+from flows.inputs.table_choice import TableChoice
 from flows.models.model import Model
 from flows.reports.shift import ESTIMATED
 from flows.specification.specification import Shift, Specification
@@ -52,6 +53,11 @@ class RowScorer(Protocol):
     @property
     def reader(self) -> FeatureReader:
         """What it reads."""
+        ...
+
+    @property
+    def choice(self) -> TableChoice:
+        """Of which table."""
         ...
 
     def on(self, catalog: Catalog) -> RowScorer:
@@ -150,21 +156,21 @@ def _check_classes(model: Model, prior: Asked) -> None:
         )
 
 
-def estimated_shares(model: Model, paths: Sequence[Path], scorer: RowScorer) -> Shift:
+def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowScorer) -> Shift:
     """Return the shares of the classes in catalogues, by EM over the model's probabilities of their rows.
 
     `scorer` is the model's, of training shares.
     """
     tolerated = (DamagedFileError, OSError)  # such files are quarantined later
-    choice = target_table(model.specification, model.features)
-    found, failed = find_files(paths, scorer.reader.check, choice=choice, left_out={}, tolerated=tolerated)
+    catalogues = [InputCatalogue.of(source, scorer.choice) for source in sources]
+    found, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
     if failed and not found:
         raise next(iter(failed.values()))
     step = max(1, math.ceil(sum(f.partition.n_rows for f in found) / EM_ROWS))
     parts = [np.empty((0, len(model.classes)))]
     with single_threaded_blas():
         for file in found:
-            here = scorer.on(open_source(str(file.source), file.without, file.stamp, choice))
+            here = scorer.on(open_source(file.catalogue))
             batches = thinned(file.partition.batches(here.reader.read), step)
             parts.extend(here.score(batch)[0].probability for batch in batches)
     p = np.concatenate(parts)
@@ -173,7 +179,8 @@ def estimated_shares(model: Model, paths: Sequence[Path], scorer: RowScorer) -> 
     except ValueError as error:
         raise UsageError(f'class_prior: got "em" over rows that say nothing of it: {error}') from error
     rounded = np.round(shares / shares.sum(), DIGITS)
-    name = found[0].source.name if len(paths) == 1 else f"{found[0].source.name} and {len(paths) - 1} more"
+    first = found[0].catalogue.source.path.name
+    name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
     return Shift(
         class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
         class_prior_source=f"{ESTIMATED}{name}"[:200],

@@ -7,7 +7,7 @@ its own.  A killed run goes on file by file all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,8 +15,8 @@ from typing import Literal
 from catalogs.errors import OutputExistsError
 from flows.errors import UsageError
 from flows.inputs.files import Found
-from flows.inputs.origins import Origin
-from flows.runs.manifest import FileState, Manifest, Output, file_state
+from flows.inputs.source import Origin
+from flows.runs.manifest import FileState, Manifest, Output
 from flows.runs.staging import Staging
 
 __all__ = ["MOST_TASKS", "Group", "Job", "Looker", "Policy", "groups"]
@@ -43,17 +43,33 @@ class Job:
     """One file of a catalogue: its state, the name of its output, and what of it is done already."""
 
     found: Found
-    path: Path
-    name: str
-    n_rows: int
     state: FileState
     why: str = "new"  # why it is to be done
     finished: Output | None = None  # listed in the manifest, and there
     staged: Output | None = None  # whole, but not listed yet
     previous: Output | None = None  # the output that it replaces
     in_the_way: bool = False  # a changed file has its place, which is moved away first
-    origin: Origin | None = None  # of a file that was fetched
     learned: bool = False  # finished, but fetched again to know that; the next run need not
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.found.file.path
+
+    @property
+    def name(self) -> str:
+        """What its copy is called."""
+        return self.found.name
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+        return self.found.partition.n_rows
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it was fetched from, if it was."""
+        return self.found.file.origin
 
     @property
     def to_do(self) -> bool:
@@ -88,31 +104,28 @@ class Looker:
     policy: Policy
     verify: bool
 
-    def job(self, found: Found, origin: Origin | None = None) -> Job:
-        """Return what is to be done to one file; OutputExistsError where something else has its place.
+    def jobs(self, found: Iterable[Found]) -> Iterator[Job]:
+        """Yield what is to be done to files, without those that have gone since they were opened."""
+        for file in found:
+            try:
+                job = self.job(file)
+            except FileNotFoundError:
+                continue
+            yield job
 
-        `origin` is where it was fetched from, if it was.
-        """
-        part = found.partition
+    def job(self, found: Found) -> Job:
+        """Return what is to be done to one file; OutputExistsError where something else has its place."""
+        path = found.file.path
         final = self.staging.out / found.name
-        if final.exists() and final.samefile(part.path):
+        if final.exists() and final.samefile(path):
             raise UsageError(
-                f"{part.path}: got an output folder in which the annotated copy would replace its own input, "
+                f"{path}: got an output folder in which the annotated copy would replace its own input, "
                 "expected another; choose one with --out"
             )
         listed = self.before.find(found.name) if self.before else None
-        state = file_state(part.path, None if self.verify or listed is None else listed.input)
-        state = replace(state, tag=origin.tag) if origin else state
+        state = found.file.state(None if self.verify or listed is None else listed.input)
         intact = listed is not None and listed.is_in(final, verify=self.verify)
-        job = Job(
-            found,
-            part.path,
-            found.name,
-            part.n_rows,
-            state,
-            previous=listed if intact else None,
-            origin=origin,
-        )
+        job = Job(found, state, previous=listed if intact else None)
         if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
             return job.finished_as(listed)
         staged = self.staging.find(found.name, state)
@@ -121,7 +134,7 @@ class Looker:
             there = "ours"
         if there not in REPLACEABLE[self.policy]:
             raise OutputExistsError(
-                f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {part.path} "
+                f"{final}: got a file {_origin(listed, state)}, expected none, or the annotated copy of {path} "
                 "as it is now; choose another folder with --out, or replace it with --overwrite"
             )
         moved = self.policy == "release" and there == "listed" and not intact

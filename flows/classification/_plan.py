@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalogs.catalog.catalog import Catalog
@@ -18,12 +18,13 @@ from flows.classification._jobs import Job, Looker, Policy
 from flows.classification._output_columns import check_copies
 from flows.classification.scoring import Scorer
 from flows.errors import UsageError
-from flows.features.table_choice import target_table
 from flows.features.units import unchecked
-from flows.inputs.files import Found, copy_name, files_of, find_files, name_of
+from flows.inputs.catalogue import InputCatalogue
+from flows.inputs.files import Found, copy_name_of, find_files
 from flows.inputs.origins import Brought, Known
+from flows.inputs.source import InputFile, Origin
 from flows.models.model import Model
-from flows.runs.manifest import FileState, Manifest, Output, Quarantined, file_state
+from flows.runs.manifest import FileState, Manifest, Output, Quarantined
 from flows.runs.progress import tell
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
@@ -110,27 +111,27 @@ def make_plan(
 
     `verify` hashes files again that look as they did; files that are `deferred` are left alone.
     """
-    paths, scorer = brought.paths, Scorer.of(model, specification)
-    _check_outside(paths, out)
+    scorer = Scorer.of(model, specification)
+    catalogues = [
+        InputCatalogue.of(source, scorer.choice, form=specification.output.form, origins=brought.origins)
+        for source in brought.sources
+    ]
     for _, error in brought.failed:
         if not isinstance(error, TOLERATED[policy]):
             raise error
-    spec_hash, form = specification_hash(specification), specification.output.form
+    spec_hash = specification_hash(specification)
     before = Manifest.read(out)
     same = before is not None and before.same_maker(model.label, spec_hash)
     deferred = deferred or {}
-    known = _still_quarantined(paths, out, before) if before and same and not verify else {}
+    known = _still_quarantined(catalogues, out, before) if before and same and not verify else {}
     units: dict[str, None] = {}
 
     def check(catalog: Catalog) -> None:
         units.update(dict.fromkeys(_check(catalog, scorer, specification)))
 
     found, failed = find_files(
-        paths,
+        [c.leaving_out({**deferred, **{path: q.reason for path, q in known.items()}}) for c in catalogues],
         check,
-        choice=target_table(specification, model.features),
-        form=form,
-        left_out={**deferred, **{path: q.reason for path, q in known.items()}},
         tolerated=TOLERATED[policy],
     )
     if units:
@@ -146,11 +147,10 @@ def make_plan(
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     staging = Staging.of(out, model.label, spec_hash)
     looker = Looker(staging, before, same, policy, verify)
-    there = [f for f in found if f.partition.path.exists()]  # some may have gone meanwhile
-    jobs = tuple(looker.job(f, brought.origins.get(f.partition.path)) for f in there)
+    jobs = tuple(looker.jobs(found))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
-        _quarantined(path, _name(path, paths, form), out, error, before, brought)
+        _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
     ]
     fresh += [Quarantined(origin.name, origin.url, reason(error)) for origin, error in brought.failed]
@@ -162,7 +162,7 @@ def make_plan(
         same,
         policy,
         quarantined=tuple(sorted([*known.values(), *brought.quarantined, *fresh], key=lambda q: q.name)),
-        deferred={_name(path, paths, form): why for path, why in deferred.items()} | brought.deferred,
+        deferred={copy_name_of(path, catalogues): why for path, why in deferred.items()} | brought.deferred,
         brought=brought,
         advice=advice,
     )
@@ -181,11 +181,10 @@ def _quarantined(
 ) -> Quarantined:
     """Return what is written down of a file that could not be annotated."""
     known, origin = before.find_quarantined(name) if before else None, brought.origins.get(path)
-    state = _state(path, known)
+    state = _state(path, origin, known)
     if origin is None:
         return Quarantined(name, os.path.relpath(path, out), reason(error), state)
-    tagged = state and replace(state, tag=origin.tag)
-    return Quarantined(name, origin.url, brought.spoken(reason(error)), tagged)
+    return Quarantined(name, origin.url, brought.spoken(reason(error)), state)
 
 
 def reason(error: Exception) -> str:
@@ -194,9 +193,10 @@ def reason(error: Exception) -> str:
     return text if isinstance(error, CatalogError) else f"{type(error).__name__}: {text}"
 
 
-def _state(path: Path, known: Quarantined | None) -> FileState | None:
+def _state(path: Path, origin: Origin | None, known: Quarantined | None) -> FileState | None:
+    """Return in which state a file is that failed, None where it cannot be read at all."""
     try:
-        return file_state(path, known.input if known else None)
+        return InputFile.at(path, origin).state(known.input if known else None)
     except OSError:
         return None
 
@@ -223,21 +223,15 @@ def _said_of(units: Collection[str]) -> str:
     )
 
 
-def _still_quarantined(paths: Sequence[Path], out: Path, before: Manifest) -> dict[Path, Quarantined]:
+def _still_quarantined(
+    catalogues: Sequence[InputCatalogue], out: Path, before: Manifest
+) -> dict[Path, Quarantined]:
     """Return the files that could not be annotated the last time, and look as they did then."""
     known = {q.input_path: q for q in before.quarantined if q.input is not None}
     if not known:
         return {}
-    files = {file: known.get(os.path.relpath(file, out)) for path in paths for file in files_of(path)}
-    return {
-        file: q for file, q in files.items() if q and q.input and file.exists() and q.input.looks_like(file)
-    }
-
-
-def _name(path: Path, sources: Collection[Path], form: str | None) -> str:
-    """Return the name of a file's output."""
-    source = next((s for s in sources if s.is_dir() and s in path.parents), path)
-    return copy_name(name_of(path, source), form, path)
+    files = ((file, known.get(os.path.relpath(file.path, out))) for c in catalogues for file in c.files)
+    return {file.path: q for file, q in files if q and file.looks_like(q.input)}
 
 
 def _with_adopted(plan: Plan) -> Plan:
@@ -247,18 +241,6 @@ def _with_adopted(plan: Plan) -> Plan:
     records = plan.staging.published_records(others=plan.policy == "release")
     adopted = tuple(o for o in records if o.name not in known)
     return plan if not adopted else Plan(**{**vars(plan), "adopted": adopted})
-
-
-def _check_outside(paths: Sequence[Path], out: Path) -> None:
-    """Raise UsageError where outputs would be inputs of the next run: they would lie in a folder that is one."""
-    inside = out.resolve()
-    for path in (path.resolve() for path in paths if path.is_dir()):
-        below = inside.relative_to(path).parts if inside.is_relative_to(path) else ()
-        if below and not any(part.startswith((".", "_")) for part in below):
-            raise UsageError(
-                f"{out}: got an output folder inside the catalogue {path}, which would hold its own copies the next "
-                "time, expected one outside of it; choose another with --out"
-            )
 
 
 def _check_names_distinct(found: Sequence[Found], brought: Brought) -> None:

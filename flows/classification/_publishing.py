@@ -15,7 +15,7 @@ from flows.classification._releases import release_report, write_report
 from flows.classification._tally import Tally, summarise, total
 from flows.classification.scoring import Scorer, flag_names, provenance
 from flows.features.drift import FeatureCounts, drift, drifted
-from flows.features.table_choice import target_table
+from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
 from flows.models.model import Model
 from flows.reports.shift import why_no_error
@@ -77,19 +77,18 @@ def finish(
 def _finish_catalogues(
     model: Model,
     specification: Specification,
-    sources: Sequence[Mapping[str, Any]],
+    catalogues: Sequence[Mapping[str, Any]],
     outputs: Sequence[Output],
     out: Path,
 ) -> None:
     """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there."""
     hashes = {o.name: o.input.sha256 for o in outputs}
-    for source in sources:
-        if source["without"]:
+    for named in map(InputCatalogue.from_dict, catalogues):
+        if named.without:
             continue  # with a damaged file left out it is no whole catalogue
-        choice = target_table(specification, model.features)
-        catalog = open_source(source["catalog"], (), source["stamp"], choice)
+        catalog = open_source(named)
         keys = [partition.key for partition in catalog.partitions]
-        another = specification.output.form not in {None, catalog.format}
+        another = named.form not in {None, catalog.format}
         if another or catalog.whole is None or not hashes.keys() >= set(keys):
             continue
         scorer = Scorer.of(model, specification)

@@ -11,9 +11,8 @@ import numpy as np
 from flows.classification._output_columns import check_copies
 from flows.classification._tally import summarise
 from flows.classification.scoring import Scorer
-from flows.features.table_choice import target_table
 from flows.inputs.opening import first_rows, opened
-from flows.inputs.resolve import Source
+from flows.inputs.source import Source
 from flows.models.model import Model
 from flows.specification.specification import Specification
 
@@ -27,10 +26,9 @@ def trial(
 ) -> dict[str, Any]:
     """Score the first `limit` rows of each catalogue; return their summary and the first few rows."""
     scorer = Scorer.of(model, specification)
-    choice = target_table(specification, model.features)
     shown: list[dict[str, Any]] = []
     for source in sources:
-        with opened([source], choice) as catalogs:
+        with opened([source], scorer.choice) as catalogs:
             for catalog in catalogs:
                 check_copies(catalog, scorer.columns, specification)
                 here = scorer.on(catalog)  # its tallies are the scorer's

@@ -21,9 +21,8 @@ from flows.classification._output_columns import kept_columns
 from flows.classification._plan import reason
 from flows.classification.scoring import Scorer, budget_threshold, provenance
 from flows.errors import FlowError
-from flows.features.table_choice import target_table
+from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
-from flows.inputs.table_choice import TableChoice
 from flows.models.asdf_file import read_model
 from flows.models.model import Model
 from flows.runs.interrupt import stop_asked
@@ -46,8 +45,7 @@ Job = Mapping[str, Any]
 def annotate_file(job: Job) -> Json:
     """Annotate one file into the staging folder; return its record."""
     model, specification = model_at(job["model"]), Specification.model_validate(job["specification"])
-    form = specification.output.form
-    catalog = _one_file(job, target_table(specification, model.features), form)
+    catalog = _one_file(job)
     if said := commented_out(catalog):
         tell().note(f"{job['name']}: {said}")
     scorer = scorer_for(model, specification, catalog)
@@ -65,7 +63,7 @@ def annotate_file(job: Job) -> Json:
             overwrite=True,
             mode=specification.output.mode,
             keep=kept_columns(specification),
-            form=form,
+            form=specification.output.form,
         )
     for what in written.warnings:
         tell().note(f"{job['name']}: {what}")
@@ -173,7 +171,8 @@ def model_at(path: str) -> Model:
     return read_model(Path(path))
 
 
-def _one_file(job: Job, choice: TableChoice, form: str | None) -> Catalog:
+def _one_file(job: Job) -> Catalog:
     """Return the catalogue with one of its files only."""
-    catalog = open_source(job["catalog"], tuple(job["without"]), job["stamp"], choice)
-    return replace(catalog, partitions=(copied(catalog, form)[job["name"]],))
+    named = InputCatalogue.from_dict(job["catalogue"])
+    catalog = open_source(named)
+    return replace(catalog, partitions=(copied(catalog, named.form)[job["name"]],))

@@ -168,15 +168,13 @@ def _places(plan: Plan) -> Json:
 
 def _catalogues(plan: Plan) -> list[Json]:
     """Return the sources that are folders, each once: a catalogue may have files beside those with rows."""
-    found = {job.found.source: job.found for job in plan.jobs if job.found.source.is_dir()}
-    return [{"catalog": str(f.source), "without": [*f.without], "stamp": f.stamp} for f in found.values()]
+    catalogues = {job.found.catalogue.source: job.found.catalogue for job in plan.jobs}
+    return [c.to_dict() for source, c in catalogues.items() if source.is_folder]
 
 
 def _job_dict(job: Job, plan: Plan, request: Json) -> Json:
     return {
-        "catalog": str(job.found.source),
-        "without": [*job.found.without],
-        "stamp": job.found.stamp,
+        "catalogue": job.found.catalogue.to_dict(),
         "path": str(job.path),
         "input_path": _input_path(job, plan),
         "name": job.name,

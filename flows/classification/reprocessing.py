@@ -7,7 +7,7 @@ others.  Outputs whose input is gone are moved to `_retired/`.  Running it again
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.steps import annotation_settings, request_of
-from flows.errors import UsageError
 from flows.inputs.fetching import fetching
-from flows.inputs.files import files_of
-from flows.inputs.resolve import Source, local_sources, resolve_sources
+from flows.inputs.resolve import check_apart, resolve_sources
+from flows.inputs.source import LocalSource, Source, local_sources
 from flows.inputs.still_written import PATIENCE, QUIET, still_written
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
@@ -85,22 +84,15 @@ def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source
     target = specification.target.paths
     key = "target.paths" if target else "catalog.paths"
     sources = resolve_sources(target or specification.catalog.paths, base, key=key)
-    inside = out.resolve()
-    for path in local_sources(sources):
-        if path.resolve().is_relative_to(inside) or (path.is_dir() and inside.is_relative_to(path.resolve())):
-            raise UsageError(
-                f"{key}: got '{path}', which the output folder {out} is in or holds, expected inputs outside of it; "
-                "choose another output.folder"
-            )
+    check_apart(sources, out, key=key)
     return sources
 
 
-def _unknown_files(paths: Sequence[Path], before: Manifest | None, out: Path) -> list[Path]:
+def _unknown_files(sources: Iterable[LocalSource], before: Manifest | None, out: Path) -> list[Path]:
     """Return the files that are not as they were at the last release: those may be still in the making."""
     known = {o.input_path: o.input for o in before.outputs} if before else {}
-    files = (file for path in paths for file in files_of(path))
-    states = ((file, known.get(os.path.relpath(file, out))) for file in files)
-    return [file for file, state in states if state is None or not state.looks_like(file)]
+    files = (file for source in sources for file in source.files())
+    return [f.path for f in files if not f.looks_like(known.get(os.path.relpath(f.path, out)))]
 
 
 def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:

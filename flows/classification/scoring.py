@@ -28,7 +28,9 @@ from flows.features.drift import FeatureCounts
 from flows.features.measurement_errors import excess
 from flows.features.reader import FeatureBatch, FeatureReader, target_reader
 from flows.features.sentinels import check_target_marks
+from flows.features.table_choice import target_table
 from flows.features.units import converted
+from flows.inputs.table_choice import TableChoice
 from flows.models.model import Model
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.target import Target
@@ -50,6 +52,7 @@ class Scorer:
     model: Model
     classifier: Classifier
     reader: FeatureReader
+    choice: TableChoice  # of a file that holds several
     columns: tuple[NewColumn, ...]
     prefix: str = "blr_"
     target: Target = field(default_factory=Target)  # what a specification says of it
@@ -73,7 +76,8 @@ class Scorer:
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
         full = specification.output.columns == "full"
-        return cls(model, classifier, reader, columns, prefix, specification.target, full)
+        choice = target_table(specification, reader)
+        return cls(model, classifier, reader, choice, columns, prefix, specification.target, full)
 
     def on(self, catalog: Catalog) -> Scorer:
         """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""

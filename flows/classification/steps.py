@@ -19,7 +19,8 @@ from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.scoring import Scorer
 from flows.errors import SpecificationError
 from flows.inputs.fetching import fetching
-from flows.inputs.resolve import resolve_sources
+from flows.inputs.resolve import check_no_copies_below, resolve_sources
+from flows.inputs.source import LocalSource
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
@@ -63,9 +64,11 @@ def classify(
         given = given.model_copy(update={"output": output})
     sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
     policy: Policy = "overwrite" if overwrite else "add"
+    if limit is None:
+        check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
     with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=resumable) as mirror:
-        settings = settled(loaded, given, class_prior, paths=lambda: mirror.bring(sources).paths)
+        settings = settled(loaded, given, class_prior, sources=lambda: mirror.bring(sources).sources)
         if limit is not None:
             return {"status": "trial", "model": loaded.label, **trial(sources, loaded, settings, limit)}
 
@@ -81,15 +84,15 @@ def settled(
     given: Specification,
     class_prior: str | Mapping[str, float] | None,
     *,
-    paths: Callable[[], Sequence[Path]],
+    sources: Callable[[], Sequence[LocalSource]],
 ) -> Specification:
-    """Return the settings of a classification, with class shares; `paths` gives the files they are estimated from."""
+    """Return the settings of a classification, with class shares; `sources` gives what they are estimated from."""
     plain = annotation_settings(model, given)
 
     def estimate() -> Shift:
         unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
         scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
-        return estimated_shares(model, paths(), scorer)
+        return estimated_shares(model, sources(), scorer)
 
     shift = chosen_shift(model, given.shift, asked=class_prior, estimate=estimate)
     return plain.model_copy(update={"shift": shift})

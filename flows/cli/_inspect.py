@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from catalogs.files.atomic import atomic_path
-from catalogs.remote.urls import is_remote
 from flows.cli._progress import shown_progress
 from flows.cli._show import plain_table, print_tables, say, show, show_trained
 from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
-from flows.inputs.resolve import Source, check_no_secret, resolve_sources
+from flows.inputs.resolve import check_no_secret, resolve_one
+from flows.inputs.source import RemoteSource
 from flows.inputs.table_choice import TableChoice
 
 __all__ = ["run_init", "run_inspect"]
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 def run_inspect(file: str, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        told = inspect_file(named(file), limit=limit, label=label, table=table)
+        told = inspect_file(file, limit=limit, label=label, table=table)
     show(told, show_inspected, json=json)
 
 
@@ -42,8 +42,8 @@ def run_init(
     if out is not None and out.exists() and not overwrite:
         raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
     folder = Path() if out is None else out.parent
-    source = named(file)
-    url = source if isinstance(source, str) else None
+    source = resolve_one(file, key="FILE")
+    url = source.url if isinstance(source, RemoteSource) else None
     check_no_secret(
         [file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
     )
@@ -54,14 +54,6 @@ def run_init(
             temporary.write_text(start.text, encoding="utf-8")
     told = {"status": "written" if out else "printed", "path": str(out) if out else None, **vars(start)}
     show(told, _show_started, json=json)
-
-
-def named(file: str) -> Source:
-    """Return the path or the URL that a text means; of a pattern nothing is looked up."""
-    if not is_remote(file):
-        return Path(file)
-    (source,) = resolve_sources([file], Path(), key="FILE")
-    return source
 
 
 def _show_started(told: Json) -> None:

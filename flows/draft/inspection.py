@@ -33,7 +33,8 @@ from catalogs.text.table import commented_out
 from flows.errors import UsageError
 from flows.features.leaks import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together
-from flows.inputs.resolve import Source
+from flows.inputs.resolve import resolve_one
+from flows.inputs.source import LocalSource
 from flows.inputs.table_choice import TableChoice
 from flows.labels.reader import LabelledRows, label_texts
 from flows.models.asdf_file import is_model_file, read_model
@@ -54,18 +55,19 @@ HOURS = 24
 
 
 def inspect_file(
-    source: Source, *, limit: int | None = None, label: str | None = None, table: str | None = None
+    file: str | Path, *, limit: int | None = None, label: str | None = None, table: str | None = None
 ) -> dict[str, Any]:
     """Return what a file holds, here or at a URL; of a catalogue, what the first `limit` rows show, or all.
 
     `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.
     """
-    if isinstance(source, Path) and source.exists() and is_model_file(source):
-        model = read_model(source)
-        return {"kind": "model", **Store(source.parent.parent.parent).described(model, "stored")}
+    source = resolve_one(file, key="FILE")
+    if isinstance(source, LocalSource) and source.path.exists() and is_model_file(source.path):
+        model = read_model(source.path)
+        return {"kind": "model", **Store(source.path.parent.parent.parent).described(model, "stored")}
     with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
         told = inspect_catalog(catalog, limit=limit, label=label)
-    return told if isinstance(source, Path) else told | {"path": shown(source)}
+    return told if isinstance(source, LocalSource) else told | {"path": shown(source.url)}
 
 
 def inspect_catalog(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from flows.features.reader import target_reader, training_reader
+from flows.features.reader import FeatureReader, training_reader
 from flows.features.split import split_columns
 from flows.inputs.table_choice import TableChoice
 from flows.specification.specification import Specification
@@ -18,7 +16,6 @@ def training_table(specification: Specification) -> TableChoice:
     return TableChoice(specification.catalog.table, reader.names)
 
 
-def target_table(specification: Specification, features: Iterable[str]) -> TableChoice:
-    """Return which table is classified with those features: as a rule one like the labelled one."""
-    columns = target_reader(specification, features).read
-    return TableChoice(specification.target.table, columns, usual=specification.catalog.table)
+def target_table(specification: Specification, reader: FeatureReader) -> TableChoice:
+    """Return which table a reader of the target reads: as a rule one like the labelled one."""
+    return TableChoice(specification.target.table, reader.read, usual=specification.catalog.table)

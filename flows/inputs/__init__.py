@@ -1,5 +1,7 @@
 """What the user named: found, fetched, opened, and checked for still being written.
 
+- `catalogue`: A catalogue that is an input, resolved once: where it is, its files and their states, its table,
+  its copies' format.
 - `fetching`: Files at URLs, of any format, fetched into a hidden folder of the output's: everything after
   that sees files.
 - `files`: The files of what the user named, opened as catalogues; damaged ones are set aside, not in the
@@ -10,8 +12,20 @@
   be fetched.
 - `resolve`: Files and URLs named by the user: globs and relative paths resolved, and a clear word where
   there is nothing.
+- `source`: What the user named, as it was found at the door: a file, a folder or a pattern of this machine,
+  or a URL.
 - `still_written`: Files that are still being written: waited for a while, then left for the next run.
 - `table_choice`: Which table is opened of a file that holds several, as FITS files and VOTables may.
 """
 
-__all__ = ["fetching", "files", "opening", "origins", "resolve", "still_written", "table_choice"]
+__all__ = [
+    "catalogue",
+    "fetching",
+    "files",
+    "opening",
+    "origins",
+    "resolve",
+    "source",
+    "still_written",
+    "table_choice",
+]

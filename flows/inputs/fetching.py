@@ -24,13 +24,13 @@ from catalogs.remote.remote_file import RemoteFile
 from catalogs.remote.urls import file_name, has_secret, shown
 from flows.errors import FlowError, Interrupted, OutputFolderError, UsageError
 from flows.inputs.files import copy_name
-from flows.inputs.origins import Brought, Known, Origin, spoken
-from flows.inputs.resolve import Source, local_sources
+from flows.inputs.origins import Brought, Known, spoken
+from flows.inputs.source import LocalSource, Origin, RemoteSource, Source, local_sources
 from flows.runs.allowed_roots import url_roots
 from flows.runs.lock import Owner, exclusive, files_kept
 from flows.runs.progress import tell
 
-__all__ = ["FETCHED", "Mirror", "fetched", "fetching", "listing_of"]
+__all__ = ["FETCHED", "Mirror", "fetched", "fetched_sources", "fetching", "listing_of"]
 
 FETCHED = ".blr-fetched"
 CHANGED = "it changed while it was read"
@@ -52,18 +52,18 @@ class Mirror:
     def bring(self, sources: Sequence[Source], known: Known = Known()) -> Brought:  # noqa: B008 -- never changes
         """Return the sources as they are on this machine, fetched where they are at URLs and not `known`."""
         brought = Brought(shown=self.shown)
-        if all(isinstance(source, Path) for source in sources):
-            brought.paths = local_sources(sources)
+        if not any(isinstance(source, RemoteSource) for source in sources):
+            brought.sources = local_sources(sources)
             return brought
         self._hold()
-        asked = [s if isinstance(s, Path) else self._asked(s, known, brought) for s in sources]
-        wanted = [w for a in asked if not isinstance(a, Path) for w in a.wanted]
+        asked = [self._asked(s.url, known, brought) if isinstance(s, RemoteSource) else s for s in sources]
+        wanted = [w for a in asked if isinstance(a, Asked) for w in a.wanted]
         _check_names([*(w.origin.name for w in wanted), *brought.left_out()])
         _fetch([w for w in wanted if not w.is_here()], brought)
         here = [w for w in wanted if w.local.is_file()]
         brought.origins = {w.local: w.origin for w in here}
         for a in asked:
-            brought.paths += [a] if isinstance(a, Path) else a.sources(brought.origins)
+            brought.sources += a.sources(brought.origins) if isinstance(a, Asked) else [a]
         return brought
 
     def spoken(self, text: str) -> str:
@@ -150,10 +150,11 @@ class Asked:
     folder: Path | None
     wanted: list[Wanted]
 
-    def sources(self, here: Collection[Path]) -> list[Path]:
+    def sources(self, here: Collection[Path]) -> list[LocalSource]:
         """Return the sources, as far as their files are here."""
         found = [w.local for w in self.wanted if w.local in here]
-        return found if self.folder is None else [self.folder] if found else []
+        places = found if self.folder is None else [self.folder] if found else []
+        return [LocalSource.at(place, fetched=True) for place in places]
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -253,8 +254,15 @@ def fetching(
 
 @contextmanager
 def fetched(sources: Sequence[Source]) -> Iterator[list[Path]]:
-    """Give all sources as paths of this machine, as long as the block lasts; CatalogError where one does not come."""
-    if all(isinstance(source, Path) for source in sources):
+    """Give all sources as paths of this machine, as `fetched_sources` does."""
+    with fetched_sources(sources) as here:
+        yield [source.path for source in here]
+
+
+@contextmanager
+def fetched_sources(sources: Sequence[Source]) -> Iterator[list[LocalSource]]:
+    """Give all sources on this machine, as long as the block lasts; CatalogError where one does not come."""
+    if not any(isinstance(source, RemoteSource) for source in sources):
         yield local_sources(sources)
         return
     with (
@@ -266,4 +274,4 @@ def fetched(sources: Sequence[Source]) -> Iterator[list[Path]]:
             raise error
         for name, why in brought.deferred.items():
             raise CatalogError(f"{name}: {why}, expected a file that stays as it is; try again")
-        yield brought.paths
+        yield brought.sources

@@ -17,16 +17,22 @@ from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.formats import joined, open_listing
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
-from flows.inputs.fetching import fetched, listing_of
-from flows.inputs.resolve import Source
+from flows.inputs.catalogue import check_links
+from flows.inputs.fetching import fetched_sources, listing_of
+from flows.inputs.source import LocalSource, RemoteSource, Source
 from flows.inputs.table_choice import TableChoice
 
-__all__ = ["first_rows", "opened", "opened_together", "thinned"]
+__all__ = ["first_rows", "opened", "opened_together", "opened_whole", "thinned"]
 
 
 @contextmanager
-def opened(sources: Sequence[Source], choice: TableChoice) -> Iterator[list[Catalog]]:
-    """Give the catalogues at sources, as long as the block lasts; of a pattern each file is one."""
+def opened(
+    sources: Sequence[Source], choice: TableChoice, *, key: str | None = None
+) -> Iterator[list[Catalog]]:
+    """Give the catalogues at sources, as long as the block lasts; of a pattern each file is one.
+
+    `key` says in errors who named them.
+    """
     with ExitStack() as stack:
         found: list[Catalog] = []
         for source in sources:
@@ -34,34 +40,44 @@ def opened(sources: Sequence[Source], choice: TableChoice) -> Iterator[list[Cata
             if listings:
                 found += [open_listing(listing, choice.table) for listing in listings]
             else:
-                found += [choice.open(path) for path in stack.enter_context(fetched([source]))]
+                found += stack.enter_context(opened_whole([source], choice, key=key))
         yield found
+
+
+@contextmanager
+def opened_whole(
+    sources: Sequence[Source], choice: TableChoice, *, key: str | None = None
+) -> Iterator[list[Catalog]]:
+    """Give the catalogues at sources, whose files are all fetched first where they are at URLs."""
+    with fetched_sources(sources) as here:
+        yield [check_links(choice.open(source.path), source, key=key) for source in here]
 
 
 @contextmanager
 def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
     """Give the one catalogue of all that a source means, a pattern's files too, as long as the block lasts."""
-    if isinstance(source, Path):
-        yield choice.open(source)
+    if isinstance(source, LocalSource):
+        yield choice.open(source.path)
     elif listing := _parquet(source):
         yield open_listing(listing, choice.table)
     else:
-        with fetched([source]) as paths:
+        with fetched_sources([source]) as here:
+            paths = [place.path for place in here]
             found = [choice.open(path) for path in paths]
             yield found[0] if len(found) == 1 else joined(Path(os.path.commonpath(paths)), paths, found)
 
 
 def _parquet_at(source: Source) -> list[Listing]:
     """Return the catalogues of Parquet files that a URL means, none where it means others."""
-    listing = None if isinstance(source, Path) else _parquet(source)
+    listing = _parquet(source) if isinstance(source, RemoteSource) else None
     if listing is None or listing.kind != "pattern":
         return [listing] if listing else []
     return [Listing(place.path.rpartition("/")[0], (place,), "file") for place in listing.places]
 
 
-def _parquet(url: str) -> Listing | None:
+def _parquet(source: RemoteSource) -> Listing | None:
     """Return the files that a URL means, if all are Parquet."""
-    listing = listing_of(url)
+    listing = listing_of(source.url)
     return listing if all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places) else None
 
 

@@ -7,18 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalogs.writing.conversion import converted_key
+from flows.inputs.source import LocalSource, Origin
 from flows.runs.manifest import Manifest, Output, Quarantined
 
-__all__ = ["Brought", "Known", "Origin"]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """A file at a URL: what its output is called, the URL as it may be shown, the server's word for its state."""
-
-    name: str
-    url: str
-    tag: str = ""
+__all__ = ["Brought", "Known"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +41,9 @@ class Known:
 
 @dataclass
 class Brought:
-    """Sources as paths of this machine, where fetched files came from, and the files that were not fetched."""
+    """Sources of this machine, where fetched files came from, and the files that were not fetched."""
 
-    paths: list[Path] = field(default_factory=list)
+    sources: list[LocalSource] = field(default_factory=list)
     origins: dict[Path, Origin] = field(default_factory=dict)
     unchanged: list[Output] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)

@@ -7,17 +7,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from catalogs.errors import nearest
+from catalogs.files.folders import is_pattern
 from catalogs.remote.listing import local_path
 from catalogs.remote.urls import has_secret, is_chained, is_remote, shown
 from flows.errors import UsageError
+from flows.inputs.source import LocalSource, RemoteSource, Source, local_sources
 from flows.runs.allowed_roots import check_inside, check_url
 
-__all__ = ["Source", "check_no_secret", "check_parameters", "local_sources", "resolve_sources"]
+__all__ = [
+    "check_apart",
+    "check_no_copies_below",
+    "check_no_secret",
+    "check_parameters",
+    "resolve_one",
+    "resolve_sources",
+]
 
 WILD = frozenset("*?[")
-
-Source = Path | str
-"""A file or folder of this machine; or the text of a URL, of which only `catalogs.remote.urls.shown` may be told."""
 
 
 def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple[Source, ...]:
@@ -25,17 +31,48 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
 
     What a URL's pattern matches is its server's to say, later.  `key` says in the errors who named them.
     """
-    distinct: dict[str, Source] = {}
+    distinct: dict[str, Path | str] = {}
     for pattern in patterns:
-        for source in _matches(pattern, folder, key):
-            distinct.setdefault(_spelt_once(source), source)
-    _check_told_apart([source for source in distinct.values() if isinstance(source, str)], key)
-    return tuple(check_inside(s, key=key) if isinstance(s, Path) else s for s in distinct.values())
+        for place in _matches(pattern, folder, key):
+            distinct.setdefault(_spelt_once(place), place)
+    _check_told_apart([place for place in distinct.values() if isinstance(place, str)], key)
+    return tuple(
+        RemoteSource(place) if isinstance(place, str) else LocalSource.at(check_inside(place, key=key))
+        for place in distinct.values()
+    )
 
 
-def local_sources(sources: Iterable[Source]) -> list[Path]:
-    """Return the sources of this machine."""
-    return [source for source in sources if isinstance(source, Path)]
+def resolve_one(name: str | Path, *, key: str) -> Source:
+    """Return the one catalogue that a name means: a pattern's files are one, and are listed when it is opened."""
+    if isinstance(name, str) and is_remote(name):
+        (source,) = resolve_sources([name], Path(), key=key)
+        return source
+    path = Path(name)
+    return LocalSource(path, "pattern") if is_pattern(path) else LocalSource.at(path)
+
+
+def check_no_copies_below(sources: Iterable[Source], out: Path) -> None:
+    """Raise UsageError where copies would be inputs of the next run: they would lie in a folder that is one."""
+    inside = out.resolve()
+    for path in (source.path.resolve() for source in local_sources(sources) if source.is_folder):
+        below = inside.relative_to(path).parts if inside.is_relative_to(path) else ()
+        if below and not any(part.startswith((".", "_")) for part in below):
+            raise UsageError(
+                f"{out}: got an output folder inside the catalogue {path}, which would hold its own copies the next "
+                "time, expected one outside of it; choose another with --out"
+            )
+
+
+def check_apart(sources: Iterable[Source], out: Path, *, key: str) -> None:
+    """Raise UsageError where an input lies in a release's output folder, or holds it."""
+    inside = out.resolve()
+    for source in local_sources(sources):
+        path = source.path.resolve()
+        if path.is_relative_to(inside) or (source.is_folder and inside.is_relative_to(path)):
+            raise UsageError(
+                f"{key}: got '{source.path}', which the output folder {out} is in or holds, expected inputs outside "
+                "of it; choose another output.folder"
+            )
 
 
 def check_no_secret(patterns: Iterable[str], *, key: str, kept: str, remedy: str) -> None:
@@ -55,12 +92,12 @@ def check_parameters(catalogues: Iterable[object]) -> None:
     check_no_secret(map(str, catalogues), key="CATALOG", kept=kept, remedy=remedy)
 
 
-def _spelt_once(source: Source) -> str:
+def _spelt_once(place: Path | str) -> str:
     """Return what all ways to write a path share: relative or absolute, with dots or without."""
-    return os.path.abspath(source) if isinstance(source, Path) else source  # noqa: PTH100  links stay what they are
+    return os.path.abspath(place) if isinstance(place, Path) else place  # noqa: PTH100  links stay what they are
 
 
-def _matches(pattern: str, folder: Path, key: str) -> Iterable[Source]:
+def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
     if is_remote(pattern):
         return _at_url(pattern, folder, key)
     path = check_inside(folder / Path(pattern).expanduser(), key=key)
@@ -80,7 +117,7 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Source]:
     raise UsageError(f"{key}: got '{path}', which does not exist, expected a catalogue; {hint}")
 
 
-def _at_url(url: str, folder: Path, key: str) -> Iterable[Source]:
+def _at_url(url: str, folder: Path, key: str) -> Iterable[Path | str]:
     if is_chained(url):
         raise UsageError(
             f"{key}: got '{shown(url)}', a file inside another, expected a URL of the file itself; unpack it, or use "

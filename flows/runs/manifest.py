@@ -26,7 +26,6 @@ __all__ = [
     "Output",
     "Quarantined",
     "file_sha256",
-    "file_state",
     "write_json",
 ]
 
@@ -44,6 +43,11 @@ class FileState:
     mtime_ns: int
     inode: int
     tag: str = ""  # of a fetched file, if its server has a word for its state
+
+    @classmethod
+    def hashed(cls, path: Path, size: int, mtime_ns: int, inode: int) -> FileState:
+        """Return the state of a file that was looked at, with the hash of its bytes."""
+        return cls(file_sha256(path), size, mtime_ns, inode)
 
     def looks_like(self, path: Path) -> bool:
         """Say whether the file's size, time and inode are still those that were hashed."""
@@ -261,14 +265,6 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, as `sha256sum` prints it."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def file_state(path: Path, known: FileState | None = None) -> FileState:
-    """Return a file's state, hashed unless it looks as it did when its hash was taken."""
-    if known is not None and known.looks_like(path):
-        return known
-    seen = path.stat()
-    return FileState(file_sha256(path), seen.st_size, seen.st_mtime_ns, seen.st_ino)
 
 
 def write_json(path: Path, tree: Any) -> None:

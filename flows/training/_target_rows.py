@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from flows.errors import SpecificationError, UsageError
-from flows.features.reader import target_reader
+from flows.features.reader import FeatureReader, target_reader
 from flows.features.sentinels import check_target_marks
 from flows.features.table_choice import target_table
 from flows.features.units import converted
@@ -115,11 +115,11 @@ def read_target(
             )
         return None
     try:
-        choice = target_table(specification, specification.features)
+        reader = target_reader(specification, specification.features)
         key = "shift.target" if shift.target else "target.paths"
         sources = resolve_sources(named, Path(specification.base_folder), key=key)
-        with opened(sources, choice) as catalogs:
-            return _read(specification, catalogs, trained, limit)
+        with opened(sources, target_table(specification, reader), key=key) as catalogs:
+            return _read(specification, reader, catalogs, trained, limit)
     except (CatalogError, UsageError, OSError) as error:
         if is_asked(specification):
             raise
@@ -139,11 +139,11 @@ def pass_over(error: Exception) -> None:
 
 def _read(
     specification: Specification,
+    general: FeatureReader,
     catalogs: Sequence[Catalog],
     trained: Mapping[str, Mapping[str, Any]],
     limit: int | None,
 ) -> TargetRows:
-    general = target_reader(specification, specification.features)
     content = ContentHash(general.read)
     parts = [(c, part) for c in catalogs for part in c.partitions if part.counted]
     n_rows = sum(part.n_rows for _, part in parts)

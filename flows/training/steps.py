@@ -24,7 +24,7 @@ from flows.errors import TrainingError
 from flows.features.reader import training_reader
 from flows.features.split import split_columns
 from flows.features.table_choice import training_table
-from flows.inputs.fetching import fetched
+from flows.inputs.opening import opened_whole
 from flows.inputs.resolve import resolve_sources
 from flows.models.asdf_file import read_tree, write_tree
 from flows.models.model import make_version
@@ -63,11 +63,7 @@ def ingest(request: Row) -> Json:
     given = Specification.model_validate(request["specification"])
     key = "catalog.paths"
     sources = resolve_sources(given.catalog.paths, Path(given.base_folder), key=key)
-    with fetched(sources) as paths:
-        opened = [training_table(given).open(path) for path in paths]
-        for path, catalog in zip(paths, opened, strict=True):
-            for partition in catalog.partitions if path in sources else ():  # others were fetched
-                check_inside(partition.path, key=key)
+    with opened_whole(sources, training_table(given), key=key) as opened:
         return _ingested(request, opened)
 
 

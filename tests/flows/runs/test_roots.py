@@ -13,6 +13,7 @@ from flows.classify_table import classify_table
 from flows.demo.steps import run_demo
 from flows.errors import UsageError
 from flows.inputs.resolve import resolve_sources
+from flows.inputs.source import LocalSource, RemoteSource
 from flows.models.promotion import promote
 from flows.reviews.selection import review
 from flows.runs.allowed_roots import check_inside, url_roots
@@ -83,7 +84,7 @@ def test_roots_are_told_apart_though_urls_have_colons(mixed):
     "url", ["https://survey.org:8443/release/a.parquet", "s3://bucket/data/*.parquet", "http://[::1]/a"]
 )
 def test_a_url_below_a_root(mixed, url):
-    assert resolve_sources([url], mixed, key="target.paths") == (url,)
+    assert resolve_sources([url], mixed, key="target.paths") == (RemoteSource(url),)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_url_elsewhere(mixed, url, monkeypatch):
     with pytest.raises(UsageError, match="expected a path or a URL below"):
         resolve_sources([url], mixed, key="target.paths")
     monkeypatch.delenv("BLR_ROOTS")
-    assert resolve_sources([url], mixed, key="target.paths") == (url,)
+    assert resolve_sources([url], mixed, key="target.paths") == (RemoteSource(url),)
 
 
 def test_urls_alone_allow_no_folder(mixed, monkeypatch):
@@ -119,7 +120,9 @@ def test_urls_alone_allow_no_folder(mixed, monkeypatch):
 
 @pytest.mark.parametrize("scheme", ["file", "local"])
 def test_a_url_of_this_machine_is_a_path(mixed, scheme):
-    assert resolve_sources([f"{scheme}://{mixed}/own.fits"], mixed, key="x") == (mixed / "own.fits",)
+    assert resolve_sources([f"{scheme}://{mixed}/own.fits"], mixed, key="x") == (
+        LocalSource(mixed / "own.fits"),
+    )
     for name in ("../secret.fits", "link.fits", "folder/*.fits"):
         with pytest.raises(UsageError, match=r"expected a path inside .*BLR_ROOTS"):
             resolve_sources([f"{scheme}://{mixed}/{name}"], mixed, key="x")
@@ -142,7 +145,7 @@ def test_a_file_is_one_however_it_is_written(tmp_path, monkeypatch):
     (tmp_path / "link.fits").symlink_to("b.fits")
     patterns = ["b.fits", "./b.fits", str(tmp_path / "b.fits"), f"../{tmp_path.name}/b.fits", "*.fits"]
     found = resolve_sources(patterns, Path(), key="target.paths")
-    assert found == (Path("b.fits"), Path("a.fits"), Path("link.fits"))
+    assert found == tuple(LocalSource(Path(name)) for name in ("b.fits", "a.fits", "link.fits"))
 
 
 STORE_URL = "s3://user:secret@bucket/out"
