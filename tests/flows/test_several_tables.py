@@ -107,3 +107,15 @@ def test_inspect_and_init_take_the_name(as_fits, capsys):
     assert run(["init", file, "--label", "kind", "--table", "DEEP", "--out", str(out)]) == 0
     assert 'table = "DEEP"' in out.read_text()
     assert train(out, as_fits / "models", dry_run=True)["training"]["n_read"] == 200
+
+
+def test_shares_are_estimated_from_the_table_that_is_classified(as_fits):
+    told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
+    galaxies(40, 2).write(as_fits / "wide.fits")
+    wide = specification(as_fits, "three.fits", 'table = "deep"')
+    wide.write_text(wide.read_text() + "[target]\ntable = 3\n")
+    options = {"model": told["model"], "store": as_fits / "models", "class_prior": "em"}
+    alone = classify([as_fits / "wide.fits"], out=as_fits / "a", **options)
+    named = classify([as_fits / "three.fits"], out=as_fits / "b", specification=wide, **options)
+    shares = [done["summary"]["shift"]["class_priors"] for done in (alone, named)]
+    assert shares[0] == pytest.approx(shares[1])

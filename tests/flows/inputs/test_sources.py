@@ -1,0 +1,155 @@
+"""What a user names is resolved once; everything after the door takes the source or the catalogue as it is."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.table import Table
+
+from flows.errors import UsageError
+from flows.inputs.catalogue import InputCatalogue
+from flows.inputs.files import copy_name_of, find_files, open_source
+from flows.inputs.opening import opened
+from flows.inputs.resolve import resolve_one, resolve_sources
+from flows.inputs.source import InputFile, LocalSource, Origin, RemoteSource
+from flows.inputs.table_choice import TableChoice
+from flows.runs.manifest import FileState
+
+FLOWS = Path(__file__).resolve().parents[3] / "flows"
+
+DOORS = {
+    "flows/classification/reprocessing.py",
+    "flows/classification/steps.py",
+    "flows/cli/_inspect.py",
+    "flows/draft/inspection.py",
+    "flows/labels/source.py",
+    "flows/training/_target_rows.py",
+    "flows/training/steps.py",
+}
+"""Modules that turn a user's text into sources; `_target_rows` and `labels` have names of their own."""
+RESOLVING = {"resolve_sources", "resolve_one"}
+LOOKING = {
+    "expanduser",
+    "glob",
+    "rglob",
+    "is_dir",
+    "sniff",
+    "format_of",
+    "tables_of",
+    "files_below",
+    "expand",
+    "is_remote",
+}
+"""Calls that find out what a place is."""
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    folder = tmp_path / "release"
+    folder.mkdir()
+    for name, n in (("a", 3), ("b", 5)):
+        Table({"x": np.arange(n, dtype=float)}).write(folder / f"{name}.fits")
+    (folder / "README.txt").write_text("notes")
+    return folder
+
+
+def calls(path: Path) -> Iterator[str]:
+    """Yield the names of what a module calls."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func).rpartition(".")[2]
+
+
+def test_names_are_resolved_at_the_doors_alone() -> None:
+    found = {
+        path.relative_to(FLOWS.parent).as_posix()
+        for path in FLOWS.rglob("*.py")
+        if RESOLVING & {*calls(path)}
+    }
+    assert found - {"flows/inputs/resolve.py"} == DOORS
+
+
+@pytest.mark.parametrize("room", ["classification", "training", "draft", "reviews", "features"])
+def test_behind_the_doors_nobody_asks_what_an_input_is(room: str) -> None:
+    asking = {path.name: LOOKING & {*calls(path)} for path in (FLOWS / room).glob("*.py")}
+    asking.pop("_staging.py", None)  # looks for drafts of its own
+    assert {name: names for name, names in asking.items() if names} == {}
+
+
+def test_the_kinds(release: Path) -> None:
+    (release.parent / "sky").mkdir()
+    (release.parent / "sky" / "hats.properties").write_text("obs_collection=sky\n")
+    sources = resolve_sources(
+        ["release", "release/*.fits", "sky", "s3://user:word@bucket/x"], release.parent, key="x"
+    )
+    assert sources[:-1] == (
+        LocalSource(release, "folder"),
+        LocalSource(release / "a.fits", "file"),
+        LocalSource(release / "b.fits", "file"),
+        LocalSource(release.parent / "sky", "hats"),
+    )
+    assert isinstance(sources[-1], RemoteSource)
+    assert "word" not in repr(sources[-1])
+    assert resolve_one(str(release / "*.fits"), key="FILE") == LocalSource(release / "*.fits", "pattern")
+    assert resolve_one(release / "none.fits", key="FILE") == LocalSource(release / "none.fits")
+
+
+def test_a_catalogue_is_the_same_after_json(release: Path) -> None:
+    """A task opens what the plan has opened, without looking again: the same object where it runs beside the plan."""
+    (one, *_), failed = find_files(
+        [InputCatalogue.of(LocalSource.at(release), TableChoice(None, ("x",)), form="parquet")],
+        lambda _: None,
+        tolerated=(),
+    )
+    there = InputCatalogue.from_dict(json.loads(json.dumps(one.catalogue.to_dict())))
+    assert (failed, there, one.name) == ({}, one.catalogue, "a.parquet")
+    assert open_source(there) is open_source(one.catalogue)
+
+
+def test_a_state_is_taken_once(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = InputCatalogue.of(LocalSource.at(release), TableChoice())
+    assert [file.path.name for file in catalogue.files] == ["a.fits", "b.fits"]
+    first = catalogue.file(release / "a.fits")
+    assert first.size == (release / "a.fits").stat().st_size
+    state = first.state()
+    assert first.looks_like(state)
+    monkeypatch.setattr(FileState, "hashed", None)
+    assert first.state(state) is state, "not hashed again"
+    origin = Origin("a.fits", "https://survey.org/a.fits", "etag")
+    assert InputFile.at(first.path, origin).state(state).tag == "etag"
+    os.utime(release / "a.fits", (1, 1))
+    assert not InputFile.at(release / "a.fits").looks_like(state)
+    assert InputCatalogue.of(LocalSource.at(release), TableChoice()) != catalogue
+
+
+def test_files_that_are_left_out_are_not_opened(release: Path) -> None:
+    (release / "b.fits").write_bytes(b"no table")
+    whole = InputCatalogue.of(LocalSource.at(release), TableChoice())
+    catalogue = whole.leaving_out(
+        {release / "b.fits": "still written", release.parent / "c.fits": "another's"}
+    )
+    assert (catalogue.without, [f.path.name for f in catalogue.read()]) == (("b.fits",), ["a.fits"])
+    found, failed = find_files([catalogue], lambda _: None, tolerated=())
+    assert ([f.name for f in found], failed) == (["a.fits"], {})
+    assert copy_name_of(release / "b.fits", [catalogue]) == "b.fits"
+
+
+def test_a_link_in_a_folder_stays_inside_the_roots_whoever_opens_it(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial, or a target that rows are compared with, opens folders too."""
+    secret = release.parent / "secret.fits"
+    Table({"x": [1.0]}).write(secret)
+    (release / "c.fits").symlink_to(secret)
+    monkeypatch.setenv("BLR_ROOTS", str(release))
+    leads_out = pytest.raises(UsageError, match=r"shift.target: got '.*c.fits', which leads to .*secret.fits")
+    with leads_out, opened([LocalSource.at(release)], TableChoice(), key="shift.target"):
+        pass
+    with opened([LocalSource(release, "folder", fetched=True)], TableChoice()) as (catalog,):
+        assert catalog.n_rows == 9
