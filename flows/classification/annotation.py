@@ -44,7 +44,8 @@ Job = Mapping[str, Any]
 
 def annotate_file(job: Job) -> Json:
     """Annotate one file into the staging folder; return its record."""
-    model, specification = model_at(job["model"]), Specification.model_validate(job["specification"])
+    model = model_at(job["model"])
+    specification: Specification = job["specification"]
     catalog = _one_file(job)
     if said := commented_out(catalog):
         tell().note(f"{job['name']}: {said}")
@@ -136,7 +137,7 @@ def _output(
         "tally": scorer.tally().to_dict(),
         "drift": scorer.drift().to_dict(),
         "low_confidence": scorer.classifier.low_confidence,
-        "shift": shift_record(scorer.model, Specification.model_validate(job["specification"])),
+        "shift": shift_record(scorer.model, job["specification"]),
     }
     if left_behind:
         summary["left_behind"] = list(left_behind)

@@ -32,8 +32,8 @@ MOST_FILES_TOLD = 100
 
 def finish_outputs(request: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> Json:
     """Give the outputs their final names, write summary and manifest; return what was written."""
-    specification = Specification.model_validate(request["specification"])
-    return finish(model_at(request["model"]), specification, request, [Output.of(o) for o in outputs])
+    model, done = model_at(request["model"]), [Output.of(o) for o in outputs]
+    return finish(model, request["specification"], request, done)
 
 
 def _no_run() -> str | None:
@@ -183,17 +183,17 @@ def _job_dict(job: Job, plan: Plan, request: Json) -> Json:
     }
 
 
-def _previous(job: Job, plan: Plan, specification: Json) -> Json | None:
+def _previous(job: Job, plan: Plan, specification: Specification) -> Json | None:
     """Return the output that is replaced, for the difference report of a release."""
     if plan.policy != "release" or plan.found is None or job.previous is None or plan.found.prefix is None:
         return None
-    identity = specification["catalog"]["id"]
+    identity = specification.catalog.id
     return {
         "path": str(plan.out / job.name),
         "prefix": plan.found.prefix,
         "classes": [*plan.found.details["classes"]],
         "by_row": job.previous.input.sha256 == job.state.sha256,
-        "id": specification["target"]["columns"].get(identity, identity),
+        "id": identity and specification.target.columns.get(identity, identity),
     }
 
 

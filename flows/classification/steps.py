@@ -100,7 +100,7 @@ def settled(
 
 def request_of(model: Path, settings: Specification, threads: int | None) -> Json:
     """Return what every task is told."""
-    return {"model": str(model), "specification": settings.model_dump(mode="json"), "threads": threads}
+    return {"model": str(model), "specification": settings, "threads": threads}
 
 
 def annotation_settings(model: Model, given: Specification) -> Specification:

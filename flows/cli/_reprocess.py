@@ -15,7 +15,7 @@ from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.cli._show import print_tables, say, show
 from flows.orchestration.tables import run_tables, trouble_table
-from flows.specification.toml_file import load_specification
+from flows.specification.toml_file import read_specification
 
 __all__ = ["PARTLY", "leave_partly", "run_reprocess"]
 
@@ -26,7 +26,7 @@ def run_reprocess(
     spec: Path, options: Mapping[str, Any], *, dry_run: bool, direct: bool, json: bool, quiet: bool
 ) -> None:
     """Reprocess, as a flow unless it is direct."""
-    specification = load_specification(spec)
+    specification = read_specification(spec)
     with shown_progress(quiet=quiet):
         if direct or dry_run:
             told = reprocessing.reprocess(specification, dry_run=dry_run, **options)

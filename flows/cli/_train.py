@@ -11,7 +11,7 @@ from typing import Any
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.cli._show import show, show_trained
-from flows.specification.toml_file import load_specification
+from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 
 __all__ = ["run_train"]
@@ -28,7 +28,7 @@ def run_train(
     quiet: bool,
 ) -> None:
     """Train, as a flow unless it is direct."""
-    specification = load_specification(spec)
+    specification = read_specification(spec)
     with shown_progress(quiet=quiet):
         if direct or dry_run:
             told = training.train(specification, store, dry_run=dry_run, **options)

@@ -14,13 +14,22 @@ from numpy.typing import NDArray
 
 from blr.gaussian import Gaussian
 from blr.missing.moments import FeatureMoments
+from flows.runs.manifest import write_json
 from flows.specification.specification import Specification
+from flows.specification.stored import specification_tree, stored_specification
 from flows.training._candidates import CandidateData
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
 from flows.training._target_rows import read_shift
 
-__all__ = ["INGESTED", "StagedTraining", "filled_features", "read_drafts", "write_drafts"]
+__all__ = [
+    "StagedTraining",
+    "filled_features",
+    "read_described",
+    "read_drafts",
+    "write_described",
+    "write_drafts",
+]
 
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -52,6 +61,17 @@ def read_drafts(folder: Path, index: int) -> tuple[Gaussian, ...]:
     return tuple(Gaussian(array[0], array[1:]) for array in arrays)
 
 
+def write_described(specification: Specification, described: Json, folder: Path) -> None:
+    """Write what is said of the rows; the file comes last, so with it all of the ingest is there."""
+    write_json(folder / INGESTED, {"specification": specification_tree(specification), **described})
+
+
+def read_described(folder: Path) -> tuple[Specification, Json]:
+    """Return what `write_described` wrote."""
+    described: Json = json.loads((folder / INGESTED).read_text(encoding="utf-8"))
+    return stored_specification(described["specification"]), described
+
+
 @dataclass(frozen=True)
 class StagedTraining:
     """The staging folder, read."""
@@ -81,11 +101,11 @@ class StagedTraining:
     @classmethod
     def read(cls, folder: Path) -> StagedTraining:
         """Return what `ingest` has written into the folder."""
-        described = json.loads((folder / INGESTED).read_text(encoding="utf-8"))
+        specification, described = read_described(folder)
         filled = np.load(folder / "filled.npy", allow_pickle=False)
         return cls(
             folder,
-            Specification.model_validate(described["specification"]),
+            specification,
             described,
             CandidateData(read_rows(folder), filled, tuple(described["classes"])),
         )

@@ -29,7 +29,7 @@ from flows.inputs.resolve import resolve_sources
 from flows.models.asdf_file import read_tree, write_tree
 from flows.models.model import make_version
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_inside, check_output
+from flows.runs.allowed_roots import check_output
 from flows.runs.interrupt import stop_points
 from flows.runs.lock import exclusive
 from flows.runs.manifest import write_json
@@ -46,45 +46,62 @@ from flows.training._quality import catalog_qualities
 from flows.training._ranking import rank, stacked
 from flows.training._rows import Gathered, gather, write_array, write_rows
 from flows.training._shift import compared, with_density_weights
-from flows.training._staging import INGESTED, StagedTraining, filled_features, read_drafts, write_drafts
+from flows.training._staging import (
+    StagedTraining,
+    filled_features,
+    read_described,
+    read_drafts,
+    write_described,
+    write_drafts,
+)
 from flows.training._target_rows import is_needed, read_shift, read_target, version_content, write_shift
 from flows.training.saving import Judged, Kept, make_model, save_model
 from flows.version import code_version
 
-__all__ = ["DIRECT", "Steps", "choose", "fit", "ingest", "refine", "save", "train"]
+__all__ = ["DIRECT", "Request", "Steps", "choose", "fit", "ingest", "refine", "save", "train"]
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
 Floats = NDArray[np.float64]
 
 
-def ingest(request: Row) -> Json:
+@dataclass(frozen=True)
+class Request:
+    """What is to be trained, and where the model goes: read and checked, so that no later step does it again."""
+
+    specification: Specification
+    store: Store
+    overwrite: bool = False
+    limit: int | None = None
+    dry_run: bool = False
+
+
+def ingest(request: Request) -> Json:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
-    given = Specification.model_validate(request["specification"])
+    given = request.specification
     key = "catalog.paths"
     sources = resolve_sources(given.catalog.paths, Path(given.base_folder), key=key)
     with opened_whole(sources, training_table(given), key=key) as opened:
         return _ingested(request, opened)
 
 
-def _ingested(request: Row, opened: list[Catalog]) -> Json:
-    specification, gathered = _gathered(request, opened)
-    given = Specification.model_validate(request["specification"])
+def _ingested(request: Request, opened: list[Catalog]) -> Json:
+    given, store, limit = request.specification, request.store, request.limit
+    specification, gathered = _gathered(given, opened, limit)
     columns = column_metadata(
         opened[0], training_reader(specification, split_by=split_columns(specification)).names
     )
-    target = read_target(specification, columns, limit=request["limit"]) if is_needed(given) else None
+    target = read_target(specification, columns, limit=limit) if is_needed(given) else None
     version = make_version(given, version_content(gathered.content_hash, given, target), code_version())
-    store = Store(check_inside(Path(request["store"]), key="store"))
     found = {"version": version, "exists": store.contains(specification.name, version)}
-    if request["dry_run"] or (found["exists"] and not request["overwrite"]):
+    if request.dry_run or (found["exists"] and not request.overwrite):
         return found | {
             "training": describe_rows(specification, gathered, opened),
             "classes": [*gathered.classes],
         }
     rows, told = gathered.rows, Json()
     folder = store.make_folder(specification.name, version, staging=True)
-    target = target or read_target(specification, columns, limit=request["limit"])
+    target = target or read_target(specification, columns, limit=limit)
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
         moments, filled = filled_features(rows)
@@ -101,7 +118,6 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
     described = {
-        "specification": specification.model_dump(mode="json"),
         "version": version,
         "classes": [*gathered.classes],
         "training": describe_rows(specification, gathered, opened)
@@ -109,11 +125,11 @@ def _ingested(request: Row, opened: list[Catalog]) -> Json:
             "overdispersion": phi,
             "label_noise": noise,
             "shift": told,
-            "quality": catalog_qualities(specification, opened[:MOST_QUALITY], limit=request["limit"]),
+            "quality": catalog_qualities(specification, opened[:MOST_QUALITY], limit=limit),
         },
         "columns": columns,
     }
-    write_json(folder / INGESTED, described)
+    write_described(specification, described, folder)
     return found | {"folder": str(folder), "training": described["training"], "classes": described["classes"]}
 
 
@@ -121,11 +137,12 @@ MOST_QUALITY = 4
 """Catalogues whose quality is looked at, the first of many: each is read once more."""
 
 
-def _gathered(request: Row, opened: list[Catalog]) -> tuple[Specification, Gathered]:
-    specification = Specification.model_validate(request["specification"])
+def _gathered(
+    specification: Specification, opened: list[Catalog], limit: int | None
+) -> tuple[Specification, Gathered]:
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
-    learned = with_learned_photometry(specification, opened, limit=request["limit"])
-    return learned, gather(learned, opened, limit=request["limit"])
+    learned = with_learned_photometry(specification, opened, limit=limit)
+    return learned, gather(learned, opened, limit=limit)
 
 
 def fit(folder: str, index: int, threads: int | None = None) -> Json:
@@ -150,8 +167,7 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
 
 def choose(folder: str, rows: Sequence[Row]) -> Json:
     """Return which candidates make the model, and each one's posterior probability."""
-    described = json.loads((Path(folder) / INGESTED).read_text(encoding="utf-8"))
-    by = Specification.model_validate(described["specification"]).select.by
+    by = read_described(Path(folder))[0].select.by
     shares = None
     if by == "stack":
         left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(rows))]
@@ -196,13 +212,13 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
     return str(done)
 
 
-def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, float], store: str) -> Json:
+def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, float], store: Store) -> Json:
     """Make the model of its members, save it, and let it be the champion if there is none.
 
     `members` are files, each with its share in the average.
     """
     staged = StagedTraining.read(Path(folder))
-    place, trees = Store(Path(store)), {path: read_tree(Path(path)) for path in members}
+    trees = {path: read_tree(Path(path)) for path in members}
 
     def of(which: str) -> list[Member]:
         found = ((share, Member.from_dict(d)) for path, share in members.items() for d in trees[path][which])
@@ -231,11 +247,11 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
         )
-        save_model(place, made, staged.fits[kept])
+        save_model(store, made, staged.fits[kept])
     model = made.model
-    if place.champion(model.name) is None:
-        place.promote(model.label, why="the first of its name")
-    return place.described(model, "trained")
+    if store.champion(model.name) is None:
+        store.promote(model.label, why="the first of its name")
+    return store.described(model, "trained")
 
 
 def _mixed_left_out(folder: Path, members: Sequence[tuple[int, float]]) -> Floats:
@@ -251,11 +267,11 @@ def _mixed_left_out(folder: Path, members: Sequence[tuple[int, float]]) -> Float
 class Steps:
     """The tasks; `flows.train` puts Prefect's in their place."""
 
-    ingest: Callable[[Row], Json] = ingest
+    ingest: Callable[[Request], Json] = ingest
     fit: Callable[[str, int, int | None], Json] = fit
     choose: Callable[[str, Sequence[Row]], Json] = choose
     refine: Callable[[str, int, int | None], str] = refine
-    save: Callable[[str, Sequence[Row], Row, Mapping[str, float], str], Json] = save
+    save: Callable[[str, Sequence[Row], Row, Mapping[str, float], Store], Json] = save
 
 
 DIRECT = Steps()
@@ -275,37 +291,23 @@ def train(
 
     `limit` is a trial: that many rows are read, and nothing is kept.
     """
-    check_output(store, key="store")
-    given = read_specification(specification)
+    place = Store(check_output(store, key="store"))
+    request = Request(read_specification(specification), place, overwrite, limit, dry_run)
     if limit is not None and not dry_run:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
-            return _trained(given, folder, steps, limit=limit, threads=threads) | {
-                "status": "trial",
-                "path": None,
-            }
-    return _trained(
-        given, str(store), steps, overwrite=overwrite, limit=limit, threads=threads, dry_run=dry_run
-    )
+            trial = replace(request, store=Store(Path(folder)), overwrite=False)
+            return _trained(trial, steps, threads) | {"status": "trial", "path": None}
+    return _trained(request, steps, threads)
 
 
-def _trained(
-    specification: Specification,
-    store: str,
-    steps: Steps,
-    *,
-    overwrite: bool = False,
-    limit: int | None = None,
-    threads: int | None = None,
-    dry_run: bool = False,
-) -> Json:
-    request = {"specification": specification.model_dump(mode="json"), "store": store, "limit": limit}
-    found = steps.ingest(request | {"overwrite": overwrite, "dry_run": dry_run})
+def _trained(request: Request, steps: Steps, threads: int | None) -> Json:
+    specification, store = request.specification, request.store
+    found = steps.ingest(request)
     label = f"{specification.name}@{found['version']}"
-    if dry_run:
-        return {"status": "planned", "model": label, "store": store, **found}
+    if request.dry_run:
+        return {"status": "planned", "model": label, "store": str(store.root), **found}
     if "folder" not in found:
-        place = Store(Path(store))
-        return place.described(place.load(label), "exists")
+        return store.described(store.load(label), "exists")
     folder, n = found["folder"], len(specification.candidate)
     tell().start("fitting candidates", n, "candidates")
     rows = []

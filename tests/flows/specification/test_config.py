@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from blr.basis.kinds import BASES
 from flows.specification.basis import BASIS_KINDS, basis_words
 from flows.specification.specification import Specification, canonical_json, specification_hash
+from flows.specification.stored import specification_tree, stored_specification
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
 
 TEXT = """
@@ -97,6 +98,11 @@ def test_toml_there_and_back_keeps_the_order_of_classes():
     again = parsed(specification_toml(specification))
     assert again == specification
     assert list(again.label.classes) == ["early", "late"]
+
+
+def test_json_there_and_back_in_a_staging_folder():
+    text = json.dumps(specification_tree(parsed()))
+    assert stored_specification(json.loads(text)) == parsed()
 
 
 def test_json_there_and_back_as_prefect_does_it():

@@ -1,0 +1,40 @@
+"""What a user names is read once, at its door, and is an object of its own type from there on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import flows
+from flows.specification.toml_file import read_specification
+from flows.training.steps import DIRECT, Request, train
+
+FLOWS = Path(flows.__file__).parent
+
+
+def where(pattern: str) -> set[str]:
+    """Return the modules of `flows` whose source holds a pattern."""
+    found = re.compile(pattern)
+    paths = (path for path in FLOWS.rglob("*.py") if found.search(path.read_text(encoding="utf-8")))
+    return {path.relative_to(FLOWS).as_posix() for path in paths}
+
+
+def test_only_their_own_folder_validates_specifications():
+    assert where(r"\bSpecification\.model_validate") == {
+        "specification/stored.py",
+        "specification/toml_file.py",
+    }
+    assert where(r"load_specification\(") == {"specification/toml_file.py"}
+
+
+def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
+    specification, requests = read_specification(folder / "spec.toml"), []
+
+    def ingest(request: Request) -> dict[str, str]:
+        requests.append(request)
+        return {"version": "0123456789ab"}
+
+    train(specification, folder / "models", dry_run=True, steps=replace(DIRECT, ingest=ingest))
+    (request,) = requests
+    assert request.specification is specification
