@@ -43,7 +43,7 @@ def classify_table(
     `class_prior` are as there, but for [output] mode and format: all columns stay, and the table's kind.
     """
     place = Store(check_output(store, key="store"))
-    loaded = place.load(place.find(model).label)
+    loaded = place.load(model)
     given = loaded.specification if specification is None else read_specification(specification)
     source = in_memory(table)
     read = target_reader(annotation_settings(loaded, given), loaded.features).read

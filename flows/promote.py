@@ -85,6 +85,6 @@ def _asked(found: Comparison, timeout: int) -> Approval:
             "how: got 'ask' without Prefect, where nobody can answer, expected 'better' or 'now'; choose one"
         )
     text = to_markdown(comparison_table(found))
-    keep_markdown(f"{found.challenger.partition('@')[0]}-promotion", text, f"Promote {found.challenger}?")
+    keep_markdown(f"{found.name}-promotion", text, f"Promote {found.challenger}?")
     asked = Approval.with_initial_data(description=text)
     return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)

@@ -25,6 +25,7 @@ from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
 from flows.models.asdf_file import read_model
 from flows.models.model import Model
+from flows.models.store import StoredModel
 from flows.runs.interrupt import stop_asked
 from flows.runs.lock import check_held
 from flows.runs.manifest import FileState, Output, file_sha256
@@ -167,9 +168,9 @@ def _difference(job: Job, annotated: Path, scorer: Scorer) -> Json | None:
 
 
 @lru_cache(maxsize=2)
-def model_at(path: str) -> Model:
-    """Return the model in a file, which is read once: a version never changes."""
-    return read_model(Path(path))
+def model_at(stored: StoredModel) -> Model:
+    """Return a model of the store, which is read once: a version never changes."""
+    return read_model(stored.path)
 
 
 def _one_file(job: Job) -> Catalog:

@@ -58,7 +58,7 @@ def reprocess(
         else check_output(out, key="out")
     )
     stored = place.find(model or given.name)
-    loaded = place.load(stored.label)
+    loaded = place.read(stored)
     settings = annotation_settings(loaded, given).model_copy(
         update={"shift": chosen_shift(loaded, given.shift)}
     )
@@ -76,7 +76,7 @@ def reprocess(
                 brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
             )
 
-        return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+        return execute(planned, loaded, request_of(stored, settings, threads), steps, dry_run=dry_run)
 
 
 def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:
@@ -97,7 +97,7 @@ def _unknown_files(sources: Iterable[LocalSource], before: Manifest | None, out:
 
 def _check_same_name(before: Manifest | None, name: str, out: Path) -> None:
     """Raise OutputExistsError where the folder is another product's, whose outputs would all be retired."""
-    if before is not None and before.model.partition("@")[0] != name:
+    if before is not None and before.model_name != name:
         raise OutputExistsError(
             f"{out}: got a folder with outputs of the model {before.model}, expected one of '{name}'; "
             "choose another output.folder"

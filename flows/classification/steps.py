@@ -22,7 +22,7 @@ from flows.inputs.fetching import fetching
 from flows.inputs.resolve import check_no_copies_below, resolve_sources
 from flows.inputs.source import LocalSource
 from flows.models.model import Model
-from flows.models.store import Store
+from flows.models.store import Store, StoredModel
 from flows.runs.allowed_roots import check_output
 from flows.specification.specification import Output as OutputTable
 from flows.specification.specification import Shift, Specification
@@ -57,7 +57,7 @@ def classify(
     """
     place, folder = Store(check_output(store, key="store")), check_output(out, key="out")
     stored = place.find(model)
-    loaded = place.load(stored.label)
+    loaded = place.read(stored)
     given = loaded.specification if specification is None else read_specification(specification)
     if output_format is not None:
         output = given.output.model_copy(update={"format": output_format})
@@ -76,7 +76,7 @@ def classify(
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
             return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
 
-        return execute(planned, loaded, request_of(stored.path, settings, threads), steps, dry_run=dry_run)
+        return execute(planned, loaded, request_of(stored, settings, threads), steps, dry_run=dry_run)
 
 
 def settled(
@@ -98,9 +98,9 @@ def settled(
     return plain.model_copy(update={"shift": shift})
 
 
-def request_of(model: Path, settings: Specification, threads: int | None) -> Json:
+def request_of(model: StoredModel, settings: Specification, threads: int | None) -> Json:
     """Return what every task is told."""
-    return {"model": str(model), "specification": settings, "threads": threads}
+    return {"model": model, "specification": settings, "threads": threads}
 
 
 def annotation_settings(model: Model, given: Specification) -> Specification:

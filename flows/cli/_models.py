@@ -43,7 +43,7 @@ def _facts(path: Path) -> dict[str, Any]:
 def run_show(reference: str, store: Path, *, json: bool) -> None:
     """Show a model."""
     place = Store(store)
-    model = place.load(place.find(reference).label)
+    model = place.load(reference)
     history = [vars(promotion) for promotion in place.history(model.name)]
     told = place.described(model, "stored") | {"history": history}
     show(told, show_trained, json=json)

@@ -64,7 +64,7 @@ def inspect_file(
     source = resolve_one(file, key="FILE")
     if isinstance(source, LocalSource) and source.path.exists() and is_model_file(source.path):
         model = read_model(source.path)
-        return {"kind": "model", **Store(source.path.parent.parent.parent).described(model, "stored")}
+        return {"kind": "model", **Store.around(source.path).described(model, "stored")}
     with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
         told = inspect_catalog(catalog, limit=limit, label=label)
     return told if isinstance(source, LocalSource) else told | {"path": shown(source.url)}

@@ -13,6 +13,7 @@ import numpy as np
 
 from blr.classifier import Classifier
 from flows.errors import ModelError
+from flows.runs.model_reference import ModelReference
 from flows.specification.specification import NAME_PATTERN, Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
@@ -50,7 +51,7 @@ class Model:
     @property
     def label(self) -> str:
         """`NAME@VERSION`, as the command line takes it."""
-        return f"{self.name}@{self.version}"
+        return ModelReference(self.name, self.version).label
 
     @property
     def id(self) -> int:

@@ -17,11 +17,12 @@ from catalogs.profile.split import HEALPIX_ORDER
 from flows.errors import ModelError
 from flows.models.judged_rows import compare_losses, read_judged_rows
 from flows.models.model import Model
-from flows.models.store import Store
+from flows.models.store import Store, StoredModel
 from flows.reports.skill import gain_interval, read_skill, skill_tree, skill_words
 from flows.reports.tables import ReportTable
 from flows.runs.allowed_roots import check_output
 from flows.runs.lock import exclusive
+from flows.runs.model_reference import ModelReference
 
 __all__ = ["MARGIN", "Comparison", "Rule", "compare", "comparison_table", "promote"]
 
@@ -52,6 +53,11 @@ class Comparison:
     common: Skill | None = None  # of the challenger over the champion, on objects that neither has seen
 
     @property
+    def name(self) -> str:
+        """The name that both are versions of."""
+        return ModelReference.parse(self.challenger).name
+
+    @property
     def better(self) -> bool:
         """Whether the rule prefers the challenger."""
         return not self.against
@@ -65,23 +71,28 @@ class Comparison:
 def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
     """Compare a model with the champion of its name; `NAME` alone means the newest of its versions."""
     place = Store(check_output(store, key="store"))
-    challenger = place.load(_challenger(place, reference))
-    version = place.champion(challenger.name)
-    champion = place.load(f"{challenger.name}@{version}") if version else None
-    if champion is None:
+    return _compared(place, place.find(reference, newest=True), margin)
+
+
+def _compared(place: Store, stored: StoredModel, margin: float) -> Comparison:
+    challenger, version = place.read(stored), place.champion(stored.name)
+    if version is None:
         return _comparison(challenger, None, same_rows=True, against=_alone(challenger))
+    in_use = place.at(stored.name, version)
+    champion = place.read(in_use)
     same = _rows(challenger) == _rows(champion)
-    common = _on_common_rows(place, challenger, champion)
+    common = _on_common_rows((challenger, champion), (stored.folder, in_use.folder))
     against = _against(challenger, champion, common, margin)
     return _comparison(challenger, champion, same_rows=same, against=against, common=common)
 
 
-def _on_common_rows(place: Store, challenger: Model, champion: Model) -> Skill | None:
-    """Return the challenger's gain on objects that neither model has seen; None where that cannot be said."""
+def _on_common_rows(models: tuple[Model, Model], folders: tuple[Path, Path]) -> Skill | None:
+    """Return a challenger's gain over a champion on objects new to both; None where that cannot be said."""
+    challenger, champion = models
     if challenger.classes != champion.classes or challenger.label == champion.label:
         return None
-    rows = [read_judged_rows(place.find(model.label).folder) for model in (challenger, champion)]
-    return None if rows[0] is None or rows[1] is None else compare_losses(rows[0], rows[1])
+    ours, theirs = (read_judged_rows(folder) for folder in folders)
+    return None if ours is None or theirs is None else compare_losses(ours, theirs)
 
 
 def promote(
@@ -99,7 +110,8 @@ def promote(
     `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
     """
     place = Store(check_output(store, key="store"))
-    found = compare(reference, store=store, margin=margin)
+    stored = place.find(reference, newest=True)
+    found = _compared(place, stored, margin)
     told: Json = {
         "model": found.challenger,
         "previous": found.champion,
@@ -113,25 +125,16 @@ def promote(
         return told | {"status": "kept", "why": "; ".join(found.against)}
     if dry_run:
         return told | {"status": "planned"}
-    with exclusive(place.root / found.challenger.partition("@")[0]):
-        name = found.challenger.partition("@")[0]
-        now = place.champion(name)
+    with exclusive(place.root / stored.name):
+        now = place.champion(stored.name)
         expected = found.champion if instead_of is None else instead_of
-        if (None if now is None else f"{name}@{now}") != (expected or None):
+        if (None if now is None else f"{stored.name}@{now}") != (expected or None):
             raise ModelError(
-                f"{place.root}: got {name}@{now} as the champion, expected {expected or 'none'}, which "
+                f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, which "
                 f"{found.challenger} was compared with: another one was promoted meanwhile; compare again"
             )
-        done = place.promote(found.challenger, why=why or _reason(found, rule))
+        done = place.promote(stored, why=why or _reason(found, rule))
     return told | {"status": "promoted", "who": done.who, "why": done.why}
-
-
-def _challenger(store: Store, reference: str) -> str:
-    """Return the label of the model that is meant."""
-    if "@" in reference:
-        return store.find(reference).label
-    versions = [m for m in store.models() if m.name == reference]
-    return versions[-1].label if versions else store.find(reference).label
 
 
 def _reason(found: Comparison, rule: Rule) -> str:

@@ -20,6 +20,7 @@ from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
 from flows.models.model import Model, check_name, check_version
 from flows.runs.allowed_roots import check_inside
+from flows.runs.model_reference import ModelReference
 
 __all__ = ["Promotion", "Store", "StoredModel"]
 
@@ -39,7 +40,7 @@ class StoredModel:
     @property
     def label(self) -> str:
         """`NAME@VERSION`."""
-        return f"{self.name}@{self.version}"
+        return ModelReference(self.name, self.version).label
 
     @property
     def path(self) -> Path:
@@ -64,6 +65,11 @@ class Store:
 
     root: Path
 
+    @classmethod
+    def around(cls, file: Path) -> Store:
+        """Return the store that a model file lies in."""
+        return cls(file.parent.parent.parent)
+
     def folder(self, name: str, version: str) -> Path:
         """Return where a model lies, or would."""
         return self.root / check_name(name) / check_version(version)
@@ -81,9 +87,19 @@ class Store:
         """Return the names of the models."""
         return sorted({path.parent.parent.name for path in self.root.glob(f"[!.]*/[!.]*/{MODEL_FILE}")})
 
-    def find(self, reference: str) -> StoredModel:
-        """Return the model that `NAME` (its champion) or `NAME@VERSION` (or the start of one) means."""
-        name, _, wanted = reference.partition("@")
+    def find(self, reference: str, *, newest: bool = False) -> StoredModel:
+        """Return the model that `NAME@VERSION` (or the start of one) means, or `NAME`: its champion, or its newest."""
+        wanted = ModelReference.parse(reference)
+        if newest and not wanted.version:
+            return [*self._versions(self._known(wanted.name))][-1]
+        return self._found(wanted)
+
+    def at(self, name: str, version: str) -> StoredModel:
+        """Return the model of a name and a version."""
+        return self._found(ModelReference(name, version))
+
+    def _found(self, reference: ModelReference) -> StoredModel:
+        name, wanted = reference.name, reference.version
         versions = {m.version: m for m in self._versions(self._known(name))}
         if not wanted:
             champion = self.champion(name)
@@ -103,7 +119,10 @@ class Store:
 
     def load(self, reference: str) -> Model:
         """Return the model that a reference means, read and checked."""
-        stored = self.find(reference)
+        return self.read(self.find(reference))
+
+    def read(self, stored: StoredModel) -> Model:
+        """Return a model of the store; ModelError where its file is damaged, or another's."""
         model = read_model(check_inside(stored.path, key="store"))
         if (model.name, model.version) != (stored.name, stored.version):
             raise ModelError(
@@ -144,9 +163,8 @@ class Store:
         pointer = self.root / check_name(name) / "champion"
         return check_version(pointer.read_text().strip()) if pointer.is_file() else None
 
-    def promote(self, reference: str, *, why: str) -> Promotion:
+    def promote(self, stored: StoredModel, *, why: str) -> Promotion:
         """Put a model in the champion's place, and write down when, who and why."""
-        stored = self.find(reference)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         done = Promotion(now, stored.version, self.champion(stored.name), getpass.getuser(), why)
         folder = self.root / stored.name

@@ -10,6 +10,8 @@ from typing import Any
 
 from prefect.events import emit_event
 
+from flows.runs.model_reference import ModelReference
+
 __all__ = ["model_promoted", "release_events"]
 
 MOST_FILES = 50
@@ -20,7 +22,7 @@ def release_events(told: Mapping[str, Any]) -> None:
     """Tell of a release that was done, and of what somebody should look at."""
     if told["status"] != "done":
         return
-    name = told["model"].partition("@")[0]
+    name = ModelReference.parse(told["model"]).name
     difference = told.get("difference") or {}
     _emit(
         "blr.release.done",
@@ -51,7 +53,7 @@ def release_events(told: Mapping[str, Any]) -> None:
 
 def model_promoted(told: Mapping[str, Any]) -> None:
     """Tell of a new champion."""
-    name = told["model"].partition("@")[0]
+    name = ModelReference.parse(told["model"]).name
     payload = {key: told[key] for key in ("model", "previous", "who", "why")}
     _emit("blr.model.promoted", f"blr.model.{name}", payload)
 

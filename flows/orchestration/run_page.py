@@ -25,6 +25,7 @@ from flows.orchestration.events import release_events
 from flows.orchestration.tables import run_tables
 from flows.reports.tables import ReportTable, to_markdown
 from flows.runs.lock import Owner
+from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
 
 __all__ = ["artifact_key", "bury", "keep_markdown", "keep_run", "keep_table", "progress_kept", "run_id"]
@@ -63,7 +64,7 @@ SECONDS_BETWEEN_UPDATES = 5.0
 
 def keep_run(told: Mapping[str, Any]) -> None:
     """Leave the artifacts of a run, and tell of it."""
-    name = told["model"].partition("@")[0]
+    name = ModelReference.parse(told["model"]).name
     said = f"{told['status']}, by {told['model']}"
     tables = run_tables(told)
     for what, table in tables.items():

@@ -7,8 +7,10 @@
 - `lock`: One run at a time in a folder: a lock that goes with its process, and says whose it is.
 - `manifest`: What lies in an output folder and where it came from: `manifest.json`, the truth about what is
   done.
+- `model_reference`: How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they
+  taken apart.
 - `progress`: How far the work is, told to a terminal's bar, to lines, or to nobody.
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
 """
 
-__all__ = ["allowed_roots", "interrupt", "lock", "manifest", "progress", "staging"]
+__all__ = ["allowed_roots", "interrupt", "lock", "manifest", "model_reference", "progress", "staging"]

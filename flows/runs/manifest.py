@@ -17,6 +17,7 @@ from typing import Any
 
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_write_text
+from flows.runs.model_reference import ModelReference
 
 __all__ = [
     "MANIFEST",
@@ -148,6 +149,11 @@ class Manifest:
     def find(self, name: str) -> Output | None:
         """Return the output of that name."""
         return self._by_name.get(name)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model, whatever its version."""
+        return ModelReference.parse(self.model).name
 
     @property
     def prefix(self) -> str | None:

@@ -33,6 +33,7 @@ from flows.runs.allowed_roots import check_output
 from flows.runs.interrupt import stop_points
 from flows.runs.lock import exclusive
 from flows.runs.manifest import write_json
+from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -247,11 +248,10 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
         )
-        save_model(store, made, staged.fits[kept])
-    model = made.model
-    if store.champion(model.name) is None:
-        store.promote(model.label, why="the first of its name")
-    return store.described(model, "trained")
+        stored = save_model(store, made, staged.fits[kept])
+    if store.champion(stored.name) is None:
+        store.promote(stored, why="the first of its name")
+    return store.described(made.model, "trained")
 
 
 def _mixed_left_out(folder: Path, members: Sequence[tuple[int, float]]) -> Floats:
@@ -303,11 +303,11 @@ def train(
 def _trained(request: Request, steps: Steps, threads: int | None) -> Json:
     specification, store = request.specification, request.store
     found = steps.ingest(request)
-    label = f"{specification.name}@{found['version']}"
+    named = ModelReference(specification.name, found["version"])
     if request.dry_run:
-        return {"status": "planned", "model": label, "store": str(store.root), **found}
+        return {"status": "planned", "model": named.label, "store": str(store.root), **found}
     if "folder" not in found:
-        return store.described(store.load(label), "exists")
+        return store.described(store.read(store.at(named.name, named.version)), "exists")
     folder, n = found["folder"], len(specification.candidate)
     tell().start("fitting candidates", n, "candidates")
     rows = []

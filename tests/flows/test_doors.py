@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import flows
+from flows.classification.steps import classify
+from flows.models.promotion import promote
+from flows.runs.model_reference import ModelReference
 from flows.specification.toml_file import read_specification
 from flows.training.steps import DIRECT, Request, train
 
@@ -38,3 +41,20 @@ def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
     train(specification, folder / "models", dry_run=True, steps=replace(DIRECT, ingest=ingest))
     (request,) = requests
     assert request.specification is specification
+
+
+def test_one_function_takes_texts_apart_that_name_models():
+    assert where(r'\.partition\("@"\)|"@" in|\.split\("@"') == {"runs/model_reference.py"}
+    assert ModelReference.parse("morphology") == ModelReference("morphology")
+    assert ModelReference.parse("morphology@0123") == ModelReference("morphology", "0123")
+    assert ModelReference("morphology", "0123").label == "morphology@0123"
+
+
+def test_a_model_is_looked_for_once(trained, tmp_path, monkeypatch):
+    taken_apart = []
+    parse = ModelReference.parse
+    monkeypatch.setattr(ModelReference, "parse", lambda text: taken_apart.append(text) or parse(text))
+    store, catalogue = trained / "models", trained / "survey.parquet"
+    classify([catalogue], model="morphology", store=store, out=tmp_path / "out", dry_run=True)
+    promote("morphology", store=store, dry_run=True)
+    assert taken_apart == ["morphology", "morphology"]

@@ -66,7 +66,7 @@ def champion(release: Release, version: str = "0123456789ab") -> str:
     model = store.load("morphology")
     intercept = replace(model.classifier, low_confidence=0.9)
     store.save(replace(model, version=version, classifier=intercept), card="")
-    store.promote(f"morphology@{version}", why="a test")
+    store.promote(store.find(f"morphology@{version}"), why="a test")
     return f"morphology@{version}"
 
 
