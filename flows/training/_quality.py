@@ -30,11 +30,15 @@ SHOWN = 8
 
 
 def catalog_qualities(
-    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+    specification: Specification,
+    catalogs: Sequence[Catalog],
+    source: LabelSource,
+    *,
+    limit: int | None = None,
 ) -> list[dict[str, Any]]:
     """Return the quality of labelled catalogues, as JSON can hold it."""
-    source = LabelSource.of(specification)
-    return [_quality(specification, catalog, source, limit) for catalog in catalogs]
+    own = replace(source)  # its counts are of the rows that were gathered
+    return [_quality(specification, catalog, own, limit) for catalog in catalogs]
 
 
 def _quality(

@@ -117,6 +117,7 @@ class Gathered:
     n_read: int
     n_selected: int
     seen: Counter[str]  # labels of the selected rows, '' where there is none
+    source: LabelSource  # where the labels came from, its tables read
     labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
     states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state
     split: Mapping[str, Any] = field(default_factory=dict)  # share held out, and by what
@@ -199,6 +200,7 @@ def gather(
         n_read,
         n_selected,
         seen,
+        source,
         source.told() | _repeated(specification, catalogs, hashes, rows, labels),
         states,
         split.told,

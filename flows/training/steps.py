@@ -126,7 +126,7 @@ def _ingested(request: Request, opened: list[Catalog]) -> Json:
             "overdispersion": phi,
             "label_noise": noise,
             "shift": told,
-            "quality": catalog_qualities(specification, opened[:MOST_QUALITY], limit=limit),
+            "quality": catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
         },
         "columns": columns,
     }

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import flows
 from flows.classification.steps import classify
+from flows.labels.source import LabelSource
 from flows.models.promotion import promote
+from flows.models.store import Store
 from flows.runs.model_reference import ModelReference
 from flows.specification.toml_file import read_specification
-from flows.training.steps import DIRECT, Request, train
+from flows.training.steps import DIRECT, Request, ingest, train
 
 FLOWS = Path(flows.__file__).parent
 
@@ -34,11 +36,11 @@ def test_only_their_own_folder_validates_specifications():
 def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
     specification, requests = read_specification(folder / "spec.toml"), []
 
-    def ingest(request: Request) -> dict[str, str]:
+    def first_step(request: Request) -> dict[str, str]:
         requests.append(request)
         return {"version": "0123456789ab"}
 
-    train(specification, folder / "models", dry_run=True, steps=replace(DIRECT, ingest=ingest))
+    train(specification, folder / "models", dry_run=True, steps=replace(DIRECT, ingest=first_step))
     (request,) = requests
     assert request.specification is specification
 
@@ -58,3 +60,13 @@ def test_a_model_is_looked_for_once(trained, tmp_path, monkeypatch):
     classify([catalogue], model="morphology", store=store, out=tmp_path / "out", dry_run=True)
     promote("morphology", store=store, dry_run=True)
     assert taken_apart == ["morphology", "morphology"]
+
+
+def test_labels_are_read_once(folder, monkeypatch):
+    """Rows and the report's quality take the same tables, which may come from a URL."""
+    read, of = [], LabelSource.of
+    monkeypatch.setattr(
+        LabelSource, "of", lambda specification: read.append(specification) or of(specification)
+    )
+    ingest(Request(read_specification(folder / "spec.toml"), Store(folder / "models")))
+    assert len(read) == 1

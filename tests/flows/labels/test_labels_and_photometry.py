@@ -15,6 +15,7 @@ from catalogs.sky.photometry import asinh_magnitude
 from flows.classification.steps import classify
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import training_reader
+from flows.labels.source import LabelSource
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
 from flows.training._overdispersion import overdispersion
@@ -324,7 +325,8 @@ def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
     }[where]
     text = f'{HEAD}[label]\n{label}{TAIL}answer = "answer"\n'
     specification = parse_specification(text, source="here", base_folder=str(made))
-    (found,) = catalog_qualities(specification, [catalogs.open(made / "survey.parquet")])
+    opened = [catalogs.open(made / "survey.parquet")]
+    (found,) = catalog_qualities(specification, opened, LabelSource.of(specification))
     alone = {leak["columns"][0]: leak["used"] for leak in found["leaks"] if len(leak["columns"]) == 1}
     voted = {"n_late": False, "n_early": False} if where == "votes" else {}
     assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
