@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "CatalogError",
+    "ColumnNamesError",
     "ColumnNotFoundError",
     "DamagedFileError",
     "ExpressionError",
@@ -38,6 +39,10 @@ class DamagedFileError(FormatError):
 
 class ColumnNotFoundError(CatalogError):
     """No column of that name; the message names the nearest."""
+
+
+class ColumnNamesError(CatalogError):
+    """A file of columns' names that cannot be read, or says what no such file says."""
 
 
 class ExpressionError(CatalogError):

@@ -22,6 +22,7 @@ from catalogs.arrays.unique_texts import shortened
 from catalogs.arrays.values import batch_values, is_text
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Column, n_bytes
 from catalogs.catalog.elements import element_columns, element_values
+from catalogs.column_names import column_names
 
 __all__ = ["SAMPLE_ROWS", "Choice", "ColumnProfile", "Profile", "as_numbers", "profile", "readable"]
 
@@ -34,10 +35,6 @@ SAMPLE_ROWS = 20_000
 
 BATCH_BYTES = 1 << 25
 """Bytes of a file that a batch takes, about: texts, which types do not tell of, may be polygons and spectra."""
-
-MARKS: tuple[float, ...] = (-99999.0, -9999.0, -999.9, -999.0, -99.99, -99.9, -99.0, -9.99, -9.0, -1.0, 0.0)
-MARKS += (9.99, 90.0, 99.0, 99.9, 99.99, 99.999, 999.0, 999.9, 9999.0, 9999.99, 99999.0)
-"""Numbers that stand for 'no value' in catalogues; each is counted in every column."""
 
 
 @dataclass
@@ -106,7 +103,7 @@ class ColumnProfile:
             self.maximum, self.n_maximum = high, 0
         self.n_minimum += int(np.count_nonzero(known == self.minimum))
         self.n_maximum += int(np.count_nonzero(known == self.maximum))
-        for mark in MARKS:
+        for mark in column_names().sentinels.numbers:
             if low <= mark <= high:
                 # 99.99 in a float32 column is the float32 nearest to it
                 hits = int(np.count_nonzero(np.isclose(known, mark, rtol=1e-7, atol=0)))

@@ -15,39 +15,13 @@ import pyarrow.types as pt
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 
 __all__ = ["OtherPosition", "find_other_position", "goes_round", "parts_of_positions"]
 
-HOURS = re.compile(r"ra_?(?P<part>h|m|s|hours?|min|sec)(?P<end>_?(j?2000|b?1950|icrs))?", re.IGNORECASE)
-DEGREES = re.compile(
-    r"dec?_?(?P<part>-|d|m|s|sign|deg|min|sec)(?P<end>_?(j?2000|b?1950|icrs))?", re.IGNORECASE
-)
-PARTS = {
-    "h": 0,
-    "hour": 0,
-    "hours": 0,
-    "-": 0,
-    "sign": 0,
-    "d": 1,
-    "deg": 1,
-    "m": 2,
-    "min": 2,
-    "s": 3,
-    "sec": 3,
-}
-"""Order of the parts of an angle."""
-PAIRS: tuple[tuple[str, str], ...] = (
-    ("glon", "glat"),
-    ("gallon", "gallat"),
-    ("gallong", "gallat"),
-    ("galacticlongitude", "galacticlatitude"),
-)
-PAIRS += (("l", "b"), ("lii", "bii"), ("ldeg", "bdeg"), ("gall", "galb"), ("lgal", "bgal"))
-VECTOR = re.compile(
-    r"(sky_?)?(pos(ition)?s?|coord(inate)?s?|ra_?dec|world|direction)(_?(j?2000|icrs|fk5|deg))?",
-    re.IGNORECASE,
-)
+PARTS = ("hours", "sign", "degrees", "minutes", "seconds")
+"""Parts of an angle, in order."""
 FAINTEST = 100.0
 """Beyond any magnitude, and any mark in place of one but 999."""
 COORDINATES = (2, 3)
@@ -65,7 +39,8 @@ class OtherPosition:
 
 def parts_of_positions(names: Collection[str]) -> set[str]:
     """Return the columns, elements of vectors among them, that are parts of positions by their names together."""
-    vectors = {n for n in names if isinstance(n, Element) and VECTOR.fullmatch(n.vector)}
+    vector = column_names().positions.vector
+    vectors = {n for n in names if isinstance(n, Element) and vector.fullmatch(n.vector)}
     return {*_sexagesimal(names), *_galactic(names), *vectors}
 
 
@@ -78,7 +53,10 @@ def find_other_position(catalog: Catalog) -> OtherPosition | None:
     for column in catalog.columns:
         short = pt.is_fixed_size_list(column.datatype) and column.datatype.list_size in COORDINATES
         ucd = (column.ucd or "").lower()
-        if short and (VECTOR.fullmatch(column.name) or ucd.startswith(("pos.eq", "pos.cartesian"))):
+        if short and (
+            column_names().positions.vector.fullmatch(column.name)
+            or ucd.startswith(("pos.eq", "pos.cartesian"))
+        ):
             return OtherPosition("a vector", (column.name,), "its elements in two columns, in degrees")
     by_ucd = [
         c.name for axis in ("lon", "lat") for c in catalog.columns if _said(c.ucd) == f"pos.galactic.{axis}"
@@ -103,21 +81,33 @@ def _said(ucd: str | None) -> str:
 
 def _sexagesimal(names: Collection[str]) -> tuple[str, ...]:
     """Return the columns of the parts of both angles, the hours first; none where hours, degrees or minutes lack."""
-    hours = {n: m for n in names for m in [HOURS.fullmatch(n)] if m}
-    degrees = {n: m for n in names for m in [DEGREES.fullmatch(n)] if m}
-    of_hours = {PARTS[m["part"].lower()] for m in hours.values()}
-    of_degrees = {PARTS[m["part"].lower()] for m in degrees.values()}
-    if not ({0, 2} <= of_hours and {1, 2} <= of_degrees):
+    parts = column_names().positions.parts
+    hours = {n: m for n in names for m in [parts.of_right_ascension.fullmatch(n)] if m}
+    degrees = {n: m for n in names for m in [parts.of_declination.fullmatch(n)] if m}
+    of_hours = {_part(m) for m in hours.values()}
+    of_degrees = {_part(m) for m in degrees.values()}
+    if not ({"hours", "minutes"} <= of_hours and {"degrees", "minutes"} <= of_degrees):
         return ()
     found = (*_in_order(hours), *_in_order(degrees))
     return tuple(found)
 
 
+def _part(match: re.Match[str]) -> str:
+    return next(part for part, text in match.groupdict().items() if text is not None)
+
+
 def _in_order(found: dict[str, re.Match[str]]) -> list[str]:
-    return sorted(found, key=lambda name: PARTS[found[name]["part"].lower()])
+    return sorted(found, key=lambda name: PARTS.index(_part(found[name])))
 
 
 def _galactic(names: Collection[str]) -> tuple[str, ...]:
     """Return the columns of galactic longitude and latitude, where both are there."""
     plain = {re.sub(r"[^a-z0-9]", "", n.lower()): n for n in names}
-    return next(((plain[lon], plain[lat]) for lon, lat in PAIRS if lon in plain and lat in plain), ())
+    return next(
+        (
+            (plain[lon], plain[lat])
+            for lon, lat in column_names().positions.galactic
+            if lon in plain and lat in plain
+        ),
+        (),
+    )

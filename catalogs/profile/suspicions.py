@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from catalogs.arrays.unique_texts import stripped_texts
 from catalogs.arrays.values import is_real, is_text
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
 from catalogs.errors import brief
 from catalogs.profile.columns import ColumnProfile, Profile
 from catalogs.profile.subjects import about_a_magnitude, without_unit
@@ -43,9 +44,8 @@ GAP = 1.0
 """Distance of a mark from the other values, in ranges of their middle 98 %."""
 FAR = 1000.0
 """The same from which it may be the value of most rows."""
-SHIFTED = (99.0, 999.0, 9999.0)
 SHIFT = 10.0
-"""Marks of which catalogues take extinction or offsets off, and by how much at most."""
+"""How much of extinction or offsets catalogues take off their marks, at most."""
 SPIKE = 0.003
 """Share of the rows at an extreme value from which it may be a mark though no gap sets it apart."""
 NINES = re.compile(r"-?9+(\.9*)?(e[+-]?\d+)?")
@@ -58,7 +58,6 @@ FEW_ODD = 0.05
 """Share of a column's texts that a row of units, or a mark, may be."""
 MOST_TEXTS = 3
 """Different texts among numbers, above which the column is one of texts."""
-NO_VALUE = re.compile(r"null|\\N|nan|none|n/?a|#n/a|masked|indef|-+|\.+", re.IGNORECASE)
 COORDINATES = ("pos.", "time.")
 
 
@@ -136,12 +135,12 @@ def _marks_others(profile: Profile, name: str, value: float) -> bool:
 
 def _shifted(profile: Profile, name: str) -> list[Suspected]:
     """Return the ranges of marks from which something was taken, as 99 less extinction: alike, and in one row each."""
-    column = profile.columns[name]
+    column, marks = profile.columns[name], column_names().sentinels.shifted
     # Of nearly all columns the extremes say that there is none: no sample is sorted.
     signs = [
         sign
         for sign, extreme in ((-1, -column.minimum), (1, column.maximum))
-        if any(abs(extreme - mark) < SHIFT for mark in SHIFTED)
+        if any(abs(extreme - mark) < SHIFT for mark in marks)
     ]
     sample = profile.numbers(name) if signs else np.empty(0)
     known = sample[np.isfinite(sample)]
@@ -153,7 +152,7 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
         above = len(x) // 2 + int(np.argmax(np.diff(x[len(x) // 2 :]))) + 1
         rest, cloud = x[:above], x[above:]
         apart = cloud[0] - rest[-1] > GAP * (rest[-1] - np.quantile(rest, 0.01))
-        near = any(np.abs(cloud - mark).max() < SHIFT for mark in SHIFTED)
+        near = any(np.abs(cloud - mark).max() < SHIFT for mark in marks)
         if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
             end = np.floor(cloud[0])
             text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
@@ -183,7 +182,9 @@ def suspected_texts(profile: Profile, name: str) -> dict[str, int]:
     counts = Counter(text for text in stripped_texts(profile.sample[name]) if text)
     odd = {text: n for text, n in sorted(counts.items()) if _number(text) is None}
     numbers = counts.total() - sum(odd.values())
-    if len(profile.sample[name]) < profile.n_rows and not all(map(NO_VALUE.fullmatch, odd)):
+    if len(profile.sample[name]) < profile.n_rows and not all(
+        map(column_names().sentinels.text.fullmatch, odd)
+    ):
         return {}
     few = 0 < len(odd) <= MOST_TEXTS and all(n >= FEWEST for n in odd.values())
     return odd if few and numbers > sum(odd.values()) else {}
@@ -291,8 +292,7 @@ def naming_column(profile: Profile) -> str | None:
 
 
 def _names_an_object(word: str) -> bool:
-    parts = word.replace("-", "_").split("_")
-    return word.endswith("id") or any(p in {"id", "name", "designation", "objid", "target"} for p in parts)
+    return column_names().identifier.fits(word, word.replace("-", "_").split("_"))
 
 
 def bookkeeping(profile: Profile, name: str) -> bool:

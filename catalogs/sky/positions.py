@@ -20,6 +20,7 @@ from catalogs.arrays.name_words import name_words
 from catalogs.arrays.text_numbers import holds_text, numbers_of, words_of
 from catalogs.arrays.values import is_real, is_text
 from catalogs.catalog.catalog import Catalog, Column
+from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
 
 __all__ = [
@@ -67,47 +68,6 @@ UNITS: dict[str, PositionUnit] = {
 SEXAGESIMAL = re.compile(
     r"^\s*(?P<sign>[-+−]?)\s*(?P<whole>\d{1,3})\s*[:hʰd°\s]\s*(?P<minutes>\d{1,2})\s*"
     r"(?:[:mᵐ'′\s]\s*(?P<seconds>\d{1,2}(?:\.\d*)?)\s*[sˢ\"″]?)?\s*$"
-)
-
-RA_NAMES: tuple[str, ...] = (
-    "ra",
-    "radeg",
-    "rajdeg",
-    "raj2000",
-    "ra2000",
-    "raicrs",
-    "alpha",
-    "alphaj2000",
-    "rightascension",
-    "al2000",
-)
-DEC_NAMES: tuple[str, ...] = (
-    "dec",
-    "decdeg",
-    "dejdeg",
-    "dej2000",
-    "dec2000",
-    "deicrs",
-    "delta",
-    "deltaj2000",
-    "declination",
-)
-DEC_NAMES += ("decj2000", "de", "dedeg", "decicrs", "decjdeg", "decl", "de2000")
-PLACES = {"ra", "dec", *RA_NAMES, *DEC_NAMES} - {"alpha", "delta", "de"}
-"""Words that no name has that is about anything but a place."""
-QUALIFIER = re.compile(
-    r"plug|targ(et)?|fib(er|re)|coord(inate)?s?|mean|med(ian)?|stack|best|cat|obj(ect)?|src|source|deg(ree)?s?|j?2000|icrs|fk5|world|gaia|orient|obs"
-    r"|hi|oc|opt(ical)?|radio|[12xy]"
-)
-"""Words beside a coordinate's: `PLUG_RA`, `raMean`, `ra_1`; with any other, as `ra_error`, it is none."""
-JOINED = re.compile(r"(plug|targ(et)?|fib(er|re)|obj|obs|cat|ifu)(?=(ra|dec)$)")
-"""The same words written together with it: MaNGA's `objra`."""
-OTHER_PLACE = re.compile(
-    r"(gal|g|e)l(on|at)|c[xy]|[xy](pos|image|centroid|cent(er|re)|pix(els?)?|peak|win|winimage|model)"
-    r"|(subhalo|group|halo|galaxy)?(pos(ition)?|cm|cent(re|er)of(mass|potential))z?"
-)
-ORIENTATION = re.compile(
-    r"^(gal|[yjhk]|ks)?(pa|phi|theta|posang|position_?angle)\d?(_.*)?$|_(pa|phi|theta|posang|angle)\d?(_[ugrizy])?$"
 )
 
 
@@ -283,8 +243,8 @@ def sky(ra: Floats, dec: Floats) -> Any:
 
 def find_position_columns(catalog: Catalog) -> tuple[str, str] | None:
     """Return the columns of right ascension and declination, numbers before text, by UCD and by name."""
-    ra = ranked(catalog, "pos.eq.ra", RA_NAMES)
-    dec = ranked(catalog, "pos.eq.dec", DEC_NAMES)
+    ra = ranked(catalog, "pos.eq.ra", column_names().positions.right_ascension)
+    dec = ranked(catalog, "pos.eq.dec", column_names().positions.declination)
     for name in ra:
         same_kind = [d for d in dec if _is_number(catalog, d) == _is_number(catalog, name)]
         if same_kind:
@@ -298,19 +258,21 @@ def _is_number(catalog: Catalog, name: str) -> bool:
 
 def is_position(column: Column) -> bool:
     """Say whether a column is called as a coordinate is, or holds angles."""
-    word = coordinate_word(column.name)
+    word, called = coordinate_word(column.name), column_names().positions
     # Rubin gives a place in every band, `u_ra`: none of them is the object's, and none a measurement.
-    named = word in RA_NAMES + DEC_NAMES or not PLACES.isdisjoint(name_words(column.name))
-    placed = named or ORIENTATION.search(column.name.lower()) is not None
-    return placed or OTHER_PLACE.fullmatch(word) is not None or (column.unit or "").strip().lower() in UNITS
+    named = word in called.coordinates or not called.words.isdisjoint(name_words(column.name))
+    placed = named or called.direction.search(column.name) is not None
+    return placed or called.other.fullmatch(word) is not None or (column.unit or "").strip().lower() in UNITS
 
 
 def coordinate_word(name: str) -> str:
     """Return a column's name without what is beside a coordinate's own word: `PLUG_RA` and `raMean` are 'ra'."""
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    if plain in RA_NAMES + DEC_NAMES:
+    plain, called = re.sub(r"[^a-z0-9]", "", name.lower()), column_names().positions
+    if plain in called.coordinates:
         return plain
-    return "".join(JOINED.sub("", word) for word in name_words(name) if QUALIFIER.fullmatch(word) is None)
+    return "".join(
+        called.glued.sub("", word) for word in name_words(name) if called.qualifier.fullmatch(word) is None
+    )
 
 
 def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:

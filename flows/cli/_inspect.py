@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from flows.cli._progress import shown_progress
 from flows.cli._show import plain_table, print_tables, say, show, show_trained
@@ -19,6 +20,9 @@ from flows.inputs.table_choice import TableChoice
 __all__ = ["run_init", "run_inspect"]
 
 Json = dict[str, Any]
+
+COLUMNS_FILE = "blr-columns.toml"
+"""A team's names of columns, beside the specification that is written."""
 
 
 def run_inspect(file: str, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
@@ -36,23 +40,33 @@ def run_init(
     overwrite: bool,
     limit: int | None,
     table: str | None,
+    columns: Path | None,
     json: bool,
 ) -> None:
-    """Write a first specification, or print it."""
+    """Write a first specification, or print it; `columns` is a file of names, else one beside the specification."""
     if out is not None and out.exists() and not overwrite:
         raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
     folder = Path() if out is None else out.parent
+    beside = folder / COLUMNS_FILE
+    columns = beside if columns is None and beside.exists() else columns
+    names = column_names() if columns is None else with_names_of(columns)
     source = resolve_one(file, key="FILE")
     url = source.url if isinstance(source, RemoteSource) else None
     check_no_secret(
         [file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
     )
-    with shown_progress(quiet=True), opened_together(source, TableChoice(table, (label,))) as catalog:
+    choice = TableChoice(table, (label,))
+    with shown_progress(quiet=True), using(names), opened_together(source, choice) as catalog:
         start = starting_specification(catalog, label, folder=folder, limit=limit, table=table, url=url)
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")
-    told = {"status": "written" if out else "printed", "path": str(out) if out else None, **vars(start)}
+    told = {
+        "status": "written" if out else "printed",
+        "path": str(out) if out else None,
+        "columns_file": str(columns) if columns else None,
+        **vars(start),
+    }
     show(told, _show_started, json=json)
 
 
@@ -62,6 +76,8 @@ def _show_started(told: Json) -> None:
         return
     for line in told["summary"]:
         say(line)
+    if told["columns_file"] is not None:
+        say(f"Columns were recognised by the names in {told['columns_file']} too")
     say(f"{told['path']}: {len(told['classes'])} classes, {len(told['features'])} features")
     say(f"Read it, then `blr train {told['path']}`")
 

@@ -13,6 +13,7 @@ import typer
 __all__ = [
     "AnnotatedFolder",
     "ClassPrior",
+    "ColumnNamesFile",
     "DemoFolder",
     "Direct",
     "DryRun",
@@ -80,6 +81,15 @@ LookLimit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, he
 ClassPrior = Annotated[
     str | None,
     typer.Option("--class-prior", metavar="em|A=X,B=Y", help="The classes' shares here; em: estimate them."),
+]
+ColumnNamesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--columns",
+        metavar="FILE",
+        help="Names of columns beside those we know, in TOML (docs/column-names.md); "
+        "default: blr-columns.toml beside --out, or here.",
+    ),
 ]
 Table = Annotated[
     str | None, typer.Option("--table", metavar="NAME", help="Of a file with several: its name or number.")

@@ -18,6 +18,7 @@ import typer
 from flows.cli._options import (
     AnnotatedFolder,
     ClassPrior,
+    ColumnNamesFile,
     DemoFolder,
     Direct,
     DryRun,
@@ -238,12 +239,13 @@ def init(
     overwrite: Overwrite = False,
     limit: LookLimit = None,
     table: Table = None,
+    columns: ColumnNamesFile = None,
     json: Json = False,
 ) -> None:
     """Write a commented specification for a labelled catalogue, which trains as it is."""
     from flows.cli._inspect import run_init
 
-    run_init(file, label, out=out, overwrite=overwrite, limit=limit, table=table, json=json)
+    run_init(file, label, out=out, overwrite=overwrite, limit=limit, table=table, columns=columns, json=json)
 
 
 @models.command("list")

@@ -7,7 +7,6 @@ make colours, of neighbouring bands in wavelength, and two kinds in one band say
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +18,7 @@ from catalogs.arrays.name_words import name_words
 from catalogs.arrays.values import is_real, is_text
 from catalogs.catalog.catalog import Column
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
 from catalogs.profile.leaks import spans_decades
 from catalogs.profile.subjects import about_a_flux, about_a_magnitude
 
@@ -32,45 +32,15 @@ __all__ = [
     "most_bands",
 ]
 
-WAVELENGTH: Mapping[str, float] = {
-    "fuv": 0.15, "nuv": 0.23, "u": 0.36, "b": 0.44, "g": 0.48, "bp": 0.51, "v": 0.55, "r": 0.62, "vis": 0.72,
-    "rp": 0.78, "i": 0.77, "z": 0.9, "y": 1.0, "j": 1.25, "h": 1.65, "k": 2.2, "ks": 2.2, "w1": 3.4, "w2": 4.6,
-    "w3": 12, "w4": 22, "ch1": 3.6, "ch2": 4.5, "ch3": 5.8, "ch4": 8.0, "bj": 0.46, "rf": 0.65, "i1": 0.76, "i2": 0.77,
-}  # fmt: skip
-"""Micrometres, roughly: colours are of neighbours."""
-FILTER = re.compile(r"f(?P<space>\d{3,4})(w2?|m|n|lp|x)|(f|j0)(?P<narrow>\d{3})")
-"""`F606W` of the space telescopes, and the narrow ones of S-PLUS and J-PLUS, `F378` or `J0378`."""
-HUBBLE_ULTRAVIOLET = {218, 225, 255, 275, 280}
-WEBB_BEYOND_3 = {322, 335, 356, 360, 410, 430, 444, 460, 466, 470, 480, 560, 770}
-"""Numbers are hundredths of a micrometre, but Hubble's and the narrow filters' nanometres, up to 1 micrometre."""
-WORDS = re.compile(r"^(mag|flux)|(mag|mpro|flux)$")
-JOINED = re.compile(
-    r"(?P<band>ks|[ubvgrizyjhk])(?P<kind>(aper|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er)?|tot(al)?|sersic)\w*)"
-)
-"""A band written together with its kind of magnitude: VISTA's `KSAPERMAG3`."""
-TOTAL = re.compile(r"(?P<band>[ubvgrizyjhk])(?P<kind>[tc])")
-"""HyperLEDA's `bt`, GAMA's `flux_ut` and `flux_uc`: total, and for colours."""
-INSTRUMENT = re.compile(
-    r"hsc|cfht(ls)?|megacam|u?vista|viking|video|ukidss|vhs|sdss|ps1|panstarrs|des|decam|kids|irac|spitzer|acs|wfc3"
-    r"|nircam|miri|nisp|(un|all)?wise|(2|two)mass|galex|gaia|euclid|sc|subaru|wircam|lsst|rubin|ext|gpc1?|omegacam"
-    r"|skymapper|[js]plus|ls|legacy"
-)
-"""Words that say who measured a band; with what is left of the names equal, their bands make colours too."""
 MISSING = 0.2
 """Share of missing values, beyond that of the fullest band, from which a band is in no colour of its neighbours."""
 RARE = 0.5
 """Share of missing values that a remark tells."""
-KINDS = re.compile(
-    r"aper\d?|ap|petro|psf|kron|c?model|auto|iso|hall|fib(er|re)?|tot(al)?|sersic|gaap|best|dered|corr(ected)?|[tc]"
-)
-"""Words beside a band's by which numbers in several bands are magnitudes, where they may be: SkyMapper's `g_petro`."""
 FEWEST_BANDS = 3
 APART = 0.12
 """Logarithm of the ratio of two wavelengths from which they are not of one band."""
 ALIKE, FEWEST_ROWS = 0.8, 50
 """Correlation of the magnitudes in neighbouring bands, and rows that it takes."""
-SYSTEMS = {"ab", "vega"}
-LETTER = re.compile(r"^([ubvrigzyjhk]|ks|w[1-4]|nuv|fuv)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -91,8 +61,9 @@ def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
     if about_a_magnitude(column):
         return -35 < middle < 40
     # A bare letter is a band where its values are magnitudes: 'z' may be a redshift.
-    letter = "_".join(w for w in name_words(column.name) if w not in SYSTEMS)
-    return not (column.unit or "").strip() and bool(LETTER.match(letter)) and 5 < middle < 35
+    known_bands = column_names().bands
+    letter = "_".join(w for w in name_words(column.name) if w not in known_bands.systems)
+    return not (column.unit or "").strip() and bool(known_bands.bare.fullmatch(letter)) and 5 < middle < 35
 
 
 def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.float64]]) -> list[str]:
@@ -113,7 +84,8 @@ def magnitudes_among(columns: Sequence[Column], rows: Mapping[str, NDArray[np.fl
 
 
 def _called_so(kind: str) -> bool:
-    return all(KINDS.fullmatch(w) or INSTRUMENT.fullmatch(w) for w in kind.split("_"))
+    known = column_names().bands
+    return all(known.kind.fullmatch(w) or known.instrument.fullmatch(w) for w in kind.split("_"))
 
 
 def _rise_together(names: Sequence[str], rows: Mapping[str, NDArray[np.float64]]) -> bool:
@@ -140,32 +112,29 @@ def band_and_kind(name: str) -> tuple[str | None, str]:
     if isinstance(name, Element):
         # Bands of a vector are in order of wavelength wherever surveys have such.
         return f"[{name.place}]", band_and_kind(name.vector)[1]
-    tokens = name_words(name)
+    tokens, known = name_words(name), column_names().bands
     for i in reversed(range(len(tokens))):
-        word = WORDS.sub("", tokens[i])
-        if word in WAVELENGTH or FILTER.fullmatch(word):
+        word = known.glued.sub("", tokens[i])
+        if known.wavelength(word) is not None:
             rest = tokens[:i] + tokens[i + 1 :]
-            return word, "_".join(t for t in rest if t not in {"mag", "flux"})
+            return word, "_".join(t for t in rest if t not in known.beside)
     for i, token in enumerate(tokens):
-        beside = not tokens[1:] or tokens[max(0, i - 1)] in {"mag", "flux"}
-        joined = JOINED.fullmatch(token) or (TOTAL.fullmatch(token) if beside else None)
+        beside = not tokens[1:] or tokens[max(0, i - 1)] in known.beside
+        ways = (
+            way.pattern.fullmatch(token) for way in known.written_together if beside or not way.only_beside
+        )
+        joined = next((match for match in ways if match is not None), None)
         if joined is not None:
             rest = [*tokens[:i], joined["kind"], *tokens[i + 1 :]]
-            return joined["band"], "_".join(t for t in rest if t not in {"mag", "flux"})
+            return joined["band"], "_".join(t for t in rest if t not in known.beside)
     return None, "_".join(tokens)
 
 
 def wavelength(band: str) -> float:
     """Return a band's wavelength, in micrometres; F606W is at 0.606, F150W at 1.5, F444W at 4.44."""
-    if band in WAVELENGTH:
-        return WAVELENGTH[band]
     if band.startswith("["):
         return float(band[1:-1])
-    found = FILTER.fullmatch(band)
-    number = int((found and (found["space"] or found["narrow"])) or 0)
-    hubble = number in HUBBLE_ULTRAVIOLET or (300 <= number < 1000 and number not in WEBB_BEYOND_3)
-    nanometres = hubble or (found is not None and found["narrow"] is not None)
-    return number / (1000 if nanometres else 100)
+    return column_names().bands.wavelength(band) or 0.0
 
 
 def kinds(names: Sequence[str]) -> list[list[str]]:
@@ -191,7 +160,9 @@ def _across_instruments(
     """Return the groups with those made one that differ by an instrument only, where each has bands of its own."""
     merged: dict[str, list[str]] = {}
     for kind in found:
-        rest = "_".join(word for word in kind.split("_") if INSTRUMENT.fullmatch(word) is None)
+        rest = "_".join(
+            word for word in kind.split("_") if column_names().bands.instrument.fullmatch(word) is None
+        )
         merged.setdefault(rest, []).append(kind)
     groups = []
     for kinds_of_one in merged.values():

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
 from catalogs.expressions.expression import expression_name, parse
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import Leak, spans_decades
@@ -328,5 +329,5 @@ def _note_errors(chosen: Chosen, seen: Profile) -> None:
 
 def _error_of(name: str, errors: Mapping[str, str]) -> str | None:
     word, bracket, place = name.lower().partition("[")
-    guesses = (f"{word}_err", f"e_{word}", f"{word}err", f"err_{word}", f"{word}_error", f"sigma_{word}")
+    guesses = [text.replace("{}", word).lower() for text in column_names().error_parts.templates]
     return next((errors[e] for g in guesses for e in [f"{g}{bracket}{place}"] if e in errors), None)

@@ -6,7 +6,6 @@ and a person decides.  Names are believed where the values agree (`flows.draft._
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from blr.arrays import mid_ranks
 from catalogs.arrays.values import is_text
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.leaks import ALONE, Leak
 from catalogs.profile.other_positions import goes_round, parts_of_positions
@@ -43,7 +43,6 @@ __all__ = [
     "reason_against",
     "same_question",
     "suspicion_of",
-    "vector_name",
     "votes",
 ]
 
@@ -58,13 +57,6 @@ SAME_ORDER = 0.9995
 TURNED, BELOW = 100.0, -20.0
 """Degrees above or below which an angle is no inclination and no size, but a direction."""
 MOST_COMPARED, ROWS_COMPARED = 60, 2000
-GREEK = {"alpha", "delta"}
-"""Names of coordinates where both are there."""
-LIMIT = re.compile(
-    r"(?P<of>.+?)[_-]?(inf|sup|low(er)?|upp(er)?|lo|hi|high|min|max|plus|minus|[lup]_?(16|68|84|95))",
-    re.IGNORECASE,
-)
-VOTES = re.compile(r"(?P<stem>.+)_(?P<kind>counts?|votes?|debiased|fraction|weighted_fraction|weight)")
 
 
 @dataclass(frozen=True)
@@ -180,7 +172,7 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
 
 def _limited(name: str, evidence: Evidence) -> str | None:
     """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
-    found = None if isinstance(name, Element) else LIMIT.fullmatch(name)
+    found = None if isinstance(name, Element) else column_names().limits.pattern.fullmatch(name)
     if found is None or found["of"] not in evidence.rows:
         return None
     return found["of"] if is_limit_of(evidence.rows[name], evidence.rows[found["of"]]) else None
@@ -201,7 +193,8 @@ def _on_the_sky(seen: Profile, name: str) -> bool:
         return True
     if is_position(replace(c.column, unit=None)):
         # Spectral indices are called alpha too, and are no right ascensions.
-        return name.lower() not in GREEK or {"alpha", "delta"} <= {n.lower() for n in seen.columns}
+        together = {*column_names().positions.only_together}
+        return name.lower() not in together or together <= {n.lower() for n in seen.columns}
     degrees = (c.column.unit or "").strip().lower() in {"deg", "degree", "degrees"}
     angle = degrees and c.is_number and (c.maximum > TURNED or c.minimum < BELOW)
     return angle or (is_text(c.column.datatype) and is_position(c.column))
@@ -270,18 +263,13 @@ def same_question(label: str, name: str) -> bool:
 
 def votes(name: str, names: Collection[str]) -> str | None:
     """Return the column beside which a column is of votes, its counts or its other shares; None where it is none."""
-    found = VOTES.fullmatch(name.lower())
+    endings = column_names().votes
+    found = endings.pattern.fullmatch(name.lower())
     if found is None:
         return None
-    kinds = ("count", "votes", "vote", "debiased", "fraction", "weighted_fraction", "weight")
     known = {n.lower(): n for n in names}
-    others = [f"{found['stem']}_{kind}" for kind in kinds if kind != found["kind"]]
+    others = [f"{found['stem']}_{kind}" for kind in endings.others if kind != found["kind"]]
     return next((known[other] for other in others if other in known), None)
-
-
-def vector_name(name: str) -> str:
-    """Return the name of the column that an element is of, or the column's own."""
-    return name.vector if isinstance(name, Element) else name
 
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:

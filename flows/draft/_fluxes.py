@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from catalogs.arrays.name_words import name_words
 from catalogs.arrays.values import is_real
 from catalogs.catalog.catalog import Column
+from catalogs.column_names import column_names
 from catalogs.profile.columns import Profile
 from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
 from catalogs.sky.photometry import ZERO_POINT, magnitude
@@ -19,10 +21,8 @@ from flows.features.flux_units import flux_unit
 
 __all__ = ["FluxBand", "bare_fluxes", "flux_bands", "is_flux", "said_by_magnitudes"]
 
-ERROR_WORDS = re.compile(r"(ivar|err(or)?|sigma|unc|e)")
 MOSTLY = 0.9
 """Share of positive values from which what is called a flux is taken for one."""
-IVAR = re.compile(r"ivar|inverse.?variance", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,14 @@ class FluxBand:
         if self.error is None:
             yield 'scale = "pogson"  # no error was found: where the flux is not positive, there is no magnitude'
         else:
-            key = "inverse_variance" if IVAR.search(self.error) else "error"
+            key = (
+                "inverse_variance"
+                if column_names().inverse_variance.fits(self.error, name_words(self.error))
+                else "error"
+            )
             yield f"{key} = {quoted[self.error]}"
         if self.dust is not None:
-            through = "transmission" in self.dust.lower()
+            through = _is_transmission(self.dust)
             given = "transmission" if through else "e_bv"
             more = "" if through else ", coefficient = 3.2"
             yield f"# extinction = {{ {given} = {quoted[self.dust]}{more} }}  # if it is not taken off yet"
@@ -113,13 +117,18 @@ def _flux_band(seen: Profile, name: str, called: str, known: Sequence[FluxBand])
 def _of(error: str, band: str, kind: str) -> bool:
     """Say whether an error's name is a flux's but for the word that says error."""
     theirs, rest = band_and_kind(error)
-    words = [w for w in rest.split("_") if w and not ERROR_WORDS.fullmatch(w)]
-    plain = [re.sub(r"(err|ivar)$", "", w) for w in words]
+    known = column_names().error_parts
+    words = [w for w in rest.split("_") if w and not known.flux_word.fullmatch(w)]
+    plain = [known.flux_ending.sub("", w) for w in words]
     return theirs == band and "_".join(w for w in plain if w not in {"", "flux"}) == kind
 
 
 def _dust(columns: Sequence[Column], band: str) -> str | None:
     """Return the column of the dust before a band: its own transmission, else E(B-V)."""
     dusty = [c.name for c in columns if about_dust(c)]
-    through = [n for n in dusty if "transmission" in n.lower() and band_and_kind(n)[0] == band]
-    return next(iter([*through, *(n for n in dusty if "transmission" not in n.lower())]), None)
+    through = [n for n in dusty if _is_transmission(n) and band_and_kind(n)[0] == band]
+    return next(iter([*through, *(n for n in dusty if not _is_transmission(n))]), None)
+
+
+def _is_transmission(name: str) -> bool:
+    return column_names().transmission.fits(name, name_words(name))

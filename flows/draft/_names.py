@@ -1,12 +1,12 @@
 """What a column's name says it is, believed where its values agree: an error, a flag, a score, the observation.
 
-Names decide nothing alone: 'depth' is a limiting magnitude of a survey, or that of a planet's transit, and 'sn' a
-supernova.  Where name and values part, the column is a measurement.  Shapes: n rows.
+Names are those of `catalogs/column_names.toml`.  They decide nothing alone: 'depth' is a limiting magnitude of a
+survey, or that of a planet's transit, and 'sn' a supernova.  Where name and values part, the column is a measurement.
+Shapes: n rows.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -16,6 +16,8 @@ from blr.arrays import mid_ranks
 from catalogs.arrays.name_words import name_words
 from catalogs.catalog.catalog import Column
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
+from catalogs.column_roles import Naming
 from catalogs.profile.subjects import about_a_flux, about_an_error, about_dust
 from flows.draft._bands import band_and_kind, is_magnitude
 
@@ -28,64 +30,33 @@ __all__ = [
     "is_of_the_observation",
     "is_score",
     "is_type",
+    "vector_name",
 ]
 
 Floats = NDArray[np.float64]
 
-DATES = re.compile(r"mjd.*|jd|hjd|bjd|epoch|date|obsdate")
 DATE_RANGES = ((15_000, 110_000), (2_300_000, 2_600_000), (1800, 2200))
 """Modified Julian dates, Julian dates, years."""
-CONDITIONS: Mapping[str, tuple[float, float]] = {
-    r"seeing|psfsize|psffwhm": (0.05, 30),
-    r"airmass": (0.99, 20),
-    r"exptime|exposures?|livetime|ontime": (0, 1e9),
-    r"sky|skybright(ness)?|bkg|background": (-1e9, 1e9),
-    r"zeropoint|zp|.*maglim|lim(it|iting)?": (5, 40),
-}
-"""Words about an observation, and the range of what they may name."""
-DEPTHS = re.compile(r".*depth")
-COUNTED = re.compile(r"(\w*_)?(n_?obs|n_?exp|n_?visits?|n_?frames?|n_?epochs?)([a-z]*|_\w+)")
-SIGNAL_TO_NOISE = re.compile(r".*(snr|s2n)|sn|tsnr2?")
 FOLLOWS = 0.5
 """Rank correlation with a magnitude, a flux or an error from which a ratio of signal to noise is of that."""
-FLAG = re.compile(
-    r"(is|has)?_?\w*(flags?|flg|bits?|bitmask|warn(ing)?|quality)|qual|qflag|clean|reliable|valid|status|\w*codes?"
-)
-CODE = re.compile(r"\w*(class|type|subclass|category|cluster)|clas|cls")
 OBSERVING = ("obs.", "instr.", "time.epoch", "time.start", "time.end", "meta.")
-BOOKKEEPING = re.compile(
-    r"run|rerun|camcol|field(id)?|plate(id)?|fib(er|re)(id)?|tile(id)?|brick(id)?|ccd\w*|chip|detector|visit|night"
-    r"|expnum|obsid|healpix\w*|hpx\w*|ipix|htmid|zone|patch|tract|survey|program(me)?|mosaic|pointing|sector|roi"
-    r"|ids?|oid|\w{2,}_?id|release|version|seq(uence)?|season|fid|ifu|skycell|stripe"
-)
-ALONE_BOOKKEEPING = re.compile(
-    r"number|num|no|nr|index|idx|row|order|rank|target|mask|frame|slit|chunk|unnamed.*"
-)
-"""Words that say so where they are the whole name."""
-SCORE = re.compile(
-    r"\w*scores?\d?|\w*prob(abilit(y|ies))?s?|prob\w*|stellarity|class_?star|star_?class|likelihood|posterior|d?rb"
-    r"|classt(ar|at)|confidence|realbogus|nn_?class|p"
-)
-TYPE = re.compile(r"t|tt|t[_-]?type|(hyper)?leda_t|(.*_)?(morph|hubble)_?(t|type|class|stage|code)(_.*)?")
 STAGES = (-12.0, 14.0)
 """Numerical Hubble stages, and marks a little beyond."""
 MOST_REDDENING = 60.0
-ERROR_WORD = re.compile(
-    r"^del(?=log|mag)|invvar|ivar|uncert(ainty|ainties)?|unc|err(or)?s?\d?|msig|sigma|sig(?=mpro)"
-)
-SURE_ERROR = re.compile(
-    r"(^|[^a-z])e_|^e_|err|ivar|invvar|unc(ert\w*)?([^a-z]|$)|msig|sigmpro", re.IGNORECASE
-)
-ELLIPSE = re.compile(
-    r"conf_?\d*_?(semi_?(major|minor|maj|min)|pos_?ang(le)?|ang(le)?|pa)|(err|error|e)_?(maj|min|pa|ang|theta)\w*"
-    r"|(err|error)_?ell\w*|pos(itional|ition)?_?(err|unc)\w*|r_?(68|90|95|99)|theta_?(68|95)"
-)
-"""What says how well a place is known."""
 
 
 def words(name: str) -> list[str]:
     """Return the words of a column's name, of an element those of its vector."""
-    return name_words(name.vector if isinstance(name, Element) else name)
+    return name_words(vector_name(name))
+
+
+def vector_name(name: str) -> str:
+    """Return the name of the column that an element is of, or the column's own."""
+    return name.vector if isinstance(name, Element) else name
+
+
+def _called(role: Naming, name: str) -> bool:
+    return role.named(vector_name(name)) or role.fits(name, words(name))
 
 
 def _joined(name: str) -> str:
@@ -113,15 +84,15 @@ def is_flag(name: str, values: Floats) -> bool:
         return False
     if len(np.unique(known)) == 2 and set(np.unique(known)) <= {-1.0, 0.0, 1.0, 2.0}:
         return True
-    return any(FLAG.fullmatch(w) or CODE.fullmatch(w) for w in words(name))
+    return any(_called(role, name) for role in (column_names().flag, column_names().code))
 
 
 def is_bookkeeping(column: Column, values: Floats) -> bool:
     """Say whether whole numbers (n,) without a unit are called a plate, a field, an index or the like."""
     if not _whole(values) or (column.unit or "").strip():
         return False
-    named = any(BOOKKEEPING.fullmatch(w) for w in words(column.name))
-    return named or ALONE_BOOKKEEPING.fullmatch(_joined(column.name)) is not None
+    alone = column_names().bookkeeping_alone
+    return _called(column_names().bookkeeping, column.name) or alone.fits(column.name, [_joined(column.name)])
 
 
 def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
@@ -133,13 +104,13 @@ def is_score(name: str, values: Floats, classes: Collection[str] = ()) -> bool:
         return False
     folded = {c.casefold() for c in classes if len(c) > 2}
     parts = words(name)
-    return any(SCORE.fullmatch(w) for w in parts) or (len(parts) > 1 and not folded.isdisjoint(parts))
+    return _called(column_names().score, name) or (len(parts) > 1 and not folded.isdisjoint(parts))
 
 
 def is_type(name: str, values: Floats) -> bool:
     """Say whether a column (n,) is called a morphological type, and holds numerical stages of both signs, or codes."""
     known = _known(values)
-    if TYPE.fullmatch(name.lower()) is None or not _within(values, *STAGES):
+    if not _called(column_names().morphological_type, name) or not _within(values, *STAGES):
         return False
     return bool(_whole(values) or (known.min() < 0 < known.max()))
 
@@ -157,19 +128,20 @@ def is_of_the_observation(
     Ratios of signal to noise are of the photometry where they follow a magnitude or a flux of the table, or its error;
     others are measurements of the object.
     """
-    ucd, parts = (column.ucd or "").lower(), [*words(column.name), _joined(column.name)]
+    called, name = column_names(), vector_name(column.name)
+    ucd, parts = (column.ucd or "").lower(), [*words(name), _joined(name)]
     if ucd.startswith(OBSERVING):
         return True
-    if any(DATES.fullmatch(w) for w in parts):
+    if called.dates.fits(name, parts):
         return any(_within(values, *r) for r in DATE_RANGES)
-    ranges = [r for pattern, r in CONDITIONS.items() if any(re.fullmatch(pattern, w) for w in parts)]
-    counted = any(COUNTED.fullmatch(w) for w in parts) and _whole(values)
-    if counted or any(_within(values, *r) for r in ranges):
+    conditions = [c for c in called.conditions if c.fits(parts)]
+    counted = called.exposures.fits(name, parts) and _whole(values)
+    if counted or any(_within(values, c.low, c.high) for c in conditions):
         return True
-    bands = (band_and_kind(name)[0] for name in (column.name, *(w.removesuffix("depth") for w in parts)))
-    if any(DEPTHS.fullmatch(w) for w in parts) and any(bands):
+    bands = (band_and_kind(text)[0] for text in (column.name, *(w.removesuffix("depth") for w in parts)))
+    if called.depth.fits(name, parts) and any(bands):
         return True
-    noisy = ucd.startswith("stat.snr") or any(SIGNAL_TO_NOISE.fullmatch(w) for w in parts)
+    noisy = ucd.startswith("stat.snr") or called.signal_to_noise.fits(name, parts)
     return noisy and _follows_photometry(column.name, values, rows, columns)
 
 
@@ -212,29 +184,29 @@ def error_of(
     It is one by its UCD; by its name, where what it is of is in the table; or where it surely says so and
     follows the photometry.  The errors of radii that a table without the radii has are measurements.
     """
-    name = column.name.vector if isinstance(column.name, Element) else column.name
+    name = vector_name(column.name)
     if (column.ucd or "").lower().startswith("stat.error"):
         return ""
     known = _known(values)
     if not known.size or (known.min() < 0 < known.max()):
         return None
-    if ELLIPSE.fullmatch(_joined(name)) is not None:
+    if column_names().position_error.fits(name, [_joined(name)]):
         return ""
     without = _without_error_words(name)
-    vectors = {n.vector if isinstance(n, Element) else n for n in columns} - {name}
+    vectors = {vector_name(n) for n in columns} - {name}
     of = next((n for n in sorted(vectors) if "".join(words(n)) in without), None)
     if of is not None:
         return of
-    sure = without and SURE_ERROR.search(name) is not None
+    sure = without and _called(column_names().sure_error, name)
     return "" if sure and _follows_photometry(column.name, values, rows, columns) else None
 
 
 def _without_error_words(name: str) -> set[str]:
     """Return what a name is without the words that say error, in the ways to read it; nothing of other names."""
-    parts = words(name)
-    ways = {"".join(ERROR_WORD.sub("", w) for w in parts)}
-    if parts[:1] in (["e"], ["s"]):
+    parts, known = words(name), column_names().error_parts
+    ways = {"".join(known.removed_pattern.sub("", w) for w in parts)}
+    if parts and parts[0] in known.first_words:
         ways.add("".join(parts[1:]))
-    if parts[-1:] in (["e"], ["sig"], ["sigma"]):
+    if parts and parts[-1] in known.last_words:
         ways.add("".join(parts[:-1]))
     return ways - {"", "".join(parts)}

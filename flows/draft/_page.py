@@ -13,6 +13,7 @@ from typing import Any
 
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.elements import Element
+from catalogs.column_names import column_names
 from catalogs.expressions.expression import parse
 from catalogs.formats import annotated_columns
 from catalogs.profile.columns import Profile
@@ -25,7 +26,8 @@ from catalogs.profile.suspicions import (
 from flows.draft._candidates import default_candidates
 from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen, quoted
-from flows.draft._exclusions import same_question, vector_name
+from flows.draft._exclusions import same_question
+from flows.draft._names import vector_name
 from flows.draft._summary import summary
 from flows.specification.specification import Output
 
@@ -37,7 +39,6 @@ MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
 FEW_LABELS = 2000
 """Labelled rows below which none is held out."""
-VOTES = re.compile(r"_(count|votes)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -213,11 +214,18 @@ class Page:
 
     def _votes(self) -> Iterator[str]:
         """Yield the counts of the label's own question, which say more than a class cut out of them."""
-        counts = [n for n in self.seen.columns if same_question(self.label, n) and VOTES.search(n)]
+        counts = [
+            n
+            for n in self.seen.columns
+            if same_question(self.label, n) and column_names().votes.counted.search(n)
+        ]
         if len(counts) > 1:
             yield "# If these are votes, they can be the targets themselves, in place of [label] and all above:"
             yield "# [label.votes]"
-            yield from (f"# {_text(VOTES.sub('', name)[-40:].strip('_'))} = {_text(name)}" for name in counts)
+            yield from (
+                f"# {_text(column_names().votes.counted.sub('', name)[-40:].strip('_'))} = {_text(name)}"
+                for name in counts
+            )
 
     def _split(self) -> Iterator[str]:
         yield "[split]"
