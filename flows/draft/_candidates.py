@@ -34,7 +34,8 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
     """Return the default candidates for that many labelled rows, features and classes.
 
     Each basis comes twice, on the features as they are and on their arcsinh; but for the steps, which lie where the
-    rows do, and the radial functions with a width a feature, which are on the arcsinh.
+    rows do, and the radial functions with a width a feature, which are on the arcsinh.  The steps have the prior
+    probability of a whole family, of which the smooth functions of all features are one and the radial ones another.
     """
     free = max(n_classes - 1, 1)
     bases: list[LinearBasis | PolynomialBasis | PrincipalBasis | RbfBasis] = [LinearBasis(kind="linear")]
@@ -55,7 +56,9 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         each = bases[-1].model_copy(update={"width": "each"})
         found.append(Candidate(basis=each, transform="arcsinh"))
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
-        found.append(Candidate(basis=SigmoidBasis(kind="sigmoid", centres=STEPS)))
+        steps = SigmoidBasis(kind="sigmoid", centres=STEPS)
+        families = len({isinstance(candidate.basis, RbfBasis) for candidate in found})
+        found.append(Candidate(basis=steps, prior_probability=len(found) / families))
     return tuple(found)
 
 

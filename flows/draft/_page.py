@@ -285,6 +285,8 @@ class Page:
             yield f"basis = {_inline(candidate.basis.model_dump(exclude_defaults=True))}"
             if candidate.transform != "none":
                 yield f"transform = {_text(candidate.transform)}"
+            if candidate.prior_probability != 1.0:
+                yield f"prior_probability = {candidate.prior_probability:g}"
             yield ""
 
     def _rows(self) -> int:

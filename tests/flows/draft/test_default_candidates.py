@@ -99,3 +99,11 @@ def test_few_rows_and_features_have_a_width_of_each_feature(rows, features, sear
 def test_many_features_have_their_principal_components(features, classes, tried):
     kinds = [c.basis.kind for c in default_candidates(500, features, classes)]
     assert kinds.count("principal") == 2 * tried
+
+
+@pytest.mark.parametrize(("rows", "features", "classes", "expected"), [(1000, 4, 2, 9 / 2), (3, 4, 2, 5 / 2)])
+def test_steps_have_the_prior_probability_of_a_family(rows, features, classes, expected):
+    *others, steps = default_candidates(rows, features, classes)
+    assert steps.basis.kind == "sigmoid"
+    assert steps.prior_probability == expected
+    assert {candidate.prior_probability for candidate in others} == {1.0}
