@@ -34,6 +34,7 @@ __all__ = [
     "format_of",
     "joined",
     "open_catalog",
+    "open_files",
     "open_listing",
     "tables_of",
     "without_notes",
@@ -161,9 +162,14 @@ def open_several(path: Path, options: Options) -> Catalog:
     root, files = tables_of(path)
     if not files:
         raise FormatError(f"{path} holds no catalogue; expected files ending in {', '.join(all_suffixes())}")
+    return open_files(root, files, lambda file: format_of(file).open(file, options))
+
+
+def open_files(root: Path, files: Sequence[Path], open_one: Callable[[Path], Catalog]) -> Catalog:
+    """Open files below a root as one catalogue; `open_one` opens each of those that are not all Parquet."""
     if all(format_of(f) is FORMATS["parquet"] for f in files):
         return parquet.open_files(root, files)
-    return joined(root, files, [format_of(f).open(f, options) for f in files])
+    return joined(root, files, [open_one(f) for f in files])
 
 
 def require_parquet_alone(folder: Path) -> None:

@@ -56,7 +56,7 @@ class Mirror:
             brought.sources = local_sources(sources)
             return brought
         self._hold()
-        asked = [self._asked(s.url, known, brought) if isinstance(s, RemoteSource) else s for s in sources]
+        asked = [self._asked(s, known, brought) if isinstance(s, RemoteSource) else s for s in sources]
         wanted = [w for a in asked if isinstance(a, Asked) for w in a.wanted]
         _check_names([*(w.origin.name for w in wanted), *brought.left_out()])
         _fetch([w for w in wanted if not w.is_here()], brought)
@@ -93,9 +93,9 @@ class Mirror:
         if killed and self.bury:
             self.bury(killed)
 
-    def _asked(self, url: str, known: Known, brought: Brought) -> Asked:
+    def _asked(self, source: RemoteSource, known: Known, brought: Brought) -> Asked:
         """Return what there is at a URL that is to be fetched; what was fetched of another state of it goes."""
-        listing = listing_of(url)
+        url, listing = source.url, source.listing or listing_of(source.url)
         base = self.folder / hashlib.sha256(shown(url).encode()).hexdigest()[:16]
         top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
         self.shown[str(top)] = shown(listing.url)

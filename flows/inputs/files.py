@@ -15,9 +15,8 @@ from pathlib import Path
 
 from catalogs.catalog.catalog import Catalog, Partition
 from catalogs.errors import CatalogError, FormatError
-from catalogs.formats import FORMATS, format_of, joined, tables_of
+from catalogs.formats import FORMATS, format_of, open_files, tables_of
 from catalogs.hats import catalog as hats
-from catalogs.parquet import dataset as parquet
 from catalogs.text import ascii as ascii_tables
 from catalogs.writing.conversion import USUAL, converted_key, copied
 from flows.inputs.catalogue import InputCatalogue, check_links
@@ -159,9 +158,7 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
     kept = [f for f in files if f.relative_to(root).as_posix() not in without]
     if not kept:
         raise FormatError(f"{path}: got no file that can be read, expected some; correct or replace them")
-    if all(format_of(f) is FORMATS["parquet"] for f in kept):
-        return parquet.open_files(root, kept)
-    return joined(root, kept, [choice.open(f) for f in kept])
+    return open_files(root, kept, choice.open)
 
 
 def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:

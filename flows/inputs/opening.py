@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,8 @@ def opened(
     """
     with ExitStack() as stack:
         found: list[Catalog] = []
-        for source in sources:
-            listings = _parquet_at(source)
-            if listings:
+        for source in map(_asked, sources):
+            if isinstance(source, RemoteSource) and (listings := _parquet(source)):
                 found += [open_listing(listing, choice.table) for listing in listings]
             else:
                 found += stack.enter_context(opened_whole([source], choice, key=key))
@@ -56,10 +56,11 @@ def opened_whole(
 @contextmanager
 def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
     """Give the one catalogue of all that a source means, a pattern's files too, as long as the block lasts."""
+    source = _asked(source)
     if isinstance(source, LocalSource):
         yield choice.open(source.path)
-    elif listing := _parquet(source):
-        yield open_listing(listing, choice.table)
+    elif source.listing and _is_parquet(source.listing):
+        yield open_listing(source.listing, choice.table)
     else:
         with fetched_sources([source]) as here:
             paths = [place.path for place in here]
@@ -67,18 +68,24 @@ def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
             yield found[0] if len(found) == 1 else joined(Path(os.path.commonpath(paths)), paths, found)
 
 
-def _parquet_at(source: Source) -> list[Listing]:
+def _asked(source: Source) -> Source:
+    """Return a source, of a URL with the files that its server names: it is asked once."""
+    return replace(source, listing=listing_of(source.url)) if isinstance(source, RemoteSource) else source
+
+
+def _parquet(source: RemoteSource) -> list[Listing]:
     """Return the catalogues of Parquet files that a URL means, none where it means others."""
-    listing = _parquet(source) if isinstance(source, RemoteSource) else None
-    if listing is None or listing.kind != "pattern":
-        return [listing] if listing else []
+    listing = source.listing
+    if listing is None or not _is_parquet(listing):
+        return []
+    if listing.kind != "pattern":
+        return [listing]
     return [Listing(place.path.rpartition("/")[0], (place,), "file") for place in listing.places]
 
 
-def _parquet(source: RemoteSource) -> Listing | None:
-    """Return the files that a URL means, if all are Parquet."""
-    listing = listing_of(source.url)
-    return listing if all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places) else None
+def _is_parquet(listing: Listing) -> bool:
+    """Say whether all files of a listing are Parquet."""
+    return all(place.key.lower().endswith(parquet.SUFFIXES) for place in listing.places)
 
 
 def first_rows(catalog: Catalog, columns: Sequence[str], limit: int) -> Iterator[pa.RecordBatch]:

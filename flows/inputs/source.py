@@ -13,6 +13,7 @@ from typing import Literal
 
 from catalogs.formats import tables_of
 from catalogs.hats import catalog as hats
+from catalogs.remote.listing import Listing
 from flows.runs.manifest import FileState
 
 __all__ = ["InputFile", "LocalSource", "Origin", "RemoteSource", "Source", "local_sources"]
@@ -97,9 +98,13 @@ class LocalSource:
 
 @dataclass(frozen=True)
 class RemoteSource:
-    """A URL, of which only `catalogs.remote.urls.shown` may be told: it may hold a password."""
+    """A URL, of which only `catalogs.remote.urls.shown` may be told: it may hold a password.
+
+    `listing` are the files that its server has just named, where it was asked already.
+    """
 
     url: str = field(repr=False)
+    listing: Listing | None = field(default=None, repr=False, compare=False)
 
 
 Source = LocalSource | RemoteSource

@@ -8,14 +8,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 from astropy.table import Table
 
 from flows.errors import UsageError
+from flows.inputs import fetching
 from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import copy_name_of, find_files, open_source
-from flows.inputs.opening import opened
+from flows.inputs.opening import opened, opened_together
 from flows.inputs.resolve import resolve_one, resolve_sources
 from flows.inputs.source import InputFile, LocalSource, Origin, RemoteSource
 from flows.inputs.table_choice import TableChoice
@@ -153,3 +155,21 @@ def test_a_link_in_a_folder_stays_inside_the_roots_whoever_opens_it(
         pass
     with opened([LocalSource(release, "folder", fetched=True)], TableChoice()) as (catalog,):
         assert catalog.n_rows == 9
+
+
+def test_a_server_is_asked_once_for_its_files(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First whether they can be read in their place, which FITS cannot, then to fetch them."""
+    filesystem = fsspec.filesystem("memory")
+    filesystem.put(str(release / "a.fits"), "/sources-once/a.fits")
+    asked: list[str] = []
+    listed = fetching.remote_listing
+    monkeypatch.setattr(
+        fetching, "remote_listing", lambda url, *a, **k: asked.append(url) or listed(url, *a, **k)
+    )
+    source = RemoteSource("memory://sources-once/a.fits")
+    try:
+        with opened([source], TableChoice()) as (catalog,), opened_together(source, TableChoice()) as same:
+            assert catalog.n_rows == same.n_rows == 3
+    finally:
+        filesystem.rm("/sources-once", recursive=True)
+    assert asked == [source.url] * 2, "once by each"
