@@ -37,7 +37,7 @@ def resolve_sources(patterns: Sequence[str], folder: Path, *, key: str) -> tuple
             distinct.setdefault(_spelt_once(place), place)
     _check_told_apart([place for place in distinct.values() if isinstance(place, str)], key)
     return tuple(
-        RemoteSource(place) if isinstance(place, str) else LocalSource.at(check_inside(place, key=key))
+        RemoteSource(place) if isinstance(place, str) else LocalSource.at(place)
         for place in distinct.values()
     )
 
@@ -108,7 +108,7 @@ def _matches(pattern: str, folder: Path, key: str) -> Iterable[Path | str]:
         start = Path(path.anchor)
         matches = sorted(start.glob(str(path.relative_to(start))))
         if matches:
-            return matches
+            return [check_inside(match, key=key) for match in matches]  # links may lead elsewhere
         raise UsageError(
             f"{key}: got '{pattern}', which no file in {folder} matches, expected catalogues; change it"
         )
