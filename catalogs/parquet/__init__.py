@@ -17,13 +17,12 @@ For this folder alone:
 
 - `_chunks`: Column chunks of new columns, encoded in memory by pyarrow: each as a file of its own, less its
   footer.
+- `_fields`: The numbers of a Parquet footer's fields, of those that copies have to do with, by their structures.
 - `_footer`: Parquet footers: read, checked, and merged, so that columns are added without touching the old
   ones.
 - `_selection`: Some columns of a Parquet file, copied without decoding them: pages, indexes and Bloom
   filters as they are.
 - `_thrift`: Thrift's compact protocol, as much as a Parquet footer needs: bytes to plain values and back.
-- `_thrift_layout`: Thrift's compact protocol without making values of it: where each ends, and the integers
-  of a structure.
 """
 
 __all__ = ["create", "dataset", "file", "folders", "metadata", "union", "writer"]

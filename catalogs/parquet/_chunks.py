@@ -19,9 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from catalogs.parquet._footer import Footer, moved, parse_footer, single_chunk
-from catalogs.parquet._selection import Mover, without
-from catalogs.parquet._thrift import (
+from catalogs.parquet._fields import (
     COMPRESSED,
     DATA_PAGE,
     ENCODING_STATS,
@@ -29,9 +27,10 @@ from catalogs.parquet._thrift import (
     SIZE_STATISTICS,
     UNCOMPRESSED,
     VALUES,
-    Struct,
 )
-from catalogs.parquet._thrift_layout import I64, STRUCT
+from catalogs.parquet._footer import Footer, moved, parse_footer, single_chunk
+from catalogs.parquet._selection import Mover, without
+from catalogs.parquet._thrift import I64, STRUCT, Struct
 
 __all__ = ["Chunks", "Encoded", "Piece", "write_chunks"]
 

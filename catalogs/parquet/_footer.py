@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError, FormatError
-from catalogs.parquet._thrift import (
+from catalogs.parquet._fields import (
     BLOOM,
     CHILDREN,
     CHUNK_OFFSET,
@@ -44,12 +44,20 @@ from catalogs.parquet._thrift import (
     UNCOMPRESSED,
     VALUE,
     VALUES,
+)
+from catalogs.parquet._thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
     Items,
+    MalformedError,
     Struct,
     decode,
     encode,
+    outline,
 )
-from catalogs.parquet._thrift_layout import BINARY, I32, I64, LIST, STRUCT, MalformedError, outline
 from catalogs.remote.remote_file import RemoteFile
 
 __all__ = [

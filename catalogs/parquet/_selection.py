@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from catalogs.errors import DamagedFileError
-from catalogs.parquet._footer import MAGIC, Chunk, Footer
-from catalogs.parquet._thrift import (
+from catalogs.parquet._fields import (
     BLOOM,
     CHILDREN,
     CHUNK_OFFSET,
@@ -36,12 +35,9 @@ from catalogs.parquet._thrift import (
     TOTAL_BYTES,
     TOTAL_COMPRESSED,
     UNCOMPRESSED,
-    Items,
-    Struct,
-    decode,
-    encode,
 )
-from catalogs.parquet._thrift_layout import I32, I64, LIST, STRUCT, MalformedError
+from catalogs.parquet._footer import MAGIC, Chunk, Footer
+from catalogs.parquet._thrift import I32, I64, LIST, STRUCT, Items, MalformedError, Struct, decode, encode
 
 __all__ = ["Mover", "copy_columns", "without"]
 

@@ -1,100 +1,54 @@
 """Thrift's compact protocol, as much as a Parquet footer needs: bytes to plain values and back.
 
-Nothing is interpreted, so fields that a later edition of Parquet adds come through unchanged.  The numbers of the
-fields that copies have to do with are those of
-https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+Nothing is interpreted, so fields that a later edition of Parquet adds come through unchanged.  A footer has a structure
+for each column of each row group, and there may be millions: one reader makes values, or only finds where they end.
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from catalogs.parquet._thrift_layout import (
-    BINARY,
-    FALSE,
-    FIXED,
-    INTEGERS,
-    LIST,
-    MAP,
-    SET,
-    SHORT_LIST,
-    STRUCT,
-    TRUE,
-    MalformedError,
-    check,
-    complete,
-    past_struct,
-    varint,
-    zigzag,
-)
-
 __all__ = [
-    "BLOOM",
-    "CHILDREN",
-    "CHUNK_OFFSET",
-    "CODEC",
-    "COLUMNS",
-    "COLUMN_INDEX",
-    "COLUMN_ORDERS",
-    "COMPRESSED",
-    "DATA_PAGE",
-    "DICTIONARY_PAGE",
-    "ENCODING_STATS",
-    "ENCRYPTION",
-    "FILE_PATH",
-    "GROUP_OFFSET",
-    "INDEX_PAGE",
-    "KEY",
-    "KEY_VALUES",
-    "LOCATIONS",
-    "METADATA",
-    "NAME",
-    "OFFSET_INDEX",
-    "PAGES",
-    "PLACE",
-    "ROWS",
-    "ROW_GROUPS",
-    "SCHEMA",
-    "SIZE_STATISTICS",
-    "SORTED_BY",
-    "SORTING",
-    "TOTAL_BYTES",
-    "TOTAL_COMPRESSED",
-    "UNCOMPRESSED",
-    "VALUE",
-    "VALUES",
+    "BINARY",
+    "I32",
+    "I64",
+    "LIST",
+    "STRUCT",
     "Items",
+    "MalformedError",
     "Struct",
     "decode",
     "encode",
+    "outline",
 ]
 
-# FileMetaData
-SCHEMA, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS, ENCRYPTION = 2, 4, 5, 7, 8
-# SchemaElement
-NAME, CHILDREN = 4, 5
-# KeyValue
-KEY, VALUE = 1, 2
-# RowGroup
-COLUMNS, TOTAL_BYTES, ROWS, SORTING, GROUP_OFFSET, TOTAL_COMPRESSED = 1, 2, 3, 4, 5, 6
-# SortingColumn
-SORTED_BY = 1
-# ColumnChunk
-FILE_PATH, CHUNK_OFFSET, METADATA = 1, 2, 3
-# ColumnMetaData
-CODEC, VALUES, UNCOMPRESSED, COMPRESSED = 4, 5, 6, 7
-DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE = PAGES = 9, 10, 11
-ENCODING_STATS, SIZE_STATISTICS = 13, 16
-# OffsetIndex, PageLocation
-LOCATIONS, PLACE = 1, 1
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
-# Where something lies, and how long it is: of a ColumnChunk, the last of its ColumnMetaData
-OFFSET_INDEX, COLUMN_INDEX, BLOOM = (4, 5), (6, 7), (14, 15)
+INTEGERS = frozenset({I16, I32, I64})
+
+FIXED = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16}
+"""Bytes of values that are copied as they are; booleans in lists take a byte, in structures none."""
+
+MAX_DEPTH = 32
+"""A Parquet footer nests about eight deep."""
+
+SHORT_LIST = 15
+"""Elements from which a list's size is a number of its own."""
 
 SHORT_STEP = 15
 """Field numbers that one may be beyond the last, to be written in half a byte."""
+
+
+class MalformedError(ValueError):
+    """The bytes are no compact Thrift."""
+
+
+VALUES, OUTLINE, ENDS = range(3)
+"""What is made of the bytes: values, the integers and places of a structure's fields, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +88,14 @@ def decode(data: bytes, packed: tuple[int, ...] | None = None) -> Struct:
 
     `packed` are the fields that lead to a list of structures which stay bytes, for there may be very many.
     """
-    with complete():
-        return Decoder(data).struct(0, packed)
+    with _complete():
+        return Struct(_struct(data, 0, 0, VALUES, packed)[0])
+
+
+def outline(data: bytes, at: int = 0) -> dict[int, tuple[int, int]]:
+    """Return the type and value of a structure's integers; of other fields, type and place."""
+    with _complete():
+        return _struct(data, at, 0, OUTLINE)[0]
 
 
 def encode(struct: Struct) -> bytes:
@@ -145,77 +105,130 @@ def encode(struct: Struct) -> bytes:
     return bytes(out)
 
 
-class Decoder:
-    """A place in the bytes; every method reads one thing and moves on."""
+@contextmanager
+def _complete() -> Iterator[None]:
+    """Raise MalformedError where the bytes turn out to end early."""
+    try:
+        yield
+    except (IndexError, KeyError, RecursionError) as error:
+        raise MalformedError("the bytes end early or hold an unknown type") from error
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
 
-    def varint(self) -> int:
-        """Read an unsigned integer."""
-        value, self.at = varint(self.data, self.at)
-        return value
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return an unsigned integer of 7 bits a byte, and where it ends."""
+    value = data[at] & 0x7F
+    shift = 0
+    while data[at] > 0x7F:
+        at += 1
+        shift += 7
+        if shift > 63:
+            raise MalformedError("an integer of more than 64 bits")
+        value |= (data[at] & 0x7F) << shift
+    return value, at + 1
 
-    def integer(self) -> int:
-        """Read a signed integer."""
-        value, self.at = zigzag(self.data, self.at)
-        return value
 
-    def take(self, size: int) -> bytes:
-        """Read so many bytes."""
-        if self.at + size > len(self.data):
-            raise MalformedError(f"{size} bytes announced, {len(self.data) - self.at} left")
-        self.at += size
-        return self.data[self.at - size : self.at]
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    """Return a signed integer, small magnitudes first, and where it ends."""
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
 
-    def value(self, kind: int, depth: int, packed: tuple[int, ...] | None = None) -> Any:
-        """Read a value of a type; booleans in lists take a byte, in structures none."""
-        if kind in INTEGERS:
-            return self.integer()
-        if kind in FIXED:
-            return self.take(FIXED[kind])
-        if kind == BINARY:
-            return self.take(self.varint())
-        if kind == MAP:
-            return self.pairs(depth + 1)
-        nested = {STRUCT: self.struct, LIST: self.items, SET: self.items}
-        return nested[kind](depth + 1, packed)
 
-    def items(self, depth: int, packed: tuple[int, ...] | None) -> Items:
-        """Read a list or a set, which have the same bytes."""
-        head = self.take(1)[0]
-        size = head >> 4 if head >> 4 != SHORT_LIST else self.varint()
-        check(self.data, size, depth)
-        of = head & 0x0F
-        if of == STRUCT and packed == ():
-            return Items(of, [self.packed(depth) for _ in range(size)])
-        return Items(of, [self.value(of, depth, packed) for _ in range(size)])
-
-    def packed(self, depth: int) -> bytes:
-        """Read a structure's bytes."""
-        start = self.at
-        self.at = past_struct(self.data, start, depth)
-        return self.data[start : self.at]
-
-    def pairs(self, depth: int) -> Items:
-        """Read a map: its types in one byte, keys and values by turns."""
-        size = self.varint()
-        check(self.data, size, depth)
-        kinds = self.take(1)[0] if size else 0
-        return Items(kinds, [self.value(k, depth) for _ in range(size) for k in (kinds >> 4, kinds & 0x0F)])
-
-    def struct(self, depth: int, packed: tuple[int, ...] | None) -> Struct:
-        """Read a structure."""
-        check(self.data, 0, depth)
-        fields: dict[int, tuple[int, Any]] = {}
-        number = 0
-        while head := self.take(1)[0]:
-            number = number + (head >> 4) if head >> 4 else self.integer()
-            kind = head & 0x0F
+def _struct(
+    data: bytes, at: int, depth: int, mode: int, packed: tuple[int, ...] | None = None
+) -> tuple[dict[int, tuple[int, Any]], int]:
+    """Return a structure's fields, of no use where only its end is wanted, and where it ends."""
+    _check(data, 0, depth)
+    fields: dict[int, tuple[int, Any]] = {}
+    number, ends, places = 0, mode == ENDS, mode == OUTLINE
+    while head := data[at]:
+        at += 1
+        kind = head & 0x0F
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _zigzag(data, at)
+        if kind in INTEGERS and ends:  # of most fields: a loop here is quicker than a call
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        elif kind in INTEGERS:
+            value, at = _zigzag(data, at)
+            fields[number] = (kind, value)
+        elif kind <= FALSE:
+            fields[number] = (kind, at if places else None)
+        elif ends:
+            _, at = _value(data, at, kind, depth, ENDS)
+        elif places:
+            fields[number] = (kind, at)
+            _, at = _value(data, at, kind, depth, ENDS)
+        else:
             inner = packed[1:] if packed and packed[0] == number else None
-            fields[number] = (kind, None if kind in {TRUE, FALSE} else self.value(kind, depth, inner))
-        return Struct(fields)
+            values, at = _value(data, at, kind, depth, mode, inner)
+            fields[number] = (kind, values)
+    return fields, at + 1
+
+
+def _value(
+    data: bytes, at: int, kind: int, depth: int, mode: int, packed: tuple[int, ...] | None = None
+) -> tuple[Any, int]:
+    """Return a value of a type, None where only its end is wanted, and where it ends."""
+    if kind in INTEGERS:
+        return _zigzag(data, at)
+    if kind == STRUCT:
+        fields, end = _struct(data, at, depth + 1, mode, packed)
+        return (Struct(fields) if mode == VALUES else None), end
+    if kind in {LIST, SET, MAP}:
+        return _items(data, at, kind, depth + 1, mode, packed)
+    size, at = _varint(data, at) if kind == BINARY else (FIXED[kind], at)
+    return (data[at : at + size] if mode == VALUES else None), at + size
+
+
+def _items(
+    data: bytes, at: int, kind: int, depth: int, mode: int, packed: tuple[int, ...] | None
+) -> tuple[Items | None, int]:
+    """Return a list, a set or a map, which has its types in one byte and keys and values by turns, and its end."""
+    if kind == MAP:
+        size, at = _varint(data, at)
+        of = data[at] if size else 0
+        kinds: tuple[int, ...] = (of >> 4, of & 0x0F)
+        at += bool(size)
+    else:
+        head = data[at]
+        size, at = (head >> 4, at + 1) if head >> 4 != SHORT_LIST else _varint(data, at + 1)
+        of = head & 0x0F
+        kinds = (of,)
+    _check(data, size, depth)
+    if mode == ENDS or (kind != MAP and of == STRUCT and packed == ()):
+        return _ends(data, at, of, kinds * size, depth, mode)
+    values = []
+    for element in kinds * size:
+        value, at = _value(data, at, element, depth, mode, packed)
+        values.append(value)
+    return Items(of, values), at
+
+
+def _ends(
+    data: bytes, at: int, of: int, kinds: tuple[int, ...], depth: int, mode: int
+) -> tuple[Items | None, int]:
+    """Return the elements of a list as their bytes, None where only the end is wanted, and where it ends."""
+    values = []
+    for kind in kinds:
+        start = at
+        if kind in INTEGERS:
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        else:
+            _, at = _value(data, at, kind, depth, ENDS)
+        if mode == VALUES:
+            values.append(data[start:at])
+    return (Items(of, values) if mode == VALUES else None), at
+
+
+def _check(data: bytes, size: int, depth: int) -> None:
+    """Refuse sizes and depths that only a damaged file announces."""
+    if depth > MAX_DEPTH or size > len(data):
+        raise MalformedError(f"{size} elements at depth {depth}")
 
 
 def put_varint(out: bytearray, value: int) -> None:

@@ -20,9 +20,9 @@ from catalogs.catalog.computing import in_order
 from catalogs.catalog.new_columns import NewColumn, Provenance
 from catalogs.files.atomic import atomic_path
 from catalogs.parquet._chunks import Chunks, Piece, write_chunks
+from catalogs.parquet._fields import CODEC, COLUMNS, ROW_GROUPS
 from catalogs.parquet._footer import Chunk, Footer, key_values, merge, read_footer
 from catalogs.parquet._selection import copy_columns
-from catalogs.parquet._thrift import CODEC, COLUMNS, ROW_GROUPS
 from catalogs.parquet.metadata import DESCRIPTIONS, annotated_key_values, new_fields
 
 __all__ = ["Kept", "append_columns", "new_table"]

@@ -4,8 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.parquet._thrift import Items, Struct, decode, encode
-from catalogs.parquet._thrift_layout import BINARY, I32, I64, LIST, STRUCT, MalformedError, outline
+from catalogs.parquet._thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Items,
+    MalformedError,
+    Struct,
+    decode,
+    encode,
+    outline,
+)
 from tests.catalogs.parquet_samples import write_rich
 
 TRUE, FALSE, BYTE, DOUBLE, SET, MAP, UUID = 1, 2, 3, 7, 10, 11, 13
