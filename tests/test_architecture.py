@@ -408,6 +408,16 @@ def test_modules_are_short(module):
     assert n_lines <= LONGEST, f"{n_lines} lines, at most {LONGEST}: are these two concepts?"
 
 
+@each_module()
+def test_the_comment_of_a_constant_has_a_line_of_its_own(module):
+    """Behind its value, a long one makes the formatter put the value into brackets."""
+    text = module.path.read_text(encoding="utf-8")
+    split = re.findall(
+        r"^ *[\w.]+(?:: [^=\n]+)? = \(\n *[^\s()]+  #|^ *\w+: .* = field\(\n.*\n *\)  #", text, re.M
+    )
+    assert split == []
+
+
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_packages_are_typed(package):
     assert (ROOT / package / "py.typed").is_file()

@@ -21,9 +21,8 @@ from blr.sums import Terms
 __all__ = ["Mode", "SolverPrior", "maximise"]
 
 _MAX_HALVINGS = 40
-_IDLE = (
-    5  # steps that did not halve the decrement: huge weights beside a broad prior round the gradient coarsely
-)
+# Steps that did not halve the decrement: huge weights beside a broad prior round the gradient coarsely.
+_IDLE = 5
 _ROUNDING = 64 * np.finfo(float).eps
 
 

@@ -31,9 +31,8 @@ __all__ = ["Separation", "find_separation"]
 _TOLERANCE = 1e-7  # of margins, for columns scaled to one: that of the linear program
 _NEWTON_PASSES = 20
 _ROUNDS = 8
-_LARGEST_PROGRAM = (
-    300_000  # entries of its matrix: a second of work, so that a verdict costs no more than its fit
-)
+# Entries of its matrix: a second of work, so that a verdict costs no more than its fit.
+_LARGEST_PROGRAM = 300_000
 _LARGEST_WIDEST = 30_000
 _INSIDE = 1e-6  # how far within the simplex y has to be
 _SLACK = 1e-6  # of a mode that was searched for, in posterior sd

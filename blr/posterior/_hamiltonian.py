@@ -25,17 +25,12 @@ _ACCEPTANCE = 0.65  # harmonic mean over the chains: one that is stuck where the
 _LEAST = 1e-3  # of a chain in that mean
 _QUARTER = np.pi / 2
 _JITTER = 0.4
-_SMALL = (
-    0.1,
-    4.0,
-    2.0,
-)  # share of moves whose step is smaller by the second and length by the third: for narrow places
+# Share of moves whose step is smaller by the second and length by the third: for narrow places.
+_SMALL = (0.1, 4.0, 2.0)
 _MOST_STEPS = 64
 _STAGES = (60, 120, 240)  # iterations of each attempt at coordinates, of which the later half is looked at
-_BRIEF = (
-    (40, 8),
-    (15, _MOST_STEPS),
-)  # iterations, and steps at most, of a warm-up in coordinates known to serve
+# Iterations, and steps at most, of a warm-up in coordinates known to serve.
+_BRIEF = ((40, 8), (15, _MOST_STEPS))
 _SETTLE = 50  # iterations that find the step size for coordinates just changed
 
 

@@ -28,11 +28,8 @@ from blr.trust.whitened import whitened_density
 
 __all__ = ["sample_posterior"]
 
-_CHAINS = (
-    (1e5, 32),
-    (1e6, 16),
-    (np.inf, 8),
-)  # for N D up to: long chains where a move is dear, many where it is not
+# Number of chains for N D up to: long chains where a move is dear, many where it is not.
+_CHAINS = ((1e5, 32), (1e6, 16), (np.inf, 8))
 _BLOCK = 64  # moves of every chain between two looks at what has been reached
 _MOST_BLOCKS = 64
 _WORK = 2e9  # products N D S that are always affordable: draws that every problem gets

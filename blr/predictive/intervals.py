@@ -16,9 +16,8 @@ from blr.predictive.sobol import normal_nodes
 
 __all__ = ["credible_interval"]
 
-_NODES = (
-    512  # an end of a 95 % interval errs by 0.02 at worst, where the probability itself is uncertain by 0.3
-)
+# An end of a 95 % interval errs by 0.02 at worst, where the probability itself is uncertain by 0.3.
+_NODES = 512
 _BLOCK = 512  # rows at a time: their nodes fill the cache and not the memory
 
 

@@ -34,9 +34,8 @@ from blr.threads import single_threaded_blas
 __all__ = ["fit_evidence"]
 
 _RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing
-_START = (
-    5.0  # how far from the columns' scale, in ln α, the ascent may start: farther out, the evidence is flat
-)
+# How far from the columns' scale, in ln α, the ascent may start: farther out, the evidence is flat.
+_START = 5.0
 _MAX_STEP = 2.0  # in ln α within one quadratic model
 _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a nat and less
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α

@@ -31,9 +31,8 @@ __all__ = ["Trust", "assess"]
 
 _SHIFT = 0.8, 3.0  # in posterior sd: green below the first, red from the second on
 _SECOND_ORDER = 0.12, 0.8  # nats, likewise; what is left beyond it is about its square, here 0.015
-_LOOK_CLOSER = (
-    0.02  # nats, of a term of the evidence's expansion: what is left beyond smaller ones is nothing
-)
+# Nats, of a term of the evidence's expansion: what is left beyond smaller ones is nothing.
+_LOOK_CLOSER = 0.02
 _CLOSER_ROWS = 5000
 _LEFT = 0.01  # nats beyond the second-order term: 0.015 are promised where it is green
 _K_HAT = 0.7

@@ -52,9 +52,8 @@ class Plan:
     same_maker: bool
     policy: Policy = "add"
     quarantined: tuple[Quarantined, ...] = ()
-    deferred: Mapping[str, str] = field(
-        default_factory=dict
-    )  # files that are being written, and why we think so
+    # Files that are being written, and why we think so.
+    deferred: Mapping[str, str] = field(default_factory=dict)
     adopted: tuple[Output, ...] = ()  # published by a killed run, and not listed yet
     brought: Brought = field(default_factory=Brought)  # what is known of inputs at URLs
     advice: str = ""  # on the size of the copies

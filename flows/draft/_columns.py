@@ -60,9 +60,8 @@ class Chosen:
     bands: list[FluxBand] = field(default_factory=list)
     together: list[Leak] = field(default_factory=list)
     most: int = MOST_FEATURES
-    measured: NDArray[np.bool_] = field(
-        default_factory=lambda: np.zeros(0, dtype=bool)
-    )  # of rows, any feature
+    # Whether a row (n,) has any feature.
+    measured: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def add(self, name: str, expression: str, remark: str = "") -> None:
         """Add a feature, or keep it as a spare one where there are enough."""

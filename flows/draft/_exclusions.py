@@ -84,9 +84,8 @@ class Evidence:
 
     label: str
     rows: Mapping[str, Floats]
-    classes: NDArray[np.object_] = field(
-        default_factory=lambda: np.empty(0, dtype=object)
-    )  # (n,), of the rows
+    # The class (n,) of each row.
+    classes: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, dtype=object))
     identifiers: Sequence[str] = ()
     ours: Collection[str] = ()
     alone: Mapping[str, Leak] = field(default_factory=dict)

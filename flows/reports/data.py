@@ -188,9 +188,8 @@ class TrainReport:
     judged_by: str = "held-out"
     skill: Skill | None = None  # against the class shares; None for models of earlier versions
     reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
-    split: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # share held out, and by what; {} where it is not known
+    # Share held out, and by what; {} where it is not known.
+    split: Mapping[str, Any] = field(default_factory=dict)
     selected_by: str = ""  # the specification's select.by; "" where it is not known
     boundary: BoundaryPicture | None = None
     classifications: tuple[Classification, ...] = ()

@@ -86,9 +86,8 @@ class TrainingRows:
     group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
     name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, where there is one
     annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
-    confusion: Floats | None = (
-        None  # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
-    )
+    # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
+    confusion: Floats | None = None
 
     @property
     def response(self) -> Floats | NDArray[np.intp]:
