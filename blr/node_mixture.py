@@ -51,9 +51,8 @@ _ALONG_ONE, _AT_POINTS = 2, 16
 _NARROW = 40.0  # activations up to which e^a cannot overflow single precision
 _NUMBERS = 2**18  # activations at inner points held at a time
 _NEGLIGIBLE = 1e-4  # weight of the outermost nodes, together, that are left out
-_LITTLE = (
-    5e-4  # weight of a row's nodes beyond the training set's range, below which they are left as they are
-)
+# Weight of a row's nodes beyond the training set's range, below which they are left as they are.
+_LITTLE = 5e-4
 
 
 @dataclass(frozen=True, eq=False)

@@ -413,7 +413,7 @@ def test_the_comment_of_a_constant_has_a_line_of_its_own(module):
     """Behind its value, a long one makes the formatter put the value into brackets."""
     text = module.path.read_text(encoding="utf-8")
     split = re.findall(
-        r"^ *[\w.]+(?:: [^=\n]+)? = \(\n *[^\s()]+  #|^ *\w+: .* = field\(\n.*\n *\)  #", text, re.M
+        r"^ *[\w.]+(?:: [^=\n]+)? = \(\n *[^\s()]+  #|^ *\w+: .* = field\(\n.*\n *\)  #", text, re.MULTILINE
     )
     assert split == []
 
