@@ -19,7 +19,6 @@ from flows.classification.steps import annotation_settings, settled
 from flows.features.reader import target_reader
 from flows.inputs.source import LocalSource
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_output
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
@@ -42,7 +41,7 @@ def classify_table(
     The same values as `flows.classification.steps.classify` writes for a file of these rows.  `specification` and
     `class_prior` are as there, but for [output] mode and format: all columns stay, and the table's kind.
     """
-    place = Store(check_output(store, key="store"))
+    place = Store.named(store)
     loaded = place.load(model)
     given = loaded.specification if specification is None else read_specification(specification)
     source = in_memory(table)

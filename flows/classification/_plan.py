@@ -24,6 +24,7 @@ from flows.inputs.files import Found, copy_name_of, find_files
 from flows.inputs.origins import Brought, Known
 from flows.inputs.source import InputFile, Origin
 from flows.models.model import Model
+from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import FileState, Manifest, Output, Quarantined
 from flows.runs.progress import tell
 from flows.runs.staging import Staging
@@ -45,7 +46,7 @@ SHOWN = 4
 class Plan:
     """All files, and the folder they go to."""
 
-    out: Path
+    out: OutputFolder
     staging: Staging
     jobs: tuple[Job, ...]
     found: Manifest | None  # what was in the folder, of whatever maker
@@ -100,7 +101,7 @@ def make_plan(
     brought: Brought,
     model: Model,
     specification: Specification,
-    out: Path,
+    out: OutputFolder,
     *,
     policy: Policy = "add",
     verify: bool = False,

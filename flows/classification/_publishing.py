@@ -36,7 +36,7 @@ def finish(
 
     Returns what is told of it.  Each step may be the last of a killed run, and is done again by the next one.
     """
-    staging = Staging(Path(request["out"]), Path(request["staging"]))
+    staging: Staging = request["staging"]
     for name in request["retire"]:
         staging.retire(name, request["release"])
     for output in outputs:

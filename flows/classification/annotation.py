@@ -51,7 +51,7 @@ def annotate_file(job: Job) -> Json:
     if said := commented_out(catalog):
         tell().note(f"{job['name']}: {said}")
     scorer = scorer_for(model, specification, catalog)
-    staging = Staging(Path(job["out"]), Path(job["staging"]))
+    staging: Staging = job["staging"]
     with single_threaded_blas():
         written = annotate(
             catalog,
@@ -95,6 +95,7 @@ def _not_the_files(error: OSError, path: str) -> bool:
 
 def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
     path, state = Path(job["path"]), FileState(**job["input"])
+    staging: Staging = job["staging"]
     try:
         output = annotate_one(job)
     except (FlowError, StorageError, MemoryError):
@@ -102,11 +103,11 @@ def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
     except Exception as error:
         if isinstance(error, OSError) and _not_the_files(error, job["path"]):
             raise
-        check_held(Path(job["out"]))  # or the file would be blamed for what another run has removed
+        check_held(staging.out)  # or the file would be blamed for what another run has removed
         return _changed(path, state) or {"failed": reason(error)}
     changed = _changed(path, state)
     if changed:
-        Staging(Path(job["out"]), Path(job["staging"])).discard(job["name"])
+        staging.discard(job["name"])
     return changed or {"output": output}
 
 

@@ -109,6 +109,7 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
     if plan.found:
         away |= {*bad, *deferred} - {o.name for o in stay}
     finishing = {
+        "staging": plan.staging,
         "release": plan.found.release + 1 if plan.found else 1,
         "retire": sorted(away),
         "quarantined": [bad[name].to_dict() for name in sorted(bad)],
@@ -119,7 +120,7 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
         "catalogues": _catalogues(plan),
     }
     check_held(plan.out)
-    written = steps.finish(request | _places(plan) | finishing, [o.to_dict() for o in listed])
+    written = steps.finish(request | finishing, [o.to_dict() for o in listed])
     told = told_of(model, plan, "done", listed) | written
     known = {(q.name, q.reason) for q in plan.found.quarantined} if plan.found else set()
     return told | {
@@ -139,7 +140,7 @@ def _annotated(plan: Plan, request: Json, steps: Steps) -> tuple[list[Output], l
     with stop_points(GO_ON) as stop:
         for group in groups(to_do):
             stop()
-            jobs = [request | _places(plan) | _job_dict(job, plan, request) for job in group.jobs]
+            jobs = [request | {"staging": plan.staging} | _job_dict(job, plan, request) for job in group.jobs]
             results += steps.together(steps.annotate, {"label": group.label, "jobs": jobs})
             if len(results) < len(to_do):
                 stop()
@@ -160,10 +161,6 @@ def _quarantined(plan: Plan, failed: Mapping[str, str]) -> list[Quarantined]:
 def _input_path(job: Job, plan: Plan) -> str:
     """Return where a file is, from the output folder on, or its URL."""
     return job.input_path or os.path.relpath(job.path, plan.out)
-
-
-def _places(plan: Plan) -> Json:
-    return {"out": str(plan.out), "staging": str(plan.staging.folder)}
 
 
 def _catalogues(plan: Plan) -> list[Json]:

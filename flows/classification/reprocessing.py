@@ -51,7 +51,7 @@ def reprocess(
     """
     given = read_specification(specification)
     base = Path(given.base_folder)
-    place = Store(check_output(store, key="store"))
+    place = Store.named(store)
     folder = (
         check_output(given.output.folder, key="output.folder", base=base)
         if out is None

@@ -55,7 +55,7 @@ def classify(
     it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues, and `output_format`
     chooses the copies' format alone.  `limit` scores that many rows of each catalogue and writes nothing.
     """
-    place, folder = Store(check_output(store, key="store")), check_output(out, key="out")
+    place, folder = Store.named(store), check_output(out, key="out")
     stored = place.find(model)
     loaded = place.read(stored)
     given = loaded.specification if specification is None else read_specification(specification)

@@ -23,7 +23,7 @@ def run_list(store: Path, *, json: bool) -> None:
     found = [
         {"name": m.name, "version": m.version, "model": m.label, "champion": m.champion, "path": str(m.path)}
         | _facts(m.path)
-        for m in Store(store).models()
+        for m in Store.named(store).models()
     ]
     show({"store": str(store), "models": found}, show_models, json=json)
 
@@ -42,7 +42,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def run_show(reference: str, store: Path, *, json: bool) -> None:
     """Show a model."""
-    place = Store(store)
+    place = Store.named(store)
     model = place.load(reference)
     history = [vars(promotion) for promotion in place.history(model.name)]
     told = place.described(model, "stored") | {"history": history}

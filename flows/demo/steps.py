@@ -22,7 +22,7 @@ from flows.reports import tables
 from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
 from flows.reports.skill import skill_tree
-from flows.runs.allowed_roots import check_output
+from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.manifest import write_json
 from flows.runs.progress import tell
 from flows.training import steps as training
@@ -65,19 +65,19 @@ def run_demo(
 
     `train` and `classify` are the plain functions or Prefect's flows; `show` prints for people.
     """
-    check_output(out, key="out")
-    catalogues = write_catalogues(out / "catalogues")
+    folder = check_output(out, key="out")
+    catalogues = write_catalogues(folder / "catalogues")
     show(Text(INTRODUCTION))
     told: Json = {"catalogues": [str(path) for path in catalogues], "attribution": ATTRIBUTION}
     for task in TASKS:
-        told[task] = _run_task(task, out, catalogues, train, classify, show)
-    show(_closing(out))
+        told[task] = _run_task(task, folder, catalogues, train, classify, show)
+    show(_closing(folder))
     return told
 
 
 def _run_task(
     task: str,
-    out: Path,
+    out: OutputFolder,
     catalogues: tuple[Path, ...],
     train: Callable[..., Json],
     classify: Callable[..., Json],
@@ -166,7 +166,7 @@ def _show_task(task: str, report: TrainReport, show: Show) -> None:
         show(Padding(tables.to_rich(table), (1, 0, 0, 0)))
 
 
-def _closing(out: Path) -> Text:
+def _closing(out: OutputFolder) -> Text:
     """Return where everything is, and what must be said of the data."""
     places = [
         (out / "catalogues", "the galaxies as FITS and Parquet"),

@@ -20,7 +20,6 @@ from flows.models.model import Model
 from flows.models.store import Store, StoredModel
 from flows.reports.skill import gain_interval, read_skill, skill_tree, skill_words
 from flows.reports.tables import ReportTable
-from flows.runs.allowed_roots import check_output
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 
@@ -70,7 +69,7 @@ class Comparison:
 
 def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
     """Compare a model with the champion of its name; `NAME` alone means the newest of its versions."""
-    place = Store(check_output(store, key="store"))
+    place = Store.named(store)
     return _compared(place, place.find(reference, newest=True), margin)
 
 
@@ -109,7 +108,7 @@ def promote(
 
     `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
     """
-    place = Store(check_output(store, key="store"))
+    place = Store.named(store)
     stored = place.find(reference, newest=True)
     found = _compared(place, stored, margin)
     told: Json = {

@@ -19,7 +19,7 @@ from catalogs.files.atomic import atomic_write_text
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
 from flows.models.model import Model, check_name, check_version
-from flows.runs.allowed_roots import check_inside
+from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.model_reference import ModelReference
 
 __all__ = ["Promotion", "Store", "StoredModel"]
@@ -64,6 +64,11 @@ class Store:
     """The models below a folder."""
 
     root: Path
+
+    @classmethod
+    def named(cls, folder: str | Path) -> Store:
+        """Return the store in a folder that a user named; UsageError where it may not be written to."""
+        return cls(check_output(folder, key="store"))
 
     @classmethod
     def around(cls, file: Path) -> Store:
@@ -123,7 +128,7 @@ class Store:
 
     def read(self, stored: StoredModel) -> Model:
         """Return a model of the store; ModelError where its file is damaged, or another's."""
-        model = read_model(check_inside(stored.path, key="store"))
+        model = read_model(check_inside(stored.path, key="store"))  # a link in the store may lead out
         if (model.name, model.version) != (stored.name, stored.version):
             raise ModelError(
                 f"{stored.path}: got the model {model.label}, expected {stored.label}; "

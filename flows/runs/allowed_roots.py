@@ -10,13 +10,25 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NewType
 
 from catalogs.remote.urls import is_below, is_remote, shown, url_of
 from flows.errors import UsageError
 
-__all__ = ["ROOTS", "check_inside", "check_local", "check_output", "check_url", "url_roots"]
+__all__ = [
+    "ROOTS",
+    "OutputFolder",
+    "check_inside",
+    "check_local",
+    "check_output",
+    "check_url",
+    "url_roots",
+]
 
 ROOTS = "BLR_ROOTS"
+
+OutputFolder = NewType("OutputFolder", Path)
+"""A folder of this machine that may be written to, whether it exists or not: what `check_output` has looked at."""
 
 ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:\[[0-9A-Fa-f:.]*\])?[^:]*(?::\d+(?=[/:]|$)[^:]*)?|[^:]+")
 """Of a list with colons between: a URL, whose scheme and port have colons too, or a folder."""
@@ -34,13 +46,13 @@ def check_inside(path: Path, *, key: str) -> Path:
     return path
 
 
-def check_output(path: str | Path, *, key: str, base: Path = Path()) -> Path:
-    """Return the path of a folder that is written to, which may be relative to `base`.
+def check_output(path: str | Path, *, key: str, base: Path = Path()) -> OutputFolder:
+    """Return the folder that a user named to be written to, which may be relative to `base`.
 
     UsageError where it is a URL, or leads out of the configured roots.  `key` says who named it.
     """
     check_local(path, key=key)
-    return check_inside(base / path, key=key)
+    return OutputFolder(check_inside(base / path, key=key))
 
 
 def check_local(path: str | Path, *, key: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from catalogs.files.atomic import flush_to_disk, sweep
 from flows.errors import OutputFolderError
+from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import FileState, Output, write_json
 
 __all__ = ["RETIRED", "Staging"]
@@ -29,11 +30,11 @@ RETIRED = "_retired"
 class Staging:
     """The staged files of one model and one specification."""
 
-    out: Path
+    out: OutputFolder
     folder: Path
 
     @classmethod
-    def of(cls, out: Path, model: str, specification_hash: str) -> Staging:
+    def of(cls, out: OutputFolder, model: str, specification_hash: str) -> Staging:
         """Return the staging of a model and a specification in an output folder; nothing is made yet."""
         key = hashlib.sha256(f"{model}\n{specification_hash}".encode()).hexdigest()[:16]
         return cls(out, out / FOLDER / key)

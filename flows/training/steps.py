@@ -29,7 +29,6 @@ from flows.inputs.resolve import resolve_sources
 from flows.models.asdf_file import read_tree, write_tree
 from flows.models.model import make_version
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_output
 from flows.runs.interrupt import stop_points
 from flows.runs.lock import exclusive
 from flows.runs.manifest import write_json
@@ -291,7 +290,7 @@ def train(
 
     `limit` is a trial: that many rows are read, and nothing is kept.
     """
-    place = Store(check_output(store, key="store"))
+    place = Store.named(store)
     request = Request(read_specification(specification), place, overwrite, limit, dry_run)
     if limit is not None and not dry_run:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:

@@ -6,8 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import flows
 from flows.classification.steps import classify
+from flows.errors import UsageError
 from flows.labels.source import LabelSource
 from flows.models.promotion import promote
 from flows.models.store import Store
@@ -70,3 +73,24 @@ def test_labels_are_read_once(folder, monkeypatch):
     )
     ingest(Request(read_specification(folder / "spec.toml"), Store(folder / "models")))
     assert len(read) == 1
+
+
+def test_folders_that_are_written_to_are_checked_where_a_verb_begins():
+    assert where(r"\bcheck_output\(") == {
+        "classification/reprocessing.py",
+        "classification/steps.py",
+        "demo/steps.py",
+        "models/store.py",
+        "reviews/selection.py",
+        "runs/allowed_roots.py",
+    }
+    assert where(r"\bOutputFolder\(") == {"runs/allowed_roots.py"}
+    # A trial's store is a folder of our own.
+    assert where(r"\bStore\(Path") == {"training/steps.py"}
+
+
+def test_a_store_outside_of_the_roots_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLR_ROOTS", str(tmp_path / "survey"))
+    assert Store.named(tmp_path / "survey" / "models") == Store(tmp_path / "survey" / "models")
+    with pytest.raises(UsageError, match=r"^store: got .*, expected a path inside"):
+        Store.named(tmp_path / "models")
