@@ -52,7 +52,7 @@ class Classifier:
     members
         The models; their weights sum to one.
     moments, domain
-        Of the training set's features: what is missing is integrated out under the one, what is strange is told by
+        Of the training set's features: what is missing is integrated out under the one, what is strange is seen by
         the other.
     logit_std_limit
         The training set's 99.9th percentile; a row beyond it is out of the domain.

@@ -103,7 +103,7 @@ def using(names: ColumnNames) -> Iterator[None]:
 
 
 def with_names_of(path: Path) -> ColumnNames:
-    """Return a team's names, read from a TOML file, before the package's; ColumnNamesError where it is none."""
+    """Return a team's names, read from a TOML file, before the package's; ColumnNamesError where it is not valid."""
     return _merged(read_column_names(path), _of_the_package())
 
 

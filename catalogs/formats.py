@@ -56,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Format:
-    """A format: its files' suffixes, how its content is told, how it is opened."""
+    """A format: its files' suffixes, how its content is recognised, how it is opened."""
 
     suffixes: tuple[str, ...]
     sniff: Callable[[Path, bytes], bool]

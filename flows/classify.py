@@ -17,7 +17,7 @@ from flows.classification import steps as classification
 from flows.classification.annotation import annotate_each
 from flows.classification.execution import finish_outputs
 from flows.inputs.resolve import check_parameters
-from flows.orchestration.run_page import bury, keep_run, progress_kept, run_id
+from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, run_id
 from flows.specification.specification import Specification
 
 __all__ = ["classify"]
@@ -31,7 +31,7 @@ STEPS = classification.Steps(
     )(annotate_each),
     finish=task(name="finish", cache_policy=NO_CACHE, persist_result=False)(finish_outputs),
     identify=run_id,
-    bury=bury,
+    mark_crashed=mark_crashed,
 )
 """Not cached by Prefect: the output folder's manifest knows what is done, and whether it is still there.  Nor are
 results kept: a run that is tried again would read them, and whatever somebody has put in their place."""

@@ -8,7 +8,7 @@ __all__ = ["code_version"]
 
 
 def code_version() -> str:
-    """Return the installed version, or a name that says that there is none."""
+    """Return the installed version, or a name that says that nothing is installed."""
     try:
         return version("blr")
     except PackageNotFoundError:

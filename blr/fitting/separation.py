@@ -44,7 +44,7 @@ _MENDING = 0.1  # of the distance to the simplex's border
 class Separation:
     """What was found: "none", "quasi" (some rows only), "complete", or "unknown" where it was too much to tell.
 
-    `pairs` are the classes (j, k) of which rows are told apart, none of them wrongly; `columns` those that do it, the
+    `pairs` are the classes (j, k) of which rows are separated without an error; `columns` those that do it, the
     weightiest first.
     """
 
@@ -227,7 +227,7 @@ Program = Callable[[Matrix], Vector | None]
 
 
 def _cut(data: Data, working: _Constraints, scale: Vector, limit: int, program: Program) -> Matrix | str:
-    """Return W (K, M) of scaled columns that no row contradicts, "none" where there is none but zero, or "unknown"."""
+    """Return W (K, M) of scaled columns that no row contradicts, "none" where zero is the only one, or "unknown"."""
     M = len(scale)
     for _ in range(_ROUNDS):
         A = working.matrix()

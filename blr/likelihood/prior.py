@@ -81,7 +81,7 @@ class GaussianPrior:
             )
         if intercept is not None and not is_column(intercept, n_functions):
             raise ValueError(
-                f"intercept is column {intercept} of a prior of {n_functions} weights; give None where there is none"
+                f"intercept is column {intercept} of a prior of {n_functions} weights; give None for no intercept"
             )
         variance = np.full(n_functions, 1.0 / precision)
         if intercept is not None:
@@ -124,7 +124,7 @@ class GaussianPrior:
 
 
 def is_column(index: Any, n: int) -> bool:
-    """Whether `index` is that of one of n columns, from either end; a boolean is none."""
+    """Whether `index` is that of one of n columns, from either end; a boolean is not an index."""
     whole = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
     return whole and bool(-n <= index < n)
 

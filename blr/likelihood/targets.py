@@ -56,7 +56,8 @@ def resolve_targets(
     ------
     ValueError
         If labels are not among the classes, fractions not within [0, 1], successes not within the trials, counts or
-        weights negative, or there is one class only; if `confusion` is none, or stands beside votes or shares.
+        weights negative, or there is one class only; if `confusion` is no such matrix, or stands beside
+        votes or shares.
     """
     if classes is not None and len(set(classes)) < len(classes):
         raise ValueError(f"classes are {list(classes)}, expected each once; drop the repeated ones")

@@ -38,7 +38,7 @@ def present_values(X: ArrayLike, missing: ArrayLike, *, n_features: int | None =
 
 
 def present_errors(errors: ArrayLike, missing: Mask) -> Matrix:
-    """Return one-sigma errors (N, F), 0 where a feature is missing or NaN says that there is none; refuse nonsense."""
+    """Return one-sigma errors (N, F), 0 where a feature is missing or NaN says that it is unknown; refuse nonsense."""
     sigma = np.asarray(errors, dtype=np.float64)
     if sigma.shape != missing.shape:
         raise ValueError(f"errors have shape {sigma.shape}, expected that of X, {missing.shape}")

@@ -30,7 +30,7 @@ def feature_range(X: Matrix, missing: NDArray[np.bool_]) -> Matrix:
 def rows_beyond(support: Matrix | None, X: Matrix) -> tuple[Rows, Matrix]:
     """Return the rows that are beyond the range (2, F) in some feature, and the nearest points within it.
 
-    Without a range there are none.
+    Without a range no row is beyond it.
     """
     if support is None:
         return np.empty(0, dtype=np.intp), X[:0]

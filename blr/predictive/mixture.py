@@ -107,7 +107,7 @@ def require_logit(link: str, shift: Vector | None) -> None:
     if shift is not None and link not in ("logistic", "softmax"):
         raise ValueError(
             f"got a shift of class priors for the {link} link, expected the logistic one: ln of the priors' ratio is "
-            "added to logits, and these activations are none; fit with likelihood='logistic'"
+            "added to logits, and these activations are not logits; fit with likelihood='logistic'"
         )
 
 

@@ -94,7 +94,7 @@ def _as_groups(
         )
     if intercept is not None and not is_column(intercept, M):
         raise ValueError(
-            f"intercept is column {intercept} but Phi has {M} columns; give None where there is none"
+            f"intercept is column {intercept} but Phi has {M} columns; give None for no intercept"
         )
     if not 0 < intercept_variance < np.inf:
         raise ValueError(f"intercept_variance must be positive and finite, got {intercept_variance}")
@@ -289,7 +289,7 @@ def fit_evidence(
         share one should be of like scale, as those of a basis are: else the evidence may have several maxima, of which
         the one that ascent leads to is found.
     intercept
-        Column whose prior variance stays at `intercept_variance`, None where there is none.
+        Column whose prior variance stays at `intercept_variance`, or None.
 
     Raises
     ------

@@ -25,7 +25,7 @@ UNITS = ("s", "ms", "us", "ns")
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that both are read as, None where there is none.
+    """Return the type that both are read as, or None.
 
     Where no type holds all values of both, as of int64 and double, the result is that of the values that occur:
     casts to it have to be safe ones, which fail rather than round.

@@ -39,7 +39,7 @@ class DistinctCounter:
         self._counts: Array = np.empty(0, dtype=np.int64)
 
     def add(self, values: Array) -> None:
-        """Count values (n,), none of them missing."""
+        """Count values (n,) without a missing one."""
         self.n += len(values)
         self.add_hashes(hashed(values))
 

@@ -1,4 +1,4 @@
-"""Numbers that are written as text, with texts among them that say why there is none: '-', 'N/A', '>23.1'.
+"""Numbers that are written as text, with texts among them that say why a number is missing: '-', 'N/A', '>23.1'.
 
 Shapes: n rows.
 """

@@ -54,7 +54,7 @@ class OnesSum:
 
 
 def folded(total: int) -> int:
-    """Add the carries in at the low end until there are none."""
+    """Add the carries in at the low end until no carry is left."""
     while total > ALL_ONES:
         total = (total & ALL_ONES) + (total >> 32)
     return total
@@ -68,7 +68,7 @@ def encoded(total: int) -> str:
 
 
 def _quad(byte: int) -> list[int]:
-    """Return four characters that sum to the byte plus four zeros, none of them punctuation."""
+    """Return four characters that sum to the byte plus four zeros, without punctuation."""
     quotient, remainder = divmod(byte, 4)
     quad = [ord("0") + quotient + remainder, *[ord("0") + quotient] * 3]
     while any(c in PUNCTUATION for c in quad):

@@ -53,7 +53,7 @@ class Header:
         return keyword in self.entries
 
     def value(self, keyword: str) -> Value:
-        """Return the value of whatever type, None where there is none."""
+        """Return the value of whatever type, or None."""
         return self.entries.get(keyword, (None, ""))[0]
 
     def comment(self, keyword: str) -> str:

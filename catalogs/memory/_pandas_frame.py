@@ -204,7 +204,7 @@ def same_in_json(value: Any) -> bool:
 
 
 def is_text(name: object) -> bool:
-    """Say whether a name is text, or there is none."""
+    """Say whether a name is text or missing."""
     return name is None or isinstance(name, str)
 
 

@@ -103,7 +103,7 @@ def _prose(keyword: str, lines: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a line at single blanks; where there are none it is cut, with a backslash at the end of the card."""
+    """Break a line at single blanks; without blanks it is cut, with a backslash at the end of the card."""
     line, lines, indent = line.rstrip(), [], ""
     while len(indent) + len(line) > PROSE:
         room = PROSE - len(indent)

@@ -1,7 +1,7 @@
 """Parquet files that are unlike, as one catalogue: its columns, their types, and what a file lacks of them.
 
 Releases are written file by file, and drift: a column that a file lacks is null in it, types widen, the order is the
-first file's.  What is told of columns is compared once for all files that say the same, so that there may be many.
+first file's.  What files say of columns is compared once for all files that say the same, so that there may be many.
 """
 
 from __future__ import annotations

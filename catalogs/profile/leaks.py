@@ -52,7 +52,7 @@ class Leak:
     """Columns that give the class away, and how much of its entropy they remove.
 
     `beyond` is the gain over the best part of the set (over nothing, for one column), `combination` the formula
-    whose value tells the class.  `derived` says that it adds a logarithm to something that is none, and holds
+    whose value tells the class.  `derived` says that it adds a logarithm to something that is not one, and holds
     closely within each class: a column was computed from the others, where a sum of like things is a colour.
     The logarithm of a flux is like a magnitude.
     """
@@ -99,7 +99,7 @@ class Scaled:
 
 
 def spans_decades(values: Floats) -> bool:
-    """Say whether a column (n,) is of sizes or fluxes, which formulae hold the logarithm of; magnitudes are none."""
+    """Say whether a column (n,) is of sizes or fluxes, which formulae hold the logarithm of, not magnitudes."""
     x = values[np.isfinite(values)]
     if len(x) < FEWEST_AT_ALL:
         return False

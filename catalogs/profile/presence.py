@@ -68,7 +68,7 @@ def measured(values: Array) -> Array:
 
 
 def uneven_presence(columns: Mapping[str, Array], labels: Array) -> dict[str, Presence]:
-    """Return the columns (n,) whose presence tells classes apart, of labels (n,), '' where there is none."""
+    """Return the columns (n,) whose presence tells classes apart, of labels (n,), '' where it is missing."""
     texts, inverse, counts = unique_texts(labels)
     usable = np.flatnonzero([bool(text) and n >= FEWEST for text, n in zip(texts, counts, strict=True)])
     if len(usable) < 2:

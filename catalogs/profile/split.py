@@ -86,7 +86,7 @@ def _canonical(column: Array) -> Array:
 
 
 def healpix_pixels(ra: Array, dec: Array, order: int = HEALPIX_ORDER) -> NDArray[np.int64]:
-    """Return the nested HEALPix pixel (N,) of positions in degrees (N,); -1 where there is none.
+    """Return the nested HEALPix pixel (N,) of positions in degrees (N,); -1 for a missing one.
 
     Gorski et al. (2005), doi:10.1086/427976.
     """

@@ -43,14 +43,14 @@ def about_the_distance(column: Column) -> bool:
 
 
 def about_a_flux(column: Column) -> bool:
-    """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) are none."""
+    """Say whether a column is a flux, by its UCD, its unit or its name; shares of one (`FRACFLUX_G`) do not count."""
     ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
     named = _called(column_names().flux, column)
     return ucd.startswith("phot.flux") or bool(FLUX_UNIT.fullmatch(unit)) or named
 
 
 def about_a_magnitude(column: Column) -> bool:
-    """Say whether a column is called a magnitude, by its UCD, its unit or its name; surface brightness is none."""
+    """Say whether a column is called a magnitude, by its UCD, its unit or its name; not surface brightness."""
     ucd, unit = (column.ucd or "").lower(), (column.unit or "").lower()
     if ucd.startswith("phot.mag.sb") or "/" in unit:
         return False

@@ -34,7 +34,7 @@ SETTLED = 60.0
 
 
 def tag_of(info: Mapping[str, Any], *, now: datetime | None = None) -> str:
-    """Return the tag in what a file system tells of a file, empty where there is none to be trusted."""
+    """Return the tag in what a file system tells of a file, empty where it is missing to be trusted."""
     for key in CONTENT:
         value = str(info.get(key) or "")
         if value and not value.startswith("W/"):
@@ -87,7 +87,7 @@ def state_of(info: Mapping[str, Any]) -> RemoteState:
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return a time that a driver tells, in UTC, None where it is none that is understood."""
+    """Return a time that a driver tells, in UTC, None where it is not understood."""
     try:
         if isinstance(value, datetime):
             found = value

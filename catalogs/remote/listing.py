@@ -183,7 +183,7 @@ def depth_of(pattern: str) -> int:
 
 
 def below(filesystem: Any, folder: str, depth: int) -> Iterator[str]:
-    """Yield the files of a folder, at most so deep; what a page of the web links elsewhere is none of them.
+    """Yield the files of a folder, at most so deep; what a page of the web links elsewhere does not count.
 
     Folders of the web are asked for as they are named, with or without a slash at the end: it may matter.
     """
@@ -204,7 +204,7 @@ def is_data(key: str) -> bool:
 
 
 def require_inside(place: Place) -> None:
-    """Raise where a file's path below the root is none on this machine: a listing may name anything."""
+    """Raise where a file's path below the root is not a path on this machine: a listing may name anything."""
     path = PurePosixPath(place.key)
     if path.is_absolute() or any(part == ".." or re.search(r"[\\\x00-\x1f]", part) for part in path.parts):
         raise FormatError(

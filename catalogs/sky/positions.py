@@ -73,7 +73,7 @@ SEXAGESIMAL = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Right ascension and declination in degrees (n,), NaN where there is none, and how many were not possible.
+    """Right ascension and declination in degrees (n,), NaN where it is missing, and how many were not possible.
 
     `unreadable` counts texts that are no angle, `out_of_range` declinations beyond 90 and right ascensions
     beyond a full turn, which are NaN too.

@@ -2,7 +2,7 @@
 
 - `ascii`: Blank-separated and fixed-width text tables (CDS, MRT, IPAC, SExtractor): read through astropy,
   copied as ECSV.
-- `ascii_layout`: How a text table is laid out whose columns are told by blanks or by their places: from its
+- `ascii_layout`: How a text table is laid out whose columns are separated by blanks or by their places: from its
   first lines.
 - `ecsv_create`: A new ECSV file from Arrow batches: streamed, atomic, under the header that astropy would
   write.
@@ -16,7 +16,7 @@ For this folder alone:
 - `_ecsv`: ECSV: text tables whose header says types, units and descriptions (astropy's APE 6).
 - `_names`: Whether the first line of a text table holds names, or is an object like the others.
 - `_records`: Text tables as lines: where records begin and end, and how a file is written (its dialect).
-- `_sniff`: Whether a file is a text table, and which texts are none: pages, documents, letters of two
+- `_sniff`: Whether a file is a text table, and which texts are not: pages, documents, letters of two
   bytes.
 - `_types`: The types of a text table's columns: inferred once, from all of its rows, then the same for
   good.

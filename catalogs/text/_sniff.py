@@ -1,4 +1,4 @@
-"""Whether a file is a text table, and which texts are none: pages, documents, letters of two bytes."""
+"""Whether a file is a text table, and which texts are not: pages, documents, letters of two bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a text table is laid out whose columns are told by blanks or by their places: from its first lines.
+"""How a text table is laid out whose columns are separated by blanks or by their places: from its first lines.
 
 CDS and the Machine-Readable Tables of the AAS describe columns byte by byte, in the file or in a ReadMe beside it
 (https://vizier.unistra.fr/doc/catstd.htx); IPAC between bars, SExtractor in numbered comments; others in

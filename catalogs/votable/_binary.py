@@ -196,7 +196,7 @@ def decoded_lists(field: Field, cells: Sequence[bytes], lengths: Array, gone: Ar
 
 
 def plain_values(field: Field, stored: Array, memory: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return numbers and truth values, and which of them are none by what they are."""
+    """Return numbers and truth values, and which of them are missing by their value."""
     if field.datatype == "boolean":
         if not is_one_of(stored, TRUE + FALSE + UNKNOWN).all():
             raise ValueError(f"'{field.name or field.ID}' has other bytes than T, F, 1, 0 and ?")
@@ -216,7 +216,7 @@ def is_one_of(stored: Array, letters: bytes) -> Array:
 
 
 def decoded_texts(field: Field, cells: Iterable[bytes]) -> Array:
-    """Return the texts of cells (n,); `UnicodeDecodeError`, a ValueError, where they are none."""
+    """Return the texts of cells (n,); `UnicodeDecodeError`, a ValueError, where they are not text."""
     encoding = ENCODINGS[str(field.datatype)]
     words = [cell.decode(encoding) for cell in cells]
     if not has_own_length(field):

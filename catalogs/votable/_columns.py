@@ -68,7 +68,7 @@ def is_list(field: Field) -> bool:
 
 
 def is_null(field: Field, values: Array) -> Array:
-    """Return which numbers are none by what they are: NaN, or the null value that a field declares (NaN too)."""
+    """Return which numbers are missing by their value: NaN, or the null value that a field declares (NaN too)."""
     null = field.values.null
     if null is None or null != null:  # noqa: PLR0124 -- NaN, real or complex
         return np.isnan(values) if values.dtype.kind in "fc" else np.zeros(values.shape, bool)

@@ -27,7 +27,7 @@ BITS = {"1": 1, "0": 0, "": -1}
 
 
 def cells_of(field: Field, words: Sequence[str]) -> Cells:
-    """Return the values of cells; ValueError where they are none of their field."""
+    """Return the values of cells; ValueError where they do not fit their field."""
     if is_text(field):
         return np.array([None, *words], object)[1:]
     memory = memory_type(field)
@@ -70,7 +70,7 @@ def elements(field: Field, word: str) -> list[str]:
 
 
 def items(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return numbers or truth values, one a word (two if complex), and which are none."""
+    """Return numbers or truth values, one a word (two if complex), and which are missing."""
     if memory.base.kind == "b":
         return truths(field, words)
     if memory.base.kind in "iu":
@@ -101,7 +101,7 @@ def real(word: str, blank: float) -> float:
 
 
 def integers(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return words as integers, and which are none."""
+    """Return words as integers, and which are missing."""
     null = field.values.null
     blank = 0 if null is None else int(null)
     try:
@@ -118,7 +118,7 @@ def integers(field: Field, words: Sequence[str], memory: np.dtype[Any]) -> tuple
 
 
 def truths(field: Field, words: Sequence[str]) -> tuple[Array, Array]:
-    """Return words as truth values, and which are none."""
+    """Return words as truth values, and which are missing."""
     known = BITS if field.datatype == "bit" else TRUTHS
     codes = {word: known.get(word.upper()) for word in set(words)}
     if wrong := [word for word, code in codes.items() if code is None]:

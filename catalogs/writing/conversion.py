@@ -1,6 +1,6 @@
 """Annotated copies in another format: Parquet or FITS of anything that can be read, streamed.
 
-What the other format has no place for is told while it is done, never left out silently.
+What the other format has no place for is reported, never left out silently.
 """
 
 from __future__ import annotations

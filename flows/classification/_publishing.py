@@ -34,7 +34,7 @@ def finish(
 ) -> Json:
     """Give all outputs their final names, write summary and manifest, remove the staging.
 
-    Returns what is told of it.  Each step may be the last of a killed run, and is done again by the next one.
+    Returns what is said of it.  Each step may be the last of a killed run, and is done again by the next one.
     """
     staging: Staging = request["staging"]
     for name in request["retire"]:

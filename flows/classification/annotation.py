@@ -76,7 +76,7 @@ def annotate_file(job: Job) -> Json:
 
 
 def annotate_each(annotate_one: Callable[[Job], Json], group: Mapping[str, Any]) -> list[Json]:
-    """Annotate the files of a group; return for each its record, or why there is none.
+    """Annotate the files of a group; return for each its record, or why it failed.
 
     What is a file's own fault leaves the others alone; what is not (no room, no permission) ends the run.
     """

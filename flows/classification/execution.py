@@ -27,7 +27,7 @@ Json = dict[str, Any]
 AnnotateOne = Callable[[Mapping[str, Any]], Json]
 
 MOST_FILES_TOLD = 100
-"""Files whose summaries are told one by one; `summary.json` has all, a flow's result stays small."""
+"""Most files whose summaries are listed; `summary.json` has all, a flow's result stays small."""
 
 
 def finish_outputs(request: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> Json:
@@ -48,7 +48,7 @@ def _note_killed(owner: Owner) -> None:
 class Steps:
     """The tasks; the flows put Prefect's in their place.
 
-    `together` does the files of a group with `annotate`; `identify` gives the run's id, and `bury` hears of the
+    `together` does the files of a group with `annotate`; `identify` gives the run's id, and `mark_crashed` hears of the
     run whose lock was found, left behind when it was killed.
     """
 
@@ -56,7 +56,7 @@ class Steps:
     together: Callable[[AnnotateOne, Mapping[str, Any]], list[Json]] = annotate_each
     finish: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Json] = finish_outputs
     identify: Callable[[], str | None] = _no_run
-    bury: Callable[[Owner], None] = _note_killed
+    mark_crashed: Callable[[Owner], None] = _note_killed
 
 
 DIRECT = Steps()
@@ -64,7 +64,7 @@ GO_ON = "run the same command again to go on from there"
 
 
 def execute(planned: Callable[[], Plan], model: Model, request: Json, steps: Steps, *, dry_run: bool) -> Json:
-    """Plan, and do what is planned, alone in the output folder; return what is told of it."""
+    """Plan, and do what is planned, alone in the output folder; return what is said of it."""
     plan = planned()
     if dry_run:
         return told_of(model, plan, "planned") | {"up_to_date": plan.nothing_to_do}
@@ -73,7 +73,7 @@ def execute(planned: Callable[[], Plan], model: Model, request: Json, steps: Ste
         return told_of(model, plan, "nothing to do")
     with terminable(GO_ON), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:
-            steps.bury(killed)
+            steps.mark_crashed(killed)
         if Manifest.read(plan.out) != plan.found:  # another run has finished meanwhile
             plan = planned()
         return carry_out(plan, model, request, steps)
@@ -85,14 +85,14 @@ def _sweep(plan: Plan, steps: Steps) -> None:
         return
     with suppress(OutputFolderError), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:
-            steps.bury(killed)
+            steps.mark_crashed(killed)
         if Manifest.read(plan.out) == plan.found:
             plan.staging.open()
             plan.staging.close()
 
 
 def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
-    """Do what is planned, and give it its final names; return what is told of it."""
+    """Do what is planned, and give it its final names; return what is said of it."""
     plan.staging.open()
     outputs, results = _annotated(plan, request, steps)
     failed = {r["name"]: r["failed"] for r in results if "failed" in r}
@@ -204,7 +204,7 @@ def _before(plan: Plan) -> Json | None:
 
 
 def told_of(model: Model, plan: Plan, status: str, outputs: Sequence[Output] = ()) -> Json:
-    """Return what the user is told."""
+    """Return the result for the user."""
     known = outputs or _standing(plan)
     return {
         "status": status,

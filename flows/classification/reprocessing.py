@@ -63,7 +63,9 @@ def reprocess(
         update={"shift": chosen_shift(loaded, given.shift)}
     )
 
-    with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=not dry_run) as mirror:
+    with fetching(
+        folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
+    ) as mirror:
 
         def planned() -> Plan:
             sources = _inputs(given, base, folder)

@@ -143,7 +143,7 @@ class Scorer:
         }
 
     def _best(self, p: Floats) -> Array:
-        """Return the class (n,) of the largest probability, '' where there is none."""
+        """Return the class (n,) of the largest probability, '' where it is missing."""
         names = np.array(["", *self.model.classes])
         return np.asarray(names[np.where(np.isnan(p[:, 0]), 0, np.nan_to_num(p).argmax(axis=1) + 1)])
 

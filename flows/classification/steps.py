@@ -67,7 +67,9 @@ def classify(
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
-    with fetching(folder, run=steps.identify(), bury=steps.bury, resumable=resumable) as mirror:
+    with fetching(
+        folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
+    ) as mirror:
         settings = settled(loaded, given, class_prior, sources=lambda: mirror.bring(sources).sources)
         if limit is not None:
             return {"status": "trial", "model": loaded.label, **trial(sources, loaded, settings, limit)}
@@ -99,7 +101,7 @@ def settled(
 
 
 def request_of(model: StoredModel, settings: Specification, threads: int | None) -> Json:
-    """Return what every task is told."""
+    """Return what every task needs."""
     return {"model": model, "specification": settings, "threads": threads}
 
 

@@ -25,7 +25,7 @@ __all__ = ["run_deployments", "run_serve", "run_ui"]
 
 
 def run_deployments(out: Path | None) -> None:
-    """Print our `prefect.yaml`, or write it where there is none."""
+    """Print our `prefect.yaml`, or write it where it is missing."""
     if out is None:
         sys.stdout.write(deployments_text())
         return

@@ -53,7 +53,7 @@ class Colour:
 
 
 def is_magnitude(column: Column, values: NDArray[np.float64]) -> bool:
-    """Say whether a column holds magnitudes, by its UCD, unit, name and values (n,); surface brightness is none."""
+    """Say whether a column holds magnitudes, by its UCD, unit, name and values (n,); not surface brightness."""
     known = values[np.isfinite(values)]
     if not (is_real(column.datatype) or is_text(column.datatype)) or not known.size:
         return False

@@ -113,7 +113,7 @@ def fewest_rows(counts: Mapping[str, int]) -> int:
 def _ordered(counts: Mapping[str, int], doubtful: Mapping[str, int]) -> StartingClasses | None:
     """Return two classes of labels that are numbers in order, T types or fractions of votes; None of other labels.
 
-    Codes are whole numbers, not very many, and few or none of them are negative; counts of votes are many.
+    Codes are whole numbers, not very many, and at most a few are negative; counts of votes are many.
     """
     numbers = {text: x for text in counts for x in [_number(text)] if x is not None}
     values = np.array([*numbers.values()])
@@ -226,7 +226,7 @@ def can_name(text: str) -> bool:
 
 
 def _name(text: str, taken: list[str]) -> str | None:
-    """Return a name for the class of a label that can have a column beside the others'; None where there is none."""
+    """Return a name for the class of a label that can have a column beside the others'; or None."""
     for name in (text, *(f"{text} {i}" for i in range(2, 5))):
         if not can_name(name):
             return None

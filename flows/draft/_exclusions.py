@@ -1,7 +1,7 @@
 """Why a column is no feature of a first specification, and why one that is deserves a look.
 
-Reasons are of physics or of bookkeeping; to be weak is none.  What tells much of the class is a suspect: it is kept,
-and a person decides.  Names are believed where the values agree (`flows.draft._names`).
+Reasons are of physics or of bookkeeping; weakness is not a reason.  What tells much of the class is a suspect: it is
+kept, and a person decides.  Names are believed where the values agree (`flows.draft._names`).
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def same_question(label: str, name: str) -> bool:
 
 
 def votes(name: str, names: Collection[str]) -> str | None:
-    """Return the column beside which a column is of votes, its counts or its other shares; None where it is none."""
+    """Return the column beside which a column is of votes, its counts or its other shares; or None."""
     endings = column_names().votes
     found = endings.pattern.fullmatch(name.lower())
     if found is None:

@@ -65,7 +65,7 @@ def is_flux(column: Column) -> bool:
 
 
 def bare_fluxes(seen: Profile, names: Sequence[str], rows: Mapping[str, Floats]) -> list[str]:
-    """Return the columns that are called fluxes of bands, two bands at least, in one unit that is none of ours.
+    """Return the columns that are called fluxes of bands, two bands at least, in one unit that we do not know.
 
     They are positive in most rows (n,), as fluxes are that were detected.
     """

@@ -145,7 +145,7 @@ class DerivedColumns:
         return np.where(found == State.MASKED, np.nan, limited)
 
     def read_text(self, name: str, values: Array, not_observed: Sequence[float | str] = ()) -> Array:
-        """Return a column of texts as the numbers (n,) that it holds, but for texts that say why there is none.
+        """Return a column of texts as the numbers (n,) that it holds, but for texts that say why a number is missing.
 
         Texts they stay where nobody told of any such, or where others than those are no numbers; '' where none is.
         """
@@ -201,7 +201,7 @@ class DerivedColumns:
         return np.where(np.isposinf(self.sigma(name, values)), np.nan, measured)
 
     def _freed(self, band: Band, values: Mapping[str, Array], flux: Floats) -> Floats:
-        """Return a flux, or its error, without extinction: taken off before the logarithm, as asinh is none."""
+        """Return a flux, or its error, without extinction: taken off before the logarithm (or asinh)."""
         taken = None if band.dereddened else band.extinction
         if taken is None:
             return flux

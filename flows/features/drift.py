@@ -32,7 +32,7 @@ SIGMAS = 3.0
 """Of chance, on top of those: a small file is no alarm."""
 FAR = 1e100
 LEAST = 0.5
-"""Rows that an empty bin is taken to hold: no logarithm of nought."""
+"""Rows that an empty bin is taken to hold: zero has no logarithm."""
 
 
 def feature_distribution(X: Floats, missing: Mask, features: Sequence[str]) -> Json:

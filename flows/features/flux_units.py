@@ -43,7 +43,7 @@ Units = Mapping[str, str | None]
 
 
 def flux_unit(written: str | None) -> str | None:
-    """Return the unit of flux that a catalogue writes, None where it is none of ours."""
+    """Return the unit of flux that a catalogue writes, or None for an unknown one."""
     text = (written or "").strip()
     # A capital M is mega: MJy is a unit of surface brightness maps, a thousand million mJy.
     return None if text.startswith("MJ") else FLUX_UNITS.get(text.lower())
@@ -98,7 +98,7 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
 
 
 def _root(told: str) -> str | None:
-    """Return the unit whose inverse square is written; None where it is none."""
+    """Return the unit whose inverse square is written; or None."""
     unit = u.Unit(told, parse_strict="silent")
     try:
         return str((unit**-0.5).to_string())

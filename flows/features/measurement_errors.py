@@ -29,6 +29,6 @@ def training_noise(
 
 
 def excess(errors: Floats, noise: Mapping[str, float], names: Sequence[str]) -> Floats:
-    """Return the one-sigma errors (n, F) in excess of the training rows' `noise`, 0 where there is none."""
+    """Return the one-sigma errors (n, F) in excess of the training rows' `noise`, 0 where it is missing."""
     known = np.array([noise.get(name, 0.0) for name in names])
     return np.asarray(np.sqrt(np.maximum(errors**2 - known**2, 0.0)))

@@ -42,7 +42,7 @@ def position_unit(specification: Specification, catalog: Catalog) -> PositionUni
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Which rows are held out (N,), their `group` (N,), and what is told of it; `refusal` says why it will not do."""
+    """Which rows are held out (N,), their `group` (N,), and what is said of it; `refusal` says why it will not do."""
 
     held_out: NDArray[np.bool_]
     group: NDArray[np.uint64]

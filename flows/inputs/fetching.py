@@ -44,7 +44,7 @@ class Mirror:
 
     folder: Path
     run: str | None = None
-    bury: Callable[[Owner], None] | None = None
+    mark_crashed: Callable[[Owner], None] | None = None
     holds: ExitStack = field(default_factory=ExitStack)
     held: bool = False
     shown: dict[str, str] = field(default_factory=dict)
@@ -90,8 +90,8 @@ class Mirror:
             return
         killed = self.holds.enter_context(exclusive(self.folder, run=self.run))
         self.held = True
-        if killed and self.bury:
-            self.bury(killed)
+        if killed and self.mark_crashed:
+            self.mark_crashed(killed)
 
     def _asked(self, source: RemoteSource, known: Known, brought: Brought) -> Asked:
         """Return what there is at a URL that is to be fetched; what was fetched of another state of it goes."""
@@ -226,13 +226,17 @@ def listing_of(url: str) -> Listing:
 
 @contextmanager
 def fetching(
-    out: Path, *, run: str | None = None, bury: Callable[[Owner], None] | None = None, resumable: bool = True
+    out: Path,
+    *,
+    run: str | None = None,
+    mark_crashed: Callable[[Owner], None] | None = None,
+    resumable: bool = True,
 ) -> Iterator[Mirror]:
     """Give the place in an output folder where files from URLs wait; errors name these, and not the place.
 
-    All is removed at the end, unless a run that is `resumable` was told to stop.
+    All is removed at the end, unless a `resumable` run was interrupted.
     """
-    mirror, made, keep = Mirror(out / FETCHED, run, bury), not out.exists(), False
+    mirror, made, keep = Mirror(out / FETCHED, run, mark_crashed), not out.exists(), False
     try:
         with files_kept(mirror.folder):
             yield mirror

@@ -1,7 +1,7 @@
 """Files that are still being written: waited for a while, then left for the next run.
 
 A file counts as settled once nothing has been written to it for some seconds, by its own time or, where clocks
-differ, by our watching.  A copy that stalls for longer is told by not opening whole.
+differ, by our watching.  A copy that stalls for longer is noticed because it does not open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def still_written(
 ) -> dict[Path, str]:
     """Return the files that somebody is still writing to, and what is said of each; waits for them before.
 
-    Files that go away while they are waited for are none of them.
+    Files that go away while they are waited for do not count.
     """
     looks: dict[Path, _Look] = {}
     for file in files:

@@ -35,7 +35,7 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class LabelReader:
-    """The classes in order, and the class of each spelling, in small letters where case does not matter; -1 is none.
+    """The classes in order, and the class of each spelling, in small letters if case does not matter; -1: no class.
 
     What is no spelling may be a number in one of the `ranges`.
     """

@@ -78,7 +78,7 @@ class LabelSource:
         return source
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
-        """Return the labels (n,) of rows, '' where there is none, from the columns under our names."""
+        """Return the labels (n,) of rows, '' where it is missing, from the columns under our names."""
         if self.by_id is not None:
             identifiers = values[str(self.identifier)]
             require_exact(identifiers, "catalog.id", str(self.identifier))

@@ -62,7 +62,7 @@ class VoteReader:
 
 
 def most_voted(votes: Floats, classes: Sequence[str]) -> NDArray[np.object_]:
-    """Return the class (n,) of the most votes (n, K), '' where there are none."""
+    """Return the class (n,) of the most votes (n, K), '' where it is missing."""
     names = np.array(["", *classes], dtype=object)
     return np.asarray(names[np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1) + 1, 0)])
 

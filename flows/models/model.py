@@ -146,7 +146,7 @@ def check_name(name: str) -> str:
 
 
 def check_version(version: str) -> str:
-    """Return the version of a model, which becomes a folder; ModelError where it is none."""
+    """Return the version of a model, which becomes a folder; ModelError where it cannot be a folder."""
     if not re.fullmatch(VERSION_PATTERN, version):
         raise ModelError(
             f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "

@@ -159,7 +159,7 @@ class Store:
         return folder
 
     def described(self, model: Model, status: str) -> dict[str, Any]:
-        """Return what people are told of a model: what it is, where it lies, and which is the champion."""
+        """Describe a model for people: what it is, where it lies, and which is the champion."""
         place = {"path": str(self.folder(model.name, model.version)), "champion": self.champion(model.name)}
         return {"status": status, **place, **model.described()}
 

@@ -1,6 +1,6 @@
 """`prefect.yaml`: which flows Prefect runs, with which parameters, when; for `prefect deploy` and for `blr serve`.
 
-The one in a survey's folder is the user's; where there is none, ours, which lies in `flows`.
+The one in a survey's folder is the user's; without one, ours, which lies in `flows`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from flows.runs.model_reference import ModelReference
 __all__ = ["model_promoted", "release_events"]
 
 MOST_FILES = 50
-"""Quarantined files that are told one by one."""
+"""Most quarantined files that have an event each."""
 
 
 def release_events(told: Mapping[str, Any]) -> None:

@@ -28,7 +28,15 @@ from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
 
-__all__ = ["artifact_key", "bury", "keep_markdown", "keep_run", "keep_table", "progress_kept", "run_id"]
+__all__ = [
+    "artifact_key",
+    "keep_markdown",
+    "keep_run",
+    "keep_table",
+    "mark_crashed",
+    "progress_kept",
+    "run_id",
+]
 
 MOST_BYTES = 100_000
 """Prefect's database keeps artifacts for ever, and has no limit of its own."""
@@ -79,7 +87,7 @@ def run_id() -> str | None:
     return None if context is None or context.flow_run is None else str(context.flow_run.id)
 
 
-def bury(owner: Owner) -> None:
+def mark_crashed(owner: Owner) -> None:
     """Let Prefect know that a run was killed: without a worker nobody else tells it, and it would run for ever."""
     tell().note(f"a run before this one was killed ({owner}); what it had finished is used")
     if owner.run is None or not owner.gone:

@@ -45,7 +45,7 @@ def _difference(shift: Told) -> str:
         )
     return (
         f"Training set against {target['name']} ({target['n_compared']:,} of {target['n_rows']:,} rows compared): "
-        f"an object of the target is told from a training one with an AUC of {shift['auc']:.3f} "
+        f"an object of the target is distinguished from a training one with an AUC of {shift['auc']:.3f} "
         f"({shift['auc_low']:.3f} to {shift['auc_high']:.3f}, 90 %; 0.5 is no difference); {advice}."
     )
 

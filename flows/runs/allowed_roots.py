@@ -66,7 +66,7 @@ def check_local(path: str | Path, *, key: str) -> None:
 
 
 def check_url(url: str, *, key: str) -> str:
-    """Return the URL; UsageError where roots are configured, and it is below none of them."""
+    """Return the URL; UsageError where roots are configured, and it lies outside all of them."""
     roots = _roots()
     if roots and not any(is_below(url, root) for root in url_roots()):
         raise UsageError(

@@ -4,7 +4,7 @@ The lock is the system's (`flock`), so that a killed run leaves none behind; the
 kill who held it.  Where a file system has no such locks (Lustre without `flock`), the file itself is the lock, and
 one whose process is gone is taken over.
 
-Some file systems grant a lock to each of two hosts (NFS with `nolock`, Lustre with `localflock`), and nobody is told.
+Some file systems grant a lock to each of two hosts (NFS with `nolock`, Lustre with `localflock`), without an error.
 Then the owner in the lock file is another one's, or files of ours are gone: whoever sees that stops, in words.
 """
 

@@ -1,4 +1,4 @@
-"""Who is told how far the work is: a terminal's bar, lines, or nobody.
+"""Who hears how far the work is: a terminal's bar, lines, or nobody.
 
 The listener is a context variable, so that what passes between tasks stays plain data.
 """

@@ -150,7 +150,7 @@ def _remove(folder: Path) -> None:
 
 
 def _record(path: Path) -> Output | None:
-    """Return the record in a file; None where there is none, or none of this version."""
+    """Return the record in a file; or None, or none of this version."""
     try:
         return Output.of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):

@@ -20,7 +20,7 @@ TableName = Annotated[str, Field(min_length=1)] | Annotated[int, Field(ge=0)]
 Marks = Mapping[str, tuple[float | str, ...]]
 """Values of each column."""
 MARKS = ("sentinels", "not_detected", "masked")
-"""The keys that say which values of a column are none, each of them for another reason."""
+"""The keys that say which values of a column count as missing, each key for another reason."""
 
 
 class CatalogTable(SpecificationTable):
@@ -66,7 +66,7 @@ class CatalogTable(SpecificationTable):
 
 
 def check_states(marks: Mapping[str, Marks]) -> None:
-    """Raise ValueError where a value of a column means two things, or a range is none; `marks` by key, then column."""
+    """Raise ValueError where a value of a column means two things, or is no range; `marks` by key, then column."""
     for some in marks.values():
         for mark in chain.from_iterable(some.values()):
             if isinstance(mark, str):

@@ -66,7 +66,7 @@ Noise = Annotated[
 
 
 def check_noise(noise: Any, classes: Sequence[str]) -> None:
-    """Raise ValueError where shares name a class that is none."""
+    """Raise ValueError where shares name an unknown class."""
     if not isinstance(noise, Mapping):
         return
     named = [*noise, *(key for row in noise.values() if isinstance(row, Mapping) for key in row)]

@@ -22,7 +22,7 @@ RANGE = re.compile(rf"\s*(?P<low>{NUMBER})?\s*\.\.\s*(?P<high>{NUMBER})?\s*", re
 
 
 def number_range(text: str) -> tuple[float, float] | None:
-    """Return the ends of the range that a text is, None where it is none; ValueError where it is empty."""
+    """Return the ends of the range that a text is, or None; ValueError where it is empty."""
     ends = RANGE.fullmatch(text)
     if ends is None or not (ends["low"] or ends["high"]):
         return None
@@ -75,6 +75,6 @@ def label_of(spellings: Sequence[str]) -> str:
 
 
 def overlapping(ranges: Sequence[LabelRange]) -> tuple[LabelRange, LabelRange] | None:
-    """Return two ranges of different classes that share a number, None where there are none."""
+    """Return two ranges of different classes that share a number, or None."""
     pairs = ((a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.k != b.k)
     return next(((a, b) for a, b in pairs if max(a.low, b.low) < min(a.high, b.high)), None)

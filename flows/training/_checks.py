@@ -70,6 +70,6 @@ def served_trust(
     seen = sum(share for share, _ in done)
     if seen < 1 - 1e-9 and any(check["way"] != "unchanged" for _, check in done):
         reasons.append(
-            f"parts with {1 - seen:.0%} of the mixture, none of them large, were not compared with the exact posterior"
+            f"parts with {1 - seen:.0%} of the mixture, all of them small, were not compared with the exact posterior"
         )
     return {"verdict": verdict, "reasons": list(dict.fromkeys(reasons)), "numbers": row["numbers"]}

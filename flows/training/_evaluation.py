@@ -1,6 +1,6 @@
 """How good a model is on rows that no fit saw: the report's numbers, from probabilities and truth alone.
 
-Shapes: N held-out rows, K classes.  Rows without probabilities (NaN) are told the classes' shares, and counted.
+Shapes: N held-out rows, K classes.  Rows without probabilities (NaN) get the classes' shares, and are counted.
 """
 
 from __future__ import annotations

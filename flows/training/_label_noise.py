@@ -46,7 +46,7 @@ def with_label_noise(
     classes: Sequence[str],
     annotators: Sequence[str] = (),
 ) -> tuple[TrainingRows, Json]:
-    """Return the rows with their confusion, and what is told of it; as they were where labels are right.
+    """Return the rows with their confusion, and what is said of it; as they were where labels are right.
 
     `filled` (N, F) are the features without missing ones.
     """
@@ -143,7 +143,7 @@ def recorded_losses(
     """Return the log loss of the true classes' probabilities against the recorded labels, where these may be wrong.
 
     `recorded` (n, K) are the probabilities of the recorded classes of the rows `seen` (N,), `class_shares` (K,) what
-    rows are told that have none.
+    rows without probabilities get.
     """
     confusion = rows.confused(seen)
     if confusion is None:

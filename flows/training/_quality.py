@@ -63,7 +63,7 @@ def _quality(
 def _class_reader(
     specification: Specification, catalog: Catalog, source: LabelSource
 ) -> Callable[[Mapping[str, Any]], Any] | None:
-    """Return what reads the classes (n,) of rows, '' where there is none; None where a column for it is none of values.
+    """Return what reads the classes (n,) of rows, '' where it is missing; None where a column for it has no values.
 
     Wherever the classes are: in a column, in a table of their own, or as votes.
     """

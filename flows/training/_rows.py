@@ -115,7 +115,7 @@ class Gathered:
     content_hash: str  # of the columns' values in the rows: the same from FITS and from Parquet
     n_read: int
     n_selected: int
-    seen: Counter[str]  # labels of the selected rows, '' where there is none
+    seen: Counter[str]  # labels of the selected rows, '' where it is missing
     source: LabelSource  # where the labels came from, its tables read
     labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
     states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state

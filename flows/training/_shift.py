@@ -29,7 +29,7 @@ Json = dict[str, Any]
 Floats = NDArray[np.float64]
 
 MOST_QUADRATIC = 20
-"""Features above which the sets are told apart by linear functions alone: the products would be hundreds."""
+"""Features above which the sets are separated by linear functions alone: the products would be hundreds."""
 
 
 def compared(
@@ -39,7 +39,7 @@ def compared(
     target: TargetRows,
     moments: FeatureMoments,
 ) -> tuple[DensityRatio, Json] | None:
-    """Return density ratios of all labelled rows (N,), and what is told of the difference; None where that fails.
+    """Return density ratios of all labelled rows (N,), and what is said of the difference; None where that fails.
 
     `filled` (N, F) are the features, the missing ones at their conditional mean, to which `moments` bring the target's.
     """
@@ -97,7 +97,7 @@ def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRo
 def corrected(
     specification: Specification, classifier: Classifier, share: Floats, target: TargetRows | None
 ) -> tuple[Classifier, Json]:
-    """Return the classifier for the class shares of the target, and what is told of them; as it was where none are.
+    """Return the classifier for the class shares of the target, and what is said of them; as it was where none are.
 
     `share` (K,) is that of the training rows.
     """

@@ -168,7 +168,7 @@ def save_boundary(picture: BoundaryPicture, path: Path) -> None:
 
 
 def load_boundary(path: Path) -> BoundaryPicture | None:
-    """Return the boundary picture in a file, None where there is none."""
+    """Return the boundary picture in a file, or None."""
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as stored:

@@ -162,7 +162,7 @@ def _evaluation(
 ) -> tuple[Evaluation, dict[str, Any], JudgedRows | None]:
     """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
 
-    Where labels may be wrong it is judged by the probabilities of what was recorded; what else is told of that comes
+    Where labels may be wrong it is judged by the probabilities of what was recorded; what else is known of that comes
     second.  Last the rows with their losses, where their objects have identifiers.
     """
     rows = judged.data.rows

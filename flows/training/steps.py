@@ -213,7 +213,7 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
 
 
 def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, float], store: Store) -> Json:
-    """Make the model of its members, save it, and let it be the champion if there is none.
+    """Make the model of its members, save it, and let it be the champion if no model is.
 
     `members` are files, each with its share in the average.
     """

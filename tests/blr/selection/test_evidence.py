@@ -200,7 +200,7 @@ def test_pure_noise_shrinks_to_the_intercept(dense):
             r"groups must be 4 integers, the group of each column of Phi, got int64 of shape \(2,\)",
         ),
         ({"groups": [0.0, 1.0, 1.0, 1.0]}, r"groups must be 4 integers.*float64"),
-        ({"intercept": 7}, r"intercept is column 7 but Phi has 4 columns; give None where there is none"),
+        ({"intercept": 7}, r"intercept is column 7 but Phi has 4 columns; give None for no intercept"),
         ({"groups": [0, 0, 0, 0], "intercept": -5}, r"intercept is column -5"),
         ({"intercept_variance": 0.0}, r"intercept_variance must be positive and finite, got 0.0"),
         ({"sample_weight": [1.0]}, r"sample_weight has 1 rows"),
