@@ -103,9 +103,10 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a later fit of the same part needs; `widths` where each feature has its own."""
-        words = {"width": self.width, "scale": self.scale, "weight": self.weight}
+        # In alphabetical order, as the model file returns them.
+        words: dict[str, Any] = {"scale": self.scale, "weight": self.weight, "width": self.width}
         if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
-            return words | {"widths": np.asarray(self.basis.width).tolist()}
+            words["widths"] = np.asarray(self.basis.width).tolist()
         return words
 
 
