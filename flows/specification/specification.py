@@ -238,7 +238,7 @@ class Specification(SpecificationTable):
         self.target_marks()
 
     def target_marks(self) -> dict[str, Marks]:
-        """Return, by key, which values of which columns count as missing in the target: as stated there or in [catalog].
+        """Return, by key, which values of columns count as missing in the target: as stated there or in [catalog].
 
         ValueError where they contradict each other.
         """

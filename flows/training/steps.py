@@ -294,7 +294,7 @@ def train(
     request = Request(read_specification(specification), place, overwrite, limit, dry_run)
     if limit is not None and not dry_run:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
-            trial = replace(request, store=Store(Path(folder)), overwrite=False)
+            trial = replace(request, store=Store(Path(folder), temporary=True), overwrite=False)
             return _trained(trial, steps, threads) | {"status": "trial", "path": None}
     return _trained(request, steps, threads)
 

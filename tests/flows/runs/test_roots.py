@@ -15,6 +15,7 @@ from flows.errors import UsageError
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import LocalSource, RemoteSource
 from flows.models.promotion import promote
+from flows.models.store import Store
 from flows.reviews.selection import review
 from flows.runs.allowed_roots import check_inside, url_roots
 from flows.specification.specification import Output
@@ -58,6 +59,14 @@ def test_a_root_whose_name_only_begins_the_same(root):
     (root.parent / "survey2").mkdir()
     with pytest.raises(UsageError):
         check_inside(root.parent / "survey2", key="out")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_trials_store_lies_with_temporary_files(tmp_path):
+    elsewhere = tmp_path / "temporary"
+    with pytest.raises(UsageError, match="store: got"):
+        Store(elsewhere).make_folder("model", "0123456789ab")
+    assert Store(elsewhere, temporary=True).make_folder("model", "0123456789ab").is_dir()
 
 
 def test_without_roots_everything_goes(root, monkeypatch):
