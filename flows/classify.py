@@ -82,6 +82,6 @@ def classify(
         return classification.classify(catalogues, steps=classification.DIRECT, **options)
     check_parameters(catalogues)
     with progress_kept("classify"):
-        told = classification.classify(catalogues, steps=STEPS, **options)
-    keep_run(told)
-    return told
+        result = classification.classify(catalogues, steps=STEPS, **options)
+    keep_run(result)
+    return result

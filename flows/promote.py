@@ -59,11 +59,11 @@ def promote(
     """
     rule: Rule = "better" if how == "better" else "now"
     if how != "ask":
-        told = put_in_place(model, store=store, rule=rule, margin=margin, why=why)
+        result = put_in_place(model, store=store, rule=rule, margin=margin, why=why)
     else:
         found = compare(model, store=store, margin=margin)
         answer = _asked(found, timeout)
-        told = {
+        result = {
             "model": found.challenger,
             "status": "rejected",
             "previous": found.champion,
@@ -71,12 +71,12 @@ def promote(
         }
         if answer.decision == "promote":
             # The very model and champion that were shown, whatever has been trained or promoted since.
-            told = put_in_place(
+            result = put_in_place(
                 found.challenger, store=store, why=answer.why or why, instead_of=found.champion or ""
             )
-    if told["status"] == "promoted" and FlowRunContext.get() is not None:
-        model_promoted(told)
-    return told
+    if result["status"] == "promoted" and FlowRunContext.get() is not None:
+        model_promoted(result)
+    return result
 
 
 def _asked(found: Comparison, timeout: int) -> Approval:

@@ -57,6 +57,6 @@ def reprocess(
     if FlowRunContext.get() is None:
         return reprocessing.reprocess(specification, steps=DIRECT, **options)
     with progress_kept("reprocess"):
-        told = reprocessing.reprocess(specification, steps=STEPS, **options)
-    keep_run(told)
-    return told
+        result = reprocessing.reprocess(specification, steps=STEPS, **options)
+    keep_run(result)
+    return result

@@ -55,16 +55,16 @@ def train(
     """
     running = FlowRunContext.get() is not None
     steps = STEPS if running else training.DIRECT
-    told = training.train(
+    result = training.train(
         specification, store, overwrite=overwrite, limit=limit, threads=threads, steps=steps
     )
     if running:
-        report = train_report(told)
-        said = [report.skill_words, f"Candidates of {told['model']}", choice_words(report)]
-        keep_table(f"{told['name']}-candidates", candidate_table(report), "; ".join(filter(None, said)))
+        report = train_report(result)
+        said = [report.skill_words, f"Candidates of {result['model']}", choice_words(report)]
+        keep_table(f"{result['name']}-candidates", candidate_table(report), "; ".join(filter(None, said)))
         keep_markdown(
-            f"{told['name']}-report",
+            f"{result['name']}-report",
             markdown_report(report),
-            f"{report.skill_words} Training of {told['model']}",
+            f"{report.skill_words} Training of {result['model']}",
         )
-    return told
+    return result

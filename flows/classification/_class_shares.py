@@ -189,7 +189,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
 
 def shift_record(model: Model, specification: Specification) -> dict[str, Any]:
     """Return what outputs say of class shares and of weights in the training; texts, and shares by class."""
-    told = model.training.get("shift", {})
+    result = model.training.get("shift", {})
     shift = with_shares(model, specification).log_prior_shift
     old = prior_shares(model)
     new = old if shift is None else old * np.exp(shift)
@@ -199,12 +199,12 @@ def shift_record(model: Model, specification: Specification) -> dict[str, Any]:
             isinstance(specification.shift.class_prior, Mapping) and specification.shift.class_prior_source
         )
         record["class_priors_training"] = _by_class(model, old)
-        record["class_priors_source"] = given or told.get("class_prior_source", "as given")
+        record["class_priors_source"] = given or result.get("class_prior_source", "as given")
     if model.specification.shift.density_weights:
-        target = told["target"]
+        target = result["target"]
         record["training_weights"] = (
-            f"density ratio against {target['name']} (sha256 {target['content_hash']}): {told['n_training']} rows "
-            f"count as {told['n_effective']:.6g}"
+            f"density ratio against {target['name']} (sha256 {target['content_hash']}): {result['n_training']} rows "
+            f"count as {result['n_effective']:.6g}"
         )
     return record
 

@@ -122,7 +122,7 @@ class _Count:
         self.examples.sort(key=lambda e: (-e["moved"], e["id"]))
         del self.examples[MOST_EXAMPLES:]
 
-    def told(self, matched_by: str) -> Json:
+    def summary(self, matched_by: str) -> Json:
         """Return the differences as JSON can hold them."""
         transitions = sorted(self.transitions.items())
         return {
@@ -154,14 +154,14 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     if by_row and before.n_rows == after.n_rows:
         for a, b in zip(read(before, old), read(after, new), strict=True):
             count.add(a, b)
-        return count.told("row")
+        return count.summary("row")
     if known is None:
         count.appeared, count.vanished = after.n_rows, before.n_rows
-        return count.told("nothing")
+        return count.summary("nothing")
     passes = 1 + before.n_rows // ROWS_AT_ONCE
     for residue in range(passes):
         _compare_by_id(count, partial(read, before, old), partial(read, after, new), residue, passes)
-    return count.told("id")
+    return count.summary("id")
 
 
 def _rows(
@@ -259,4 +259,4 @@ def total_difference(parts: Sequence[Mapping[str, Any]]) -> Json:
         count.transitions.update({(t["was"], t["is"]): t["objects"] for t in part["transitions"]})
         count.gained.update(part["flags_gained"])
         count.lost.update(part["flags_lost"])
-    return count.told(", ".join(sorted({part["matched_by"] for part in parts})))
+    return count.summary(", ".join(sorted({part["matched_by"] for part in parts})))

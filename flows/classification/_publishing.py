@@ -61,17 +61,17 @@ def finish(
     if before is not None and before.same_outputs(manifest):  # a lost file was made again
         manifest = replace(manifest, release=before.release)
     retired = staging.retired(manifest.release)
-    told: Json = {
+    result: Json = {
         "release": manifest.release,
         "retired": retired,
         "drifted": drifted(summary["drift"]),
     }
     if request["report"]:
         report = release_report(manifest, request, retired)
-        told |= {"report": str(write_report(staging.out, report)), "difference": report["difference"]}
+        result |= {"report": str(write_report(staging.out, report)), "difference": report["difference"]}
     manifest.write(staging.out)
     staging.close()
-    return told
+    return result
 
 
 def _finish_catalogues(

@@ -121,9 +121,9 @@ def carry_out(plan: Plan, model: Model, request: Json, steps: Steps) -> Json:
     }
     check_held(plan.out)
     written = steps.finish(request | finishing, [o.to_dict() for o in listed])
-    told = told_of(model, plan, "done", listed) | written
+    result = told_of(model, plan, "done", listed) | written
     known = {(q.name, q.reason) for q in plan.found.quarantined} if plan.found else set()
-    return told | {
+    return result | {
         "quarantined": {n: q.reason for n, q in bad.items()},
         "newly_quarantined": [n for n, q in bad.items() if (n, q.reason) not in known],
         "deferred": deferred,

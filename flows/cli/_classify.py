@@ -49,13 +49,13 @@ def run_classify(
     """Classify, as a flow unless it is direct."""
     with shown_progress(quiet=quiet):
         if direct or dry_run:
-            told = classification.classify(catalogues, dry_run=dry_run, **options)
+            result = classification.classify(catalogues, dry_run=dry_run, **options)
         else:
             check_parameters(catalogues)
             server = start_prefect()
             from flows.classify import classify
 
             server.wait()
-            told = classify(list(catalogues), **options)
-    show(told, show_classified, json=json)
-    leave_partly(told)
+            result = classify(list(catalogues), **options)
+    show(result, show_classified, json=json)
+    leave_partly(result)

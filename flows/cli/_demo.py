@@ -26,14 +26,14 @@ Work = Callable[..., dict[str, Any]]
 def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> None:
     """Run the demonstration, its flows as flows unless it is direct."""
     train, classify = (training.train, classification.classify) if direct else _flows(quiet=quiet)
-    told = run_demo(
+    result = run_demo(
         out,
         train=_shown(train, quiet=quiet),
         classify=_shown(classify, quiet=quiet),
         show=(lambda _: None) if json else _console().print,
     )
     if json:
-        sys.stdout.write(json_text.dumps(told, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 def _flows(*, quiet: bool) -> tuple[Work, Work]:

@@ -28,8 +28,8 @@ COLUMNS_FILE = "blr-columns.toml"
 def run_inspect(file: str, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        told = inspect_file(file, limit=limit, label=label, table=table)
-    show(told, show_inspected, json=json)
+        result = inspect_file(file, limit=limit, label=label, table=table)
+    show(result, show_inspected, json=json)
 
 
 def run_init(
@@ -61,50 +61,51 @@ def run_init(
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")
-    told = {
+    result = {
         "status": "written" if out else "printed",
         "path": str(out) if out else None,
         "columns_file": str(columns) if columns else None,
         **vars(start),
     }
-    show(told, _show_started, json=json)
+    show(result, _show_started, json=json)
 
 
-def _show_started(told: Json) -> None:
-    if told["path"] is None:
-        say(told["text"].rstrip("\n"))
+def _show_started(result: Json) -> None:
+    if result["path"] is None:
+        say(result["text"].rstrip("\n"))
         return
-    for line in told["summary"]:
+    for line in result["summary"]:
         say(line)
-    if told["columns_file"] is not None:
-        say(f"Columns were recognised by the names in {told['columns_file']} too")
-    say(f"{told['path']}: {len(told['classes'])} classes, {len(told['features'])} features")
-    say(f"Read it, then `blr train {told['path']}`")
+    if result["columns_file"] is not None:
+        say(f"Columns were recognised by the names in {result['columns_file']} too")
+    say(f"{result['path']}: {len(result['classes'])} classes, {len(result['features'])} features")
+    say(f"Read it, then `blr train {result['path']}`")
 
 
-def show_inspected(told: Json) -> None:
+def show_inspected(result: Json) -> None:
     """Show what a file holds."""
-    if told["kind"] == "model":
-        show_trained(told)
+    if result["kind"] == "model":
+        show_trained(result)
         return
-    say(f"{told['path']}: {told['format']}, {told['n_rows']:,} rows, {len(told['columns'])} columns")
-    if told["n_seen"] < told["n_rows"]:
-        say(f"Ranges and shares are those of the first {told['n_seen']:,} rows")
+    say(f"{result['path']}: {result['format']}, {result['n_rows']:,} rows, {len(result['columns'])} columns")
+    if result["n_seen"] < result["n_rows"]:
+        say(f"Ranges and shares are those of the first {result['n_seen']:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    shown = [c for column in told["columns"] for c in (column, *column.get("elements", ()))]
+    shown = [c for column in result["columns"] for c in (column, *column.get("elements", ()))]
     rows = [
-        (*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c, told["files"])) for c in shown
+        (*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c, result["files"]))
+        for c in shown
     ]
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
-    for found in told["identifiers"]:
+    for found in result["identifiers"]:
         say(f"Suspected identifier: {found['column']} ({found['why']})")
-    if told["commented_out"]:
-        say(f"{told['commented_out']}: put their first field into quotation marks, if they are")
-    _show_position(told["position"])
-    for group in told["duplicate_columns"]:
+    if result["commented_out"]:
+        say(f"{result['commented_out']}: put their first field into quotation marks, if they are")
+    _show_position(result["position"])
+    for group in result["duplicate_columns"]:
         say(f"Columns that are equal in every row: {', '.join(group)}")
-    if "label" in told:
-        _show_label(told["label"])
+    if "label" in result:
+        _show_label(result["label"])
 
 
 def _show_position(place: Json | None) -> None:

@@ -45,18 +45,18 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
     place = Store.named(store)
     model = place.load(reference)
     history = [vars(promotion) for promotion in place.history(model.name)]
-    told = place.described(model, "stored") | {"history": history}
-    show(told, show_trained, json=json)
+    result = place.described(model, "stored") | {"history": history}
+    show(result, show_trained, json=json)
 
 
 def run_promote(
     reference: str, store: Path, *, rule: Rule, margin: float, why: str | None, dry_run: bool, json: bool
 ) -> None:
     """Promote a model; where a Prefect server is configured, it hears of it."""
-    told = promote(reference, store=store, rule=rule, margin=margin, why=why, dry_run=dry_run)
-    if told["status"] == "promoted" and configured_server() is not None:
+    result = promote(reference, store=store, rule=rule, margin=margin, why=why, dry_run=dry_run)
+    if result["status"] == "promoted" and configured_server() is not None:
         prefect_environment(console_level="CRITICAL")
         from flows.orchestration.events import model_promoted
 
-        model_promoted(told)
-    show(told, show_promoted, json=json)
+        model_promoted(result)
+    show(result, show_promoted, json=json)

@@ -29,44 +29,46 @@ def run_reprocess(
     specification = read_specification(spec)
     with shown_progress(quiet=quiet):
         if direct or dry_run:
-            told = reprocessing.reprocess(specification, dry_run=dry_run, **options)
+            result = reprocessing.reprocess(specification, dry_run=dry_run, **options)
         else:
             server = start_prefect()
             from flows.reprocess import reprocess
 
             server.wait()
-            told = reprocess(specification, **options)
-    show(told, show_reprocessed, json=json)
-    leave_partly(told)
+            result = reprocess(specification, **options)
+    show(result, show_reprocessed, json=json)
+    leave_partly(result)
 
 
-def show_reprocessed(told: Mapping[str, Any]) -> None:
+def show_reprocessed(result: Mapping[str, Any]) -> None:
     """Show what was done to a release, or would be."""
     said = {
         "planned": "is up to date: nothing would be done"
-        if told.get("up_to_date")
+        if result.get("up_to_date")
         else "would be brought up to date",
         "nothing to do": "is up to date",
         "waiting": "waits: its inputs are still being written",
-        "done": f"is at release {told['release']}",
+        "done": f"is at release {result['release']}",
     }
-    report = f"; {told['report']}" if "report" in told else ""
-    if told["status"] == "nothing to do" or told.get("up_to_date"):
-        _show_unchanged(told)
+    report = f"; {result['report']}" if "report" in result else ""
+    if result["status"] == "nothing to do" or result.get("up_to_date"):
+        _show_unchanged(result)
     else:
-        print_tables(*run_tables(told).values())
-    say(f"{told['out']} {said[told['status']]}, by {told['model']}{report}")
+        print_tables(*run_tables(result).values())
+    say(f"{result['out']} {said[result['status']]}, by {result['model']}{report}")
 
 
-def _show_unchanged(told: Mapping[str, Any]) -> None:
+def _show_unchanged(result: Mapping[str, Any]) -> None:
     """Show in a line that no file has changed, and which files are in trouble still."""
-    if told.get("quarantined") or told.get("deferred"):
-        print_tables(trouble_table(told))
-    rows = (told.get("summary") or {}).get("n_rows", 0)
-    say(f"Nothing changed: {len(told['files']):,} files, {rows:,} objects, as at release {told['release']}")
+    if result.get("quarantined") or result.get("deferred"):
+        print_tables(trouble_table(result))
+    rows = (result.get("summary") or {}).get("n_rows", 0)
+    say(
+        f"Nothing changed: {len(result['files']):,} files, {rows:,} objects, as at release {result['release']}"
+    )
 
 
-def leave_partly(told: Mapping[str, Any]) -> None:
+def leave_partly(result: Mapping[str, Any]) -> None:
     """Leave with the status of a run that could not annotate some of its files."""
-    if told.get("quarantined"):
+    if result.get("quarantined"):
         raise typer.Exit(PARTLY)

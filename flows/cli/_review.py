@@ -18,21 +18,21 @@ __all__ = ["run_review"]
 def run_review(out: Path, options: Mapping[str, Any], *, dry_run: bool, direct: bool, json: bool) -> None:
     """Review, as a flow unless it is direct."""
     if direct or dry_run:
-        told = reviewing.review(out, dry_run=dry_run, **options)
+        result = reviewing.review(out, dry_run=dry_run, **options)
     else:
         server = start_prefect()
         from flows.review import review
 
         server.wait()
-        told = review(out, **options)
-    show(told, show_reviewed, json=json)
+        result = review(out, **options)
+    show(result, show_reviewed, json=json)
 
 
-def show_reviewed(told: Mapping[str, Any]) -> None:
+def show_reviewed(result: Mapping[str, Any]) -> None:
     """Show who was chosen, and where the list is."""
     say(
-        f"{told['top']} flagged and {told['drawn']} drawn of {told['n_classified']:,} classified objects: "
-        + (", ".join(told["files"]) or "nothing written")
+        f"{result['top']} flagged and {result['drawn']} drawn of {result['n_classified']:,} classified objects: "
+        + (", ".join(result["files"]) or "nothing written")
     )
-    for remark in told["remarks"]:
+    for remark in result["remarks"]:
         say(remark)

@@ -37,22 +37,25 @@ __all__ = [
 Json = dict[str, Any]
 
 
-def show(told: Json, people: Callable[[Json], None], *, json: bool) -> None:
+def show(result: Json, people: Callable[[Json], None], *, json: bool) -> None:
     """Print a result on standard output: for `people`, or as one JSON document."""
     if json:
-        sys.stdout.write(json_text.dumps(told, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
     else:
-        people(told)
+        people(result)
 
 
-def show_trained(told: Json) -> None:
+def show_trained(result: Json) -> None:
     """Show a training, what it would do, or a stored model."""
-    if told["status"] == "planned":
-        say(f"{told['model']} would be trained" + (", but is in the store already" if told["exists"] else ""))
+    if result["status"] == "planned":
+        say(
+            f"{result['model']} would be trained"
+            + (", but is in the store already" if result["exists"] else "")
+        )
         counts = zip(
-            told["classes"],
-            told["training"]["training_counts"],
-            told["training"]["held_out_counts"],
+            result["classes"],
+            result["training"]["training_counts"],
+            result["training"]["held_out_counts"],
             strict=True,
         )
         print_tables(
@@ -62,9 +65,9 @@ def show_trained(told: Json) -> None:
                 [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
             )
         )
-        say(f"Held out by a salted hash {split_words(told['training']['split'])}")
+        say(f"Held out by a salted hash {split_words(result['training']['split'])}")
         return
-    report = train_report(told)
+    report = train_report(result)
     if not report.has_skill:
         say(report.skill_words)
     print_tables(
@@ -74,53 +77,55 @@ def show_trained(told: Json) -> None:
         performance_table(report),
         review_table(report),
     )
-    training = told["training"]
+    training = result["training"]
     for sentence in (
         *noise_words(training.get("label_noise", {})),
         *shift_words(training.get("shift", {})),
     ):
         say(sentence)
-    verdict = told["trust"]["verdict"]
+    verdict = result["trust"]["verdict"]
     said = {
         "trained": "trained",
         "exists": "is in the store already: nothing to do",
         "trial": "was a trial: not kept",
     }
     say(
-        f"{told['model']} {said.get(told['status'], 'in the store')}; trust verdict, of the approximation: {verdict}"
+        f"{result['model']} {said.get(result['status'], 'in the store')}; "
+        f"trust verdict, of the approximation: {verdict}"
     )
     say(report.skill_words)
-    if told["path"]:
-        say(f"Model, card and report: {told['path']}")
-    if told["champion"] not in (None, told["version"]):
-        champion = f"{told['name']}@{told['champion']}"
-        say(f"The champion is still {champion}: `blr models promote {told['model']}` changes that")
+    if result["path"]:
+        say(f"Model, card and report: {result['path']}")
+    if result["champion"] not in (None, result["version"]):
+        champion = f"{result['name']}@{result['champion']}"
+        say(f"The champion is still {champion}: `blr models promote {result['model']}` changes that")
 
 
-def show_classified(told: Json) -> None:
+def show_classified(result: Json) -> None:
     """Show a classification, or what it would do."""
-    if told["summary"]:
-        found = classification("all files", told["summary"])
+    if result["summary"]:
+        found = classification("all files", result["summary"])
         print_tables(class_count_table(found), flag_table(found))
-    if told.get("quarantined") or told.get("deferred"):
-        print_tables(trouble_table(told))
-    if told["status"] == "trial":
-        say(f"A trial of {told['model']}: nothing written")
+    if result.get("quarantined") or result.get("deferred"):
+        print_tables(trouble_table(result))
+    if result["status"] == "trial":
+        say(f"A trial of {result['model']}: nothing written")
         return
-    to_do = [name for name, file in told["files"].items() if file["to_do"]]
-    if told["status"] == "planned":
+    to_do = [name for name, file in result["files"].items() if file["to_do"]]
+    if result["status"] == "planned":
         say(
-            f"{told['model']} would annotate {len(to_do)} of {len(told['files'])} files: {', '.join(to_do) or 'none'}"
+            f"{result['model']} would annotate {len(to_do)} of {len(result['files'])} files: "
+            f"{', '.join(to_do) or 'none'}"
         )
-    elif told["status"] == "nothing to do":
-        say(f"Nothing to do: the files in {told['out']} are up to date with {told['model']}")
+    elif result["status"] == "nothing to do":
+        say(f"Nothing to do: the files in {result['out']} are up to date with {result['model']}")
     else:
-        say(f"Annotated by {told['model']}: {told['out']}; {told['manifest']} lists the files")
-    if told["advice"]:
-        say(told["advice"])
+        say(f"Annotated by {result['model']}: {result['out']}; {result['manifest']} lists the files")
+    if result["advice"]:
+        say(result["advice"])
 
 
-def show_models(told: Json) -> None:
+def show_models(result: Json) -> None:
     """Show what is in a store."""
     skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
     rows = [
@@ -131,24 +136,24 @@ def show_models(told: Json) -> None:
             m["trust"] or "–",
             "champion" if m["champion"] else "",
         )
-        for m in told["models"]
+        for m in result["models"]
     ]
     if rows:
         columns = ("name", "version", "skill", "trust in the approximation", "")
-        print_tables(plain_table(f"Models in {told['store']}", columns, rows))
+        print_tables(plain_table(f"Models in {result['store']}", columns, rows))
     else:
-        say(f"No models in {told['store']}: `blr train SPEC --store {told['store']}` makes one")
+        say(f"No models in {result['store']}: `blr train SPEC --store {result['store']}` makes one")
 
 
-def show_promoted(told: Json) -> None:
+def show_promoted(result: Json) -> None:
     """Show a promotion."""
     said = {
         "planned": "would be the champion",
         "promoted": "is the champion",
         "is the champion": "is the champion already",
-        "kept": f"is not promoted ({told['why']}); the champion stays",
+        "kept": f"is not promoted ({result['why']}); the champion stays",
     }
-    say(f"{told['model']} {said[told['status']]}; before: {told['previous'] or 'none'}")
+    say(f"{result['model']} {said[result['status']]}; before: {result['previous'] or 'none'}")
 
 
 def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:

@@ -31,11 +31,11 @@ def run_train(
     specification = read_specification(spec)
     with shown_progress(quiet=quiet):
         if direct or dry_run:
-            told = training.train(specification, store, dry_run=dry_run, **options)
+            result = training.train(specification, store, dry_run=dry_run, **options)
         else:
             server = start_prefect()
             from flows.train import train
 
             server.wait()
-            told = train(specification, store, **options)
-    show(told, show_trained, json=json)
+            result = train(specification, store, **options)
+    show(result, show_trained, json=json)

@@ -68,11 +68,11 @@ def run_demo(
     folder = check_output(out, key="out")
     catalogues = write_catalogues(folder / "catalogues")
     show(Text(INTRODUCTION))
-    told: Json = {"catalogues": [str(path) for path in catalogues], "attribution": ATTRIBUTION}
+    result: Json = {"catalogues": [str(path) for path in catalogues], "attribution": ATTRIBUTION}
     for task in TASKS:
-        told[task] = _run_task(task, folder, catalogues, train, classify, show)
+        result[task] = _run_task(task, folder, catalogues, train, classify, show)
     show(_closing(folder))
-    return told
+    return result
 
 
 def _run_task(

@@ -140,8 +140,8 @@ def choose_columns(seen: Profile, evidence: Evidence) -> Chosen:
 
 def _say_doubts(chosen: Chosen, doubts: Mapping[str, str]) -> None:
     for feature, (expression, remark) in chosen.features.items():
-        told = next((doubts[name] for name in sorted(parse(expression).names) if name in doubts), remark)
-        chosen.features[feature] = (expression, f"doubtful, but nothing else is left: {told}")
+        note = next((doubts[name] for name in sorted(parse(expression).names) if name in doubts), remark)
+        chosen.features[feature] = (expression, f"doubtful, but nothing else is left: {note}")
 
 
 def _photometry(
@@ -228,8 +228,8 @@ def _is_absolute(values: NDArray[np.float64]) -> bool:
 def _add_flux_colours(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None:
     """Add the colours of fluxes in a unit of no known zero point, which they do not need, and one flux."""
     for c in colours(names, {name: columns.missing(name) for name in names}):
-        told = "colour, of fluxes whose zero point is not known" if c.remark == "colour" else c.remark
-        chosen.add(f"{c.first}_{c.second}", f"log10({quoted(c.first)} / {quoted(c.second)})", told)
+        note = "colour, of fluxes whose zero point is not known" if c.remark == "colour" else c.remark
+        chosen.add(f"{c.first}_{c.second}", f"log10({quoted(c.first)} / {quoted(c.second)})", note)
     if names:
         best = min(names, key=lambda n: round(columns.missing(n), 2))
         chosen.add(f"log_{best}", f"log10({quoted(best)})", APPARENT)

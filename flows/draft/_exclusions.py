@@ -157,16 +157,16 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
     """Return why a column that is kept deserves a look: it may give the class away; None of others."""
-    told = []
+    finding = []
     gain = evidence.gains.get(name, 0.0)
     if name in evidence.alone:
-        told.append(f"by itself it tells {gain:.0%} of the class (suspected from {ALONE:.0%})")
+        finding.append(f"by itself it tells {gain:.0%} of the class (suspected from {ALONE:.0%})")
     if name in evidence.presence:
-        told.append(evidence.presence[name].shown)
+        finding.append(evidence.presence[name].shown)
     column = seen.columns[name].column
     if about_the_distance(column) and not is_magnitude(column, evidence.rows[name]):
-        told.append("a distance: leave it out where the target does not know it alike")
-    return "; ".join(told) or None
+        finding.append("a distance: leave it out where the target does not know it alike")
+    return "; ".join(finding) or None
 
 
 def _limited(name: str, evidence: Evidence) -> str | None:
@@ -205,8 +205,8 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     if name in evidence.derived:
         leak = evidence.derived[name]
         rest = ", ".join(c for c in leak.columns if c != name)
-        told = f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
-        return Reason(told, "leaks")
+        finding = f"leak: computed from {rest} with the class in the formula ({leak.combination} tells it)"
+        return Reason(finding, "leaks")
     shares = votes(name, seen.columns)
     whole = evidence.shares.get(name)
     scored = is_score(name, values, set(evidence.classes.tolist()))
@@ -231,8 +231,8 @@ def _share_or_count(values: Floats) -> bool:
 def _said_already(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
     """Return why a column says nothing that could be learned, or that another one does not say."""
     if name in evidence.presence and _measured_in(name, evidence) < 2:
-        told = f"no two classes to compare; {evidence.presence[name].shown}"
-        return Reason(told, "measured for one class", 1)
+        finding = f"no two classes to compare; {evidence.presence[name].shown}"
+        return Reason(finding, "measured for one class", 1)
     if name in evidence.copies and not _bands_alike(seen, name, evidence.copies[name]):
         return Reason(f"in the same order as {evidence.copies[name]}: says nothing new", "copies")
     return None

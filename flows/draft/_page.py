@@ -75,7 +75,7 @@ class Page:
 
     def lines(self) -> Iterator[str]:
         """Yield them, what is left out first."""
-        yield from (f"# {_line(told)}" for told in self.summary)
+        yield from (f"# {_line(comment)}" for comment in self.summary)
         yield f"# Written by `blr init` from what {self.seen.n_rows:,} rows of {_line(self.catalog.path.name)} show."
         yield "# It trains as it is: `blr train` with this file.  Read it first; every choice here is a guess."
         yield f"name = {_text(self._name())}"
@@ -125,8 +125,8 @@ class Page:
         known = suspected_identifiers(self.seen)
         stated = self.split.identifier or naming_column(self.seen)
         for name, why in known:
-            told = f"id = {_text(name)}  # {_line(why)}"
-            yield told if name == stated else f"# {told}"
+            comment = f"id = {_text(name)}  # {_line(why)}"
+            yield comment if name == stated else f"# {comment}"
         yield from self._position()
         yield from self._sentinels()
         yield ""
@@ -167,8 +167,8 @@ class Page:
             )
             yield f"{_text(name)} = [{values}]  # {why}"
         for name, those in texts.items():
-            told = "; ".join(f"{n:,} rows" for n in those.values())
-            yield f"{_text(name)} = {_texts(tuple(those))}  # {told}: a text among numbers"
+            comment = "; ".join(f"{n:,} rows" for n in those.values())
+            yield f"{_text(name)} = {_texts(tuple(those))}  # {comment}: a text among numbers"
 
     def _label(self) -> Iterator[str]:
         yield "[label]"
@@ -176,16 +176,16 @@ class Page:
         yield ""
         yield "[label.classes]  # class = its spellings in the column; group them as the question asks"
         for c in self.classes.kept:
-            told = f"{c.rows:,} rows"
+            comment = f"{c.rows:,} rows"
             if len(c.spellings) > 1:
                 each = ", ".join(f"{_text(t)} {n:,}" for t, n in zip(c.spellings, c.counts, strict=True))
-                told += f" ({each}): case alone makes no class"
+                comment += f" ({each}): case alone makes no class"
             if c.but_for_case:
                 others = ", ".join(map(_text, c.but_for_case))
-                told += f"; differs from {others} in case only: merge them if case means nothing here"
+                comment += f"; differs from {others} in case only: merge them if case means nothing here"
             if c.name != c.spellings[0] and self.classes.cut is None:
-                told += "; renamed, since its columns would be called as those of another class"
-            yield f"{_text(c.name)} = {_texts(c.spellings)}  # {told}"
+                comment += "; renamed, since its columns would be called as those of another class"
+            yield f"{_text(c.name)} = {_texts(c.spellings)}  # {comment}"
         yield from self._other_labels()
         yield from self._votes()
         yield ""
@@ -209,8 +209,8 @@ class Page:
             yield from (f"# {_text(letter)} = {_texts(some)}" for letter, some in groups.items())
         if self.classes.doubtful:
             some = list(self.classes.doubtful.items())[:8]
-            told = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
-            yield f"# In no class, since they say doubt, or that nobody knows: {told}"
+            comment = ", ".join(f"{_text(text)} ({n:,} rows)" for text, n in some)
+            yield f"# In no class, since they say doubt, or that nobody knows: {comment}"
 
     def _votes(self) -> Iterator[str]:
         """Yield the counts of the label's own question, which say more than a class cut out of them."""
@@ -299,11 +299,11 @@ def _of_vectors(left_out: Mapping[str, str], seen: Profile) -> dict[str, str]:
     reasons: dict[str, set[str | None]] = {}
     for name in seen.columns:
         reasons.setdefault(vector_name(name), set()).add(left_out.get(name))
-    told = {}
+    comment = {}
     for name, reason in left_out.items():
         whole = vector_name(name)
-        told[whole if reasons.get(whole) == {reason} else name] = reason
-    return told
+        comment[whole if reasons.get(whole) == {reason} else name] = reason
+    return comment
 
 
 def _inline(table: Mapping[str, Any]) -> str:

@@ -42,8 +42,8 @@ def _columns(chosen: Chosen, other: Mapping[str, str], n_columns: int) -> str:
         counts["no number a row"] += len(other)
     if not counts:
         return f"Left out: none of {n_columns} columns"
-    told = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
-    return f"Left out: {sum(counts.values())} of {n_columns} columns ({told}); each with its reason under [features]"
+    kinds = ", ".join(f"{kind} {n}" for kind, n in counts.most_common())
+    return f"Left out: {sum(counts.values())} of {n_columns} columns ({kinds}); each with its reason under [features]"
 
 
 def _suspects(chosen: Chosen) -> Iterator[str]:

@@ -60,14 +60,14 @@ def losses_without(
     K = len(set(labels.tolist()))
     bounded = [*suspects][:MOST_SUSPECTS] if (K - 1) * (1 + len(features)) <= MOST_WEIGHTS else []
     whole = quick_loss([*features.values()], labels) if bounded else None
-    told = {}
+    result = {}
     for name, why in suspects.items():
         if name not in bounded or whole is None:
-            told[name] = Suspect(why)
+            result[name] = Suspect(why)
             continue
         left = [values for feature, values in features.items() if name not in uses[feature]]
-        told[name] = Suspect(why, whole, quick_loss(left, labels) if left else None)
-    return told
+        result[name] = Suspect(why, whole, quick_loss(left, labels) if left else None)
+    return result
 
 
 def quick_loss(features: list[Floats], labels: NDArray[Any]) -> float | None:

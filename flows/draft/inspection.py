@@ -66,8 +66,8 @@ def inspect_file(
         model = read_model(source.path)
         return {"kind": "model", **Store.around(source.path).described(model, "stored")}
     with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
-        told = inspect_catalog(catalog, limit=limit, label=label)
-    return told if isinstance(source, LocalSource) else told | {"path": shown(source.url)}
+        result = inspect_catalog(catalog, limit=limit, label=label)
+    return result if isinstance(source, LocalSource) else result | {"path": shown(source.url)}
 
 
 def inspect_catalog(
@@ -76,7 +76,7 @@ def inspect_catalog(
     """Return what a catalogue holds, as JSON can hold it."""
     labelled = None if label is None else labelled_rows(catalog, label)
     seen = seen_profile(catalog, limit=limit, choice=labelled)
-    told = {
+    result = {
         "kind": "catalogue",
         "path": str(catalog.path),
         "format": catalog.format,
@@ -89,7 +89,7 @@ def inspect_catalog(
         "commented_out": commented_out(catalog),
         "duplicate_columns": [list(group) for group in seen.duplicate_columns()],
     }
-    return told if labelled is None else told | {"label": _label(catalog, seen, labelled)}
+    return result if labelled is None else result | {"label": _label(catalog, seen, labelled)}
 
 
 def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
@@ -118,7 +118,7 @@ def seen_profile(catalog: Catalog, *, limit: int | None = None, choice: Choice |
 
 def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
     column = catalog.column(name)
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "name": name,
         "datatype": str(column.datatype),
         "unit": column.unit,
@@ -129,10 +129,10 @@ def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
     names = (c.name for c in element_columns(column, catalog.names))
     elements = [seen.columns[element] for element in names if element in seen.columns]
     if elements:
-        told["elements"] = [
+        result["elements"] = [
             {"name": str(c.name), "datatype": str(c.column.datatype), **_shown(c, seen)} for c in elements
         ]
-    return told | _shown(seen.columns.get(name), seen)
+    return result | _shown(seen.columns.get(name), seen)
 
 
 def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
@@ -145,13 +145,13 @@ def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
             "texts": {},
             "not_numbers": None,
         }
-    told: dict[str, Any] = nothing | {"missing": counts.missing_share}
+    result: dict[str, Any] = nothing | {"missing": counts.missing_share}
     if counts.is_number:
         numbers = seen.numbers(counts.name)
         known = numbers[np.isfinite(numbers)]
-        told |= {"minimum": counts.minimum, "maximum": counts.maximum}
-        told["median"] = float(np.median(known)) if known.size else None
-    return told | {
+        result |= {"minimum": counts.minimum, "maximum": counts.maximum}
+        result["median"] = float(np.median(known)) if known.size else None
+    return result | {
         "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
         "constant": counts.constant,
         "sentinels": [asdict(s) for s in suspected_sentinels(seen, counts.name)],
@@ -169,24 +169,24 @@ def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | Non
     if found is None:
         return _other_position(catalog, seen)
     ra, dec = found
-    told: dict[str, Any] = {"ra": ra, "dec": dec, "unit": None, "remarks": []}
+    result: dict[str, Any] = {"ra": ra, "dec": dec, "unit": None, "remarks": []}
     try:
         unit = unit_of_position(catalog, ra, dec)
     except CatalogError as error:
-        return told | {"remarks": [str(error)]}
-    told["unit"] = unit
+        return result | {"remarks": [str(error)]}
+    result["unit"] = unit
     place = positions(seen.sample[ra], seen.sample[dec], unit)
     if place.unreadable:
         remark = f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
         as_numbers = positions(seen.sample[ra], seen.sample[dec], "deg")
         if as_numbers.unreadable < place.unreadable:
             remark += f', as numbers all but {as_numbers.unreadable:,}: state position_unit = "deg", or "rad"'
-        told["remarks"].append(remark)
+        result["remarks"].append(remark)
     if place.out_of_range:
-        told["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
+        result["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
     if unit == "deg":
-        told["remarks"] += _other_units(*(seen.columns[name] for name in found))
-    return told
+        result["remarks"] += _other_units(*(seen.columns[name] for name in found))
+    return result
 
 
 def _other_position(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:

@@ -97,12 +97,12 @@ def starting_specification(
             "expected numbers that tell something but do not give the class away; "
             + _remedy_of_texts(chosen.left_out)
         )
-    told = {
+    notes = {
         c.name: f"holds {c.datatype}: {_remedy(c)}"
         for c in catalog.columns
         if c.name not in seen.columns and f"{c.name}[0]" not in seen.columns
     }
-    page = Page(catalog, seen, label, folder, chosen, classes, by, place, told, table, url)
+    page = Page(catalog, seen, label, folder, chosen, classes, by, place, notes, table, url)
     text = "\n".join(page.lines()) + "\n"
     parse_specification(text, source="the specification that init wrote")
     features = {name: expression for name, (expression, _) in chosen.features.items()}
@@ -132,12 +132,12 @@ def _some_reasons(left_out: Mapping[str, str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         by_reason.setdefault(brief(reason), []).append(f"'{brief(name)}'")
-    told = [
+    notes = [
         f"{', '.join(names[:MOST_TOLD])}{', ...' if len(names) > MOST_TOLD else ''}: {reason}"
         for reason, names in by_reason.items()
     ]
-    more = ["..."] if len(told) > MOST_TOLD else []
-    return "; ".join([*told[:MOST_TOLD], *more]) or "none is there beside the label"
+    more = ["..."] if len(notes) > MOST_TOLD else []
+    return "; ".join([*notes[:MOST_TOLD], *more]) or "none is there beside the label"
 
 
 def _remedy(column: Column) -> str:
@@ -159,11 +159,11 @@ def _enough(classes: StartingClasses, counts: Mapping[str, int], label: str) -> 
         shown = ", ".join(f"{brief(text)!r} ({n})" for text, n in some) or "none"
         unsaid = ", ".join(repr(brief(text)) for text, _ in some if text in classes.doubtful)
         odd = ", ".join(repr(brief(text)) for text, _ in some if not can_name(text))
-        told = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
-        told += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
+        notes = f" ({unsaid}: taken for 'nobody knows')" if unsaid else ""
+        notes += f" ({odd}: too long, or with other than letters, to name a class)" if odd else ""
         raise TrainingError(
             f"--label: got '{label}' with the labels {shown}, expected at least two of them with {fewest_rows(counts)} "
-            f"rows or more{told}; choose the column of the class, or name the classes in a specification of your own, "
+            f"rows or more{notes}; choose the column of the class, or name the classes in a specification of your own, "
             f'as classes = {{ name = ["{(some[0][0] if some and can_name(some[0][0]) else "label")}"] }} under [label]'
         )
     return classes

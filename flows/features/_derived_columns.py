@@ -115,7 +115,7 @@ class DerivedColumns:
     def states(
         self, name: str, values: Array, not_observed: Sequence[float | str] = ()
     ) -> NDArray[np.int8] | None:
-        """Return the `State` of each value (n,) of a column; None of a column whose states nobody told."""
+        """Return the `State` of each value (n,) of a column; None of a column whose states nobody stated."""
         marks = {state: self._marks(state).get(name, ()) for state in INDICATORS.values()}
         if not (not_observed or any(marks.values())):
             return None
@@ -147,7 +147,7 @@ class DerivedColumns:
     def read_text(self, name: str, values: Array, not_observed: Sequence[float | str] = ()) -> Array:
         """Return a column of texts as the numbers (n,) that it holds, but for texts that say why a number is missing.
 
-        Texts they stay where nobody told of any such, or where others than those are no numbers; '' where none is.
+        Texts they stay where nobody stated any such, or where others than those are no numbers; '' where none is.
         """
         found = self.states(name, values, not_observed)
         if found is None:

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """What a catalogue has in the place of each of our columns; a column of the same name, unless told otherwise."""
+    """What a catalogue has in the place of each of our columns; a column of the same name, unless another is named."""
 
     columns: Mapping[str, str] = field(default_factory=dict)  # ours = theirs
     expressions: Mapping[str, Expression] = field(default_factory=dict)  # ours = made of theirs

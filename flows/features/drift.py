@@ -124,19 +124,21 @@ def drift(counts: FeatureCounts, reference: Mapping[str, Any], features: Sequenc
 def _feature_drift(counts: FeatureCounts, j: int, trained: Mapping[str, Any]) -> Json:
     n, m = counts.known[j], sum(trained["counts"])
     missing = 1 - n / max(1, counts.n_rows)
-    told = {
+    comparison = {
         "rows": n,
         "missing": missing,
         "missing_change": missing - trained["missing"],
         "missing_error": math.sqrt(trained["missing"] * (1 - trained["missing"]) / max(1, counts.n_rows)),
     }
     if not n or not m:
-        return told | dict.fromkeys(("index", "expected_index", "index_error", "mean_shift", "sd_ratio"), 0.0)
+        return comparison | dict.fromkeys(
+            ("index", "expected_index", "index_error", "mean_shift", "sd_ratio"), 0.0
+        )
     mean = counts.total[j] / n  # about the training mean
     sd = math.sqrt(max(0.0, counts.squares[j] / n - mean**2))
     scale = trained["sd"] or 1.0
     freedom, rate = len(trained["edges"]), 1 / n + 1 / m
-    return told | {
+    return comparison | {
         "index": _stability_index(counts.bins[j], trained["counts"]),
         "expected_index": freedom * rate,
         "index_error": math.sqrt(2 * freedom) * rate,  # it is rate times χ² where nothing has changed

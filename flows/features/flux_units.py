@@ -52,7 +52,7 @@ def flux_unit(written: str | None) -> str | None:
 def unit_of_band(
     name: str, band: Band, flux: Expression, units: Units, catalog: Catalog, *, training: bool
 ) -> str:
-    """Return the unit of a band's flux from its columns' `units`; CatalogError where it cannot be told.
+    """Return the unit of a band's flux from its columns' `units`; CatalogError where they do not say it.
 
     What the catalogue says of itself comes first: a target in nJy is read as nJy.  Words that nobody can read are
     overruled by who states the unit, for the labelled catalogue under [photometry], for a target under [target].
@@ -81,25 +81,25 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
 
     `text` is the key of the error, `written` are the units of the flux's own columns.
     """
-    told = written_unit(error, units)
-    if not told or told in written.values():
+    unit_text = written_unit(error, units)
+    if not unit_text or unit_text in written.values():
         return 1.0
-    given = _root(told) if text == "inverse_variance" else told
+    given = _root(unit_text) if text == "inverse_variance" else unit_text
     known = flux_unit(given)
     if known is not None:
         return unit_factor(known, flux)
-    if isinstance(u.Unit(told, parse_strict="silent"), u.UnrecognizedUnit):
+    if isinstance(u.Unit(unit_text, parse_strict="silent"), u.UnrecognizedUnit):
         return 1.0
     wanted = f"{flux}^-2" if text == "inverse_variance" else flux
     raise CatalogError(
-        f"photometry.{name}.{text}: got '{error.text}' in '{told}', expected {wanted}, as its flux has; "
+        f"photometry.{name}.{text}: got '{error.text}' in '{unit_text}', expected {wanted}, as its flux has; "
         "name the column of the flux's own error, or correct its unit"
     )
 
 
-def _root(told: str) -> str | None:
+def _root(unit_text: str) -> str | None:
     """Return the unit whose inverse square is written; or None."""
-    unit = u.Unit(told, parse_strict="silent")
+    unit = u.Unit(unit_text, parse_strict="silent")
     try:
         return str((unit**-0.5).to_string())
     except (ValueError, u.UnitsError):

@@ -147,8 +147,8 @@ class FeatureReader:
 
     def count_states(self, batch: pa.RecordBatch) -> Counter[tuple[str, State]]:
         """Return how many rows are in each state, of the columns of which any value has one."""
-        told = {*self.sentinels, *self.derived.not_detected, *self.derived.masked}
-        values = self.mapping.values(batch, (name for name in self.names if name in told))
+        marked = {*self.sentinels, *self.derived.not_detected, *self.derived.masked}
+        values = self.mapping.values(batch, (name for name in self.names if name in marked))
         counts: Counter[tuple[str, State]] = Counter()
         for name, column in values.items():
             found = self.derived.states(name, column, self.sentinels.get(name, ()))
@@ -219,13 +219,13 @@ def _evaluated(name: str, expression: Expression, values: Mapping[str, Array]) -
         return expression.evaluate(values)
     except ExpressionError as error:
         texts = [column for column in sorted(expression.names) if holds_text(values[column])]
-        told = (
+        marked = (
             f"\nThe column '{texts[0]}' holds text{_others(words_of(values[texts[0]]))}: convert it, or state the "
             f"texts that mean no value: {MEANT}"
             if texts
             else ""
         )
-        raise ExpressionError(f"feature '{name}': {error}{told}") from error
+        raise ExpressionError(f"feature '{name}': {error}{marked}") from error
 
 
 def apply_sentinels(values: Array, sentinels: Iterable[float | str]) -> Array:

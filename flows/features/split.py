@@ -46,7 +46,7 @@ class Chosen:
 
     held_out: NDArray[np.bool_]
     group: NDArray[np.uint64]
-    told: dict[str, Any]
+    summary: dict[str, Any]
     refusal: str = ""
 
 
@@ -84,14 +84,14 @@ def held_out(
         group, order = by_place.keys, by_place.order
         found = split.held_out_keys(group, asked)
         refusal = "" if by_place.fits or trial else _of_few_pixels(specification, by_place)
-    told = {
+    summary = {
         "by": specification.split.by,
         "asked": asked,
         "share": float(found.mean()),
         "n_places": len(np.unique(group)),
         "healpix_order": order,
     }
-    return Chosen(found, group, told, refusal)
+    return Chosen(found, group, summary, refusal)
 
 
 FEW_VALUES = 50

@@ -1,7 +1,7 @@
 """Units of a catalogue against those of the first one of a training: converted where unambiguous, else refused.
 
-A column of which one side states no unit is taken as it is, and told of; magnitudes are in mag without one.  Fluxes of
-[photometry] are converted there, by their zero points.
+A column of which one side states no unit is taken as it is, with a remark; magnitudes are in mag without one.
+Fluxes of [photometry] are converted there, by their zero points.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def unchecked(
 ) -> tuple[str, ...]:
     """Return the columns, in words, of which one side alone states a unit, so that nothing could be compared.
 
-    A catalogue that states no unit at all, as CSV files do, is not told of: nobody expects any there.
+    A catalogue that states no unit at all, as CSV files do, gets no remark: nobody expects units there.
     """
     here = {c.name: c.unit for c in catalog.columns}
     mapping = reader.mapping
-    told = reader.derived.fluxes.union(reader.stated or (), mapping.expressions)
+    stated_names = reader.derived.fluxes.union(reader.stated or (), mapping.expressions)
     found = []
     for name, said in _with_magnitudes(trained, reader).items():
-        if name in told or name not in reader.names:
+        if name in stated_names or name not in reader.names:
             continue
         ours, unit = said.get("unit"), mapping.unit(name, here)
         if unit and not ours:

@@ -136,7 +136,7 @@ def copy_name(name: str, form: str | None, path: Path | None = None) -> str:
 
 
 def _is_ascii(path: Path) -> bool:
-    """Say whether a file is a blank-separated or fixed-width table; by its name, where that cannot be told."""
+    """Say whether a file is a blank-separated or fixed-width table; by its name, where its content does not say it."""
     try:
         return format_of(path) is FORMATS[ascii_tables.ASCII]
     except FormatError:

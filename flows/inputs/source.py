@@ -98,7 +98,7 @@ class LocalSource:
 
 @dataclass(frozen=True)
 class RemoteSource:
-    """A URL, of which only `catalogs.remote.urls.shown` may be told: it may hold a password.
+    """A URL, of which only `catalogs.remote.urls.shown` may be shown: it may hold a password.
 
     `listing` are the files that its server has just named, where it was asked already.
     """

@@ -220,7 +220,7 @@ class LabelSource:
             found |= here
         return found
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return what the report says: conflicts, and what tables and reviews gave."""
         shown = dict(sorted(self.conflicts.items())[:20])
         return {

@@ -111,7 +111,7 @@ def promote(
     place = Store.named(store)
     stored = place.find(reference, newest=True)
     found = _compared(place, stored, margin)
-    told: Json = {
+    result: Json = {
         "model": found.challenger,
         "previous": found.champion,
         "comparison": found.to_dict(),
@@ -119,11 +119,11 @@ def promote(
         "why": why,
     }
     if found.champion == found.challenger:
-        return told | {"status": "is the champion"}
+        return result | {"status": "is the champion"}
     if rule == "better" and not found.better:
-        return told | {"status": "kept", "why": "; ".join(found.against)}
+        return result | {"status": "kept", "why": "; ".join(found.against)}
     if dry_run:
-        return told | {"status": "planned"}
+        return result | {"status": "planned"}
     with exclusive(place.root / stored.name):
         now = place.champion(stored.name)
         expected = found.champion if instead_of is None else instead_of
@@ -133,7 +133,7 @@ def promote(
                 f"{found.challenger} was compared with: another one was promoted meanwhile; compare again"
             )
         done = place.promote(stored, why=why or _reason(found, rule))
-    return told | {"status": "promoted", "who": done.who, "why": done.why}
+    return result | {"status": "promoted", "who": done.who, "why": done.why}
 
 
 def _reason(found: Comparison, rule: Rule) -> str:

@@ -48,9 +48,9 @@ def deployments(path: Path) -> list[Deployment]:
         entries = yaml.safe_load(text)["deployments"]
         return [_deployment(entry) for entry in entries]
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        told = " ".join(str(error).split())
+        result = " ".join(str(error).split())
         raise UsageError(
-            f"{path}: got {type(error).__name__} ({told}), expected a list 'deployments' of entries with name and "
+            f"{path}: got {type(error).__name__} ({result}), expected a list 'deployments' of entries with name and "
             "entrypoint; `blr deployments` prints one to start from"
         ) from error
 

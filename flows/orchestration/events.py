@@ -18,43 +18,48 @@ MOST_FILES = 50
 """Most quarantined files that have an event each."""
 
 
-def release_events(told: Mapping[str, Any]) -> None:
+def release_events(result: Mapping[str, Any]) -> None:
     """Tell of a release that was done, and of what somebody should look at."""
-    if told["status"] != "done":
+    if result["status"] != "done":
         return
-    name = ModelReference.parse(told["model"]).name
-    difference = told.get("difference") or {}
+    name = ModelReference.parse(result["model"]).name
+    difference = result.get("difference") or {}
     _emit(
         "blr.release.done",
         f"blr.release.{name}",
         {
-            "release": told["release"],
-            "model": told["model"],
-            "out": told["out"],
-            "rows": told["summary"]["n_rows"],
-            "annotated": sum(1 for file in told["files"].values() if file["why"]),
-            "retired": len(told["retired"]),
-            "quarantined": len(told["quarantined"]),
-            "deferred": len(told["deferred"]),
+            "release": result["release"],
+            "model": result["model"],
+            "out": result["out"],
+            "rows": result["summary"]["n_rows"],
+            "annotated": sum(1 for file in result["files"].values() if file["why"]),
+            "retired": len(result["retired"]),
+            "quarantined": len(result["quarantined"]),
+            "deferred": len(result["deferred"]),
             "class_changed": difference.get("class_changed", 0),
             "moved": difference.get("moved", 0),
         },
     )
-    if told["drifted"]:
-        found = {feature: told["summary"]["drift"][feature] for feature in told["drifted"]}
-        _emit("blr.drift.found", f"blr.model.{name}", {"model": told["model"], "features": found})
-    for file in told["newly_quarantined"][:MOST_FILES]:
+    if result["drifted"]:
+        found = {feature: result["summary"]["drift"][feature] for feature in result["drifted"]}
+        _emit("blr.drift.found", f"blr.model.{name}", {"model": result["model"], "features": found})
+    for file in result["newly_quarantined"][:MOST_FILES]:
         _emit(
             "blr.partition.quarantined",
             f"blr.partition.{file}",
-            {"file": file, "reason": told["quarantined"][file], "model": told["model"], "out": told["out"]},
+            {
+                "file": file,
+                "reason": result["quarantined"][file],
+                "model": result["model"],
+                "out": result["out"],
+            },
         )
 
 
-def model_promoted(told: Mapping[str, Any]) -> None:
+def model_promoted(result: Mapping[str, Any]) -> None:
     """Tell of a new champion."""
-    name = ModelReference.parse(told["model"]).name
-    payload = {key: told[key] for key in ("model", "previous", "who", "why")}
+    name = ModelReference.parse(result["model"]).name
+    payload = {key: result[key] for key in ("model", "previous", "who", "why")}
     _emit("blr.model.promoted", f"blr.model.{name}", payload)
 
 

@@ -70,15 +70,15 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_UPDATES = 5.0
 
 
-def keep_run(told: Mapping[str, Any]) -> None:
+def keep_run(result: Mapping[str, Any]) -> None:
     """Leave the artifacts of a run, and tell of it."""
-    name = ModelReference.parse(told["model"]).name
-    said = f"{told['status']}, by {told['model']}"
-    tables = run_tables(told)
+    name = ModelReference.parse(result["model"]).name
+    said = f"{result['status']}, by {result['model']}"
+    tables = run_tables(result)
     for what, table in tables.items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
-    release_events(told)
+    release_events(result)
 
 
 def run_id() -> str | None:

@@ -29,28 +29,28 @@ MOST_TROUBLES = 200
 """Files named in a table; the manifest lists all."""
 
 
-def run_tables(told: Told) -> dict[str, ReportTable]:
+def run_tables(result: Told) -> dict[str, ReportTable]:
     """Return the tables of a run by what they are of, in reading order, those that have something to tell."""
-    summary, before = told.get("summary"), (told.get("before") or {}).get("totals") or {}
-    tables = {"files": work_table(told)}
+    summary, before = result.get("summary"), (result.get("before") or {}).get("totals") or {}
+    tables = {"files": work_table(result)}
     if summary:
         tables["classes"] = class_change_table(summary, before)
         tables["flags"] = flag_change_table(summary, before)
         if summary.get("drift"):
             tables["drift"] = drift_table(summary["drift"])
-    if told.get("difference"):
-        tables["difference"] = difference_table(told["difference"])
-    if told.get("quarantined") or told.get("deferred"):
-        tables["troubles"] = trouble_table(told)
+    if result.get("difference"):
+        tables["difference"] = difference_table(result["difference"])
+    if result.get("quarantined") or result.get("deferred"):
+        tables["troubles"] = trouble_table(result)
     return tables
 
 
-def work_table(told: Told) -> ReportTable:
+def work_table(result: Told) -> ReportTable:
     """Return what was done, and to how many files."""
-    why = Counter(file["why"] or "unchanged" for file in told.get("files", {}).values())
+    why = Counter(file["why"] or "unchanged" for file in result.get("files", {}).values())
     rows = [
         *sorted(why.items()),
-        *((s, len(told.get(s, ()))) for s in ("retired", "quarantined", "deferred")),
+        *((s, len(result.get(s, ()))) for s in ("retired", "quarantined", "deferred")),
     ]
     return ReportTable(
         title="Files",
@@ -177,11 +177,11 @@ def difference_table(difference: Told) -> ReportTable:
     )
 
 
-def trouble_table(told: Told) -> ReportTable:
+def trouble_table(result: Told) -> ReportTable:
     """Return the files that were not annotated, and why."""
     rows = [
-        *((name, "quarantined", why) for name, why in told.get("quarantined", {}).items()),
-        *((name, "deferred", why) for name, why in told.get("deferred", {}).items()),
+        *((name, "quarantined", why) for name, why in result.get("quarantined", {}).items()),
+        *((name, "deferred", why) for name, why in result.get("deferred", {}).items()),
     ]
     return ReportTable(
         title="Files that were not annotated",

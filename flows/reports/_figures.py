@@ -38,7 +38,7 @@ Place = Literal["upper right", "lower right"]
 
 @dataclass(frozen=True, kw_only=True)
 class Theme:
-    """Colours of a page: `classes` (Okabe and Ito's, told apart with any colour vision) are used in turn."""
+    """Colours of a page: `classes` (Okabe and Ito's, distinct with any colour vision) are used in turn."""
 
     surface: str
     ink: str

@@ -8,25 +8,25 @@ from typing import Any
 __all__ = ["noise_words"]
 
 
-def noise_words(told: Mapping[str, Any]) -> Iterator[str]:
+def noise_words(noise: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sentences on what a training noted as `label_noise`; none where labels are taken to be right."""
-    if not told:
+    if not noise:
         return
-    if told["by"] == "stated":
-        yield f"Labels may be wrong, in shares that the specification states: {_listed(told['rates'])}."
+    if noise["by"] == "stated":
+        yield f"Labels may be wrong, in shares that the specification states: {_listed(noise['rates'])}."
     else:
         yield (
-            f"Labels may be wrong, in shares found from {told['rows']:,} training rows with 95 % intervals: "
-            f"{_listed(told['rates'])}."
+            f"Labels may be wrong, in shares found from {noise['rows']:,} training rows with 95 % intervals: "
+            f"{_listed(noise['rates'])}."
         )
-    for name, rates in told.get("annotators", {}).items():
-        yield f"Wrong labels by {told['column']} '{name}': {_listed(rates)}."
+    for name, rates in noise.get("annotators", {}).items():
+        yield f"Wrong labels by {noise['column']} '{name}': {_listed(rates)}."
     yield "Probabilities are of the true class, not of what would be recorded."
-    if "log_loss" in told:
+    if "log_loss" in noise:
         yield (
             "The labels that judge the model are as wrong as those that train it. Scores are therefore of the "
-            f"probability of what was recorded (log loss {told['log_loss']:.4f} nats an object); against the recorded "
-            f"labels the probabilities of the true class have {told['log_loss_of_true_classes']:.4f}, which says "
+            f"probability of what was recorded (log loss {noise['log_loss']:.4f} nats an object); against the recorded "
+            f"labels the probabilities of the true class have {noise['log_loss_of_true_classes']:.4f}, which says "
             "little of them where labels are wrong."
         )
 

@@ -116,7 +116,7 @@ def review(
     # With their weight, top or not: without it the drawn ones stand for nothing.
     weighted = {c.name for c in drawn}
     chosen = [*(c for c in best if c.name not in weighted), *drawn]
-    told: Json = {
+    result: Json = {
         "status": "planned" if dry_run else "done",
         "model": manifest.model,
         "out": str(folder),
@@ -129,8 +129,8 @@ def review(
     }
     if not dry_run:
         label = f"Review of {manifest.model}"
-        told["files"] = [str(p) for p in write_lists(chosen, folder, told["id"] or "id", label)]
-    return told
+        result["files"] = [str(p) for p in write_lists(chosen, folder, result["id"] or "id", label)]
+    return result
 
 
 def _columns(catalog: Catalog, prefix: str, identifier: str | None, known: Mapping[str, str]) -> _Columns:

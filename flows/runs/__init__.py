@@ -9,7 +9,7 @@
   done.
 - `model_reference`: How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they
   taken apart.
-- `progress`: How far the work is, told to a terminal's bar, to lines, or to nobody.
+- `progress`: How far the work is, shown by a terminal's bar, to lines, or to nobody.
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
 """
 

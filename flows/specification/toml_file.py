@@ -92,8 +92,8 @@ def _lines(error: ValidationError) -> Iterator[str]:
             continue  # said better by the error inside it
         location = [part for part in detail["loc"] if part not in _union_tags(detail["loc"])]
         key = ".".join(str(part) for part in location)
-        told = _told(detail, location)
-        yield f"{key}: {told}" if key else told
+        problem = _told(detail, location)
+        yield f"{key}: {problem}" if key else problem
 
 
 def _union_tags(location: Location) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ For this folder alone:
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
   alone.
 - `_rows`: The labelled rows of a training: gathered once from the catalogues, the same for all candidates.
-- `_shift`: A training set unlike the target: how well they can be told apart, weights for the rows, shares
+- `_shift`: A training set unlike the target: how well they can be separated, weights for the rows, shares
   for the classes.
 - `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
   said of them.

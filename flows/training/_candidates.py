@@ -227,7 +227,7 @@ def _held_out_loss(
     p = classifier.score(data.rows.X[held_out][:, used], data.rows.missing[held_out][:, used]).probability
     p = recorded_probability(p, data.rows.confused(held_out))
     known = ~np.isnan(p[:, 0])
-    # A row of which nothing is measured is told the classes' shares, as every candidate would be.
+    # A row of which nothing is measured gets the classes' shares, as every candidate would be.
     shares = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))
     p[~known] = shares / shares.sum()
     votes = data.rows.votes

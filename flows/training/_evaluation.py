@@ -89,7 +89,7 @@ def evaluate(
     """
     outcome = truth if votes is None else votes / votes.sum(axis=1, keepdims=True)
     known = np.isfinite(probability[:, 0])
-    # An object of which nothing is measured is told the classes' shares, so that every candidate has the same rows.
+    # An object of which nothing is measured gets the classes' shares, so that every candidate has the same rows.
     p, q = (np.where(known[:, None], x, class_shares) for x in (probability, plugin))
     wrong = p.argmax(axis=1) != truth
     said, happened, what = _statement(p, outcome, wrong, classes)

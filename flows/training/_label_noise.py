@@ -69,7 +69,7 @@ def with_label_noise(
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
     found, n, basis = _estimated(rows, filled, len(classes), rng)
-    told: Json = {
+    noise_record: Json = {
         "by": "class" if column is None else "annotator",
         "rows": n,
         "basis": basis,
@@ -78,8 +78,8 @@ def with_label_noise(
     }
     if column is not None:
         per = [_rates(_of(found, a), classes) for a in range(len(annotators))]
-        told |= {"column": column, "annotators": dict(zip(annotators, per, strict=True))}
-    return replace(rows, confusion=found.confusion), told
+        noise_record |= {"column": column, "annotators": dict(zip(annotators, per, strict=True))}
+    return replace(rows, confusion=found.confusion), noise_record
 
 
 def _estimated(

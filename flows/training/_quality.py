@@ -52,12 +52,14 @@ def _quality(
         limit=limit,
         choice=None if read is None else lambda values: read(values) != "",
     )
-    told = found.to_dict() | {"catalogue": catalog.path.name, "commented_out": commented_out(catalog)}
+    description = found.to_dict() | {"catalogue": catalog.path.name, "commented_out": commented_out(catalog)}
     if read is None:
-        return told
+        return description
     used = {name for text in specification.features.values() for name in parse(text).names}
     leaks = found_leaks(catalog, seen, specification.label.column or "", read(seen.chosen))[0]
-    return told | {"leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]}
+    return description | {
+        "leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]
+    }
 
 
 def _class_reader(
@@ -106,10 +108,10 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     for leak in found["leaks"]:
         if leak["used"] and (len(leak["columns"]) == 1 or leak["derived"]):
             columns = ", ".join(leak["columns"])
-            told = f"tell {leak['gain']:.0%} of the class"
+            description = f"tell {leak['gain']:.0%} of the class"
             if leak["derived"]:
-                told += f", by {leak['combination']}, to which no smaller set comes near"
-            yield f"Suspected leakage: the features use {columns}, which {told}."
+                description += f", by {leak['combination']}, to which no smaller set comes near"
+            yield f"Suspected leakage: the features use {columns}, which {description}."
     for key, what in (
         ("repeated_identifiers", "repeat the identifier of another"),
         ("repeated_positions", "lie within an arcsecond of another"),

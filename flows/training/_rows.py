@@ -200,9 +200,9 @@ def gather(
         n_selected,
         seen,
         source,
-        source.told() | _repeated(specification, catalogs, hashes, rows, labels),
+        source.summary() | _repeated(specification, catalogs, hashes, rows, labels),
         states,
-        split.told,
+        split.summary,
         annotators,
     )
 

@@ -1,4 +1,4 @@
-"""A training set unlike the target: how well they can be told apart, weights for the rows, shares for the classes.
+"""A training set unlike the target: how well they can be separated, weights for the rows, shares for the classes.
 
 Weights are for the fit, and the target is read before it.  Shares move the logits of a fitted model.
 Shapes: N labelled rows, T rows of the target, F features, K classes.
@@ -119,12 +119,12 @@ def corrected(
         shift = log_prior_shift([prior[name] for name in classifier.classes], share)
         source = specification.shift.class_prior_source or "as given"
     used = share * np.exp(shift)
-    told = {
+    record = {
         "class_prior": dict(zip(classifier.classes, (used / used.sum()).tolist(), strict=True)),
         "class_prior_training": dict(zip(classifier.classes, share.tolist(), strict=True)),
         "class_prior_source": source,
     }
-    return replace(classifier, log_prior_shift=shift), told
+    return replace(classifier, log_prior_shift=shift), record
 
 
 def target_loss(
@@ -154,11 +154,11 @@ def target_loss(
         p = judged.score(X, missing).probability
         return log_loss(np.where(np.isnan(p[:, :1]), shares, p), truth, weight=weight)
 
-    told = {"n_effective_held_out": float(weight.sum() ** 2 / (weight**2).sum())}
+    record = {"n_effective_held_out": float(weight.sum() ** 2 / (weight**2).sum())}
     if shift is None:
-        return told | {"log_loss": loss(classifier, share)}
+        return record | {"log_loss": loss(classifier, share)}
     new = share * np.exp(shift)
-    return told | {
+    return record | {
         "log_loss": loss(classifier, new / new.sum()),
         "log_loss_uncorrected": loss(replace(classifier, log_prior_shift=None), share),
     }

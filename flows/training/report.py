@@ -111,12 +111,12 @@ def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     if not states:
         return
     worst = sorted(states.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))[:MOST_STATES]
-    told = (
+    shares = (
         f"{name}: " + ", ".join(f"{n[key]:,} {word}" for key, word in MISSING_WORDS.items() if key in n)
         for name, n in worst
     )
     more = f"; and {len(states) - MOST_STATES} more columns" if len(states) > MOST_STATES else ""
-    yield f"Missing in labelled rows, by the reason: {'; '.join(told)}{more}."
+    yield f"Missing in labelled rows, by the reason: {'; '.join(shares)}{more}."
 
 
 MOST_STATES = 8

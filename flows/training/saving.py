@@ -106,13 +106,13 @@ def make_model(
     evaluation, noise, losses = _evaluation(tested, judged, training["class_share"])
     tell().advance(evaluation.n)
     share = np.asarray(training["class_share"])
-    tested, told = corrected(specification, tested, share, shifted.target)
+    tested, correction = corrected(specification, tested, share, shifted.target)
     loss = target_loss(specification, tested, rows, share, shifted.ratio) if rows.held_out.any() else {}
     classifier = tested
     if refitted:
         share = _class_share(kept.data)
         classifier = build_classifier(specification, kept.members, kept.data, untrusted=untrusted)
-        classifier, told = corrected(specification, classifier, share, shifted.target)
+        classifier, correction = corrected(specification, classifier, share, shifted.target)
     model = Model(
         name=specification.name,
         version=version,
@@ -127,7 +127,7 @@ def make_model(
         training={
             **training,
             "class_share": share.tolist(),
-            "shift": {**training["shift"], **told, **loss},
+            "shift": {**training["shift"], **correction, **loss},
             "label_noise": {**training["label_noise"], **noise},
             "refitted": len(rows.target) if refitted else None,
         },

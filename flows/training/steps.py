@@ -99,7 +99,7 @@ def _ingested(request: Request, opened: list[Catalog]) -> Json:
             "training": describe_rows(specification, gathered, opened),
             "classes": [*gathered.classes],
         }
-    rows, told = gathered.rows, Json()
+    rows, summary = gathered.rows, Json()
     folder = store.make_folder(specification.name, version, staging=True)
     target = target or read_target(specification, columns, limit=limit)
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
@@ -107,7 +107,7 @@ def _ingested(request: Request, opened: list[Catalog]) -> Json:
         moments, filled = filled_features(rows)
         found_shift = None if target is None else compared(specification, rows, filled, target, moments)
         if target is not None and found_shift is not None:
-            ratio, told = found_shift
+            ratio, summary = found_shift
             write_shift(target, ratio.ratio, folder)
             if specification.shift.density_weights:
                 rows = with_density_weights(rows, ratio.ratio)
@@ -124,7 +124,7 @@ def _ingested(request: Request, opened: list[Catalog]) -> Json:
         | {
             "overdispersion": phi,
             "label_noise": noise,
-            "shift": told,
+            "shift": summary,
             "quality": catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
         },
         "columns": columns,
