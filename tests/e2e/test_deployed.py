@@ -173,16 +173,16 @@ def test_only_runs_that_are_silent_are_crashed(team):
             for related in event["related"]
         }
 
-    def suspend() -> None:
-        state = {"type": "PAUSED", "name": "Suspended"}
+    def put(kind: str, name: str) -> None:
+        state = {"type": kind, "name": name}
         prefect.ask("POST", f"/flow_runs/{suspended}/set_state", {"state": state, "force": True})
 
     end = time.monotonic() + PATIENCE
     while not {completed, silent} <= fired().keys():
         assert time.monotonic() < end, "the automation did not fire"
-        for run in {completed, silent, suspended} - fired().keys():
-            beat(prefect, run)
-        suspend()
+        put("RUNNING", "Running")  # a run that is suspended already has no event of its suspension
+        seen(prefect, [beat(prefect, run) for run in {completed, silent, suspended} - fired().keys()], end)
+        put("PAUSED", "Suspended")
         time.sleep(
             SILENCE + 8
         )  # a busy server may not have seen the first heartbeats: the automation was too new
@@ -216,8 +216,8 @@ def watch(prefect: Prefect, runs: list[str]) -> str:
     return f"prefect.automation.{answer['id']}"
 
 
-def beat(prefect: Prefect, run: str) -> None:
-    """Send a run's heartbeat, as its process does."""
+def beat(prefect: Prefect, run: str) -> str:
+    """Send a run's heartbeat, as its process does; return the event's id."""
     event = {
         "id": str(uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
@@ -226,3 +226,12 @@ def beat(prefect: Prefect, run: str) -> None:
     }
     status, answer = prefect.ask("POST", "/events", [event])
     assert status == 204, answer
+    return event["id"]
+
+
+def seen(prefect: Prefect, events: list[str], end: float) -> None:
+    """Wait until the server has taken in the events, so that what comes later comes after them."""
+    wanted = {"filter": {"id": {"id": events}}, "limit": 50}
+    while len(prefect.ask("POST", "/events/filter", wanted)[1]["events"]) < len(events):
+        assert time.monotonic() < end, "the server did not take in the heartbeats"
+        time.sleep(0.2)
