@@ -159,6 +159,15 @@ class Problem:
             )
         return self.data
 
+    def require_rows(self) -> Rows:
+        """Return the data as rows in memory; RuntimeError as `require_data`, TypeError where they came as a stream."""
+        data = self.require_data()
+        if not isinstance(data, Rows):
+            raise TypeError(
+                "got a fit of a stream, expected one of rows in memory; fit an array of the rows, or of some of them"
+            )
+        return data
+
 
 def pose(
     Phi: Any,

@@ -21,7 +21,7 @@ from blr.likelihood.likelihoods import unpack
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
-from blr.sums import Rows, Terms, chunk_rows, output_covariances
+from blr.sums import Terms, chunk_rows, output_covariances
 from blr.threads import single_threaded_blas
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "leave_one_out",
     "leave_one_out_probability",
     "rank",
+    "recorded_shares",
     "weights",
 ]
 
@@ -89,19 +90,33 @@ def leave_one_out_probability(q: Posterior, *, records: bool = True) -> tuple[Ma
     TypeError
         If its rows came as a stream, which are not kept.
     """
-    data = q.problem.require_data()
-    if not isinstance(data, Rows):
-        raise TypeError(
-            "got a fit of a stream, expected one of rows in memory; fit an array of the rows instead"
-        )
-    weight = np.ones(len(data.Phi)) if data.weight is None else data.weight
+    data = q.problem.require_rows()
+    shares, weight = recorded_shares(q)
     step = chunk_rows(data.n_functions)
     parts = [slice(i, i + step) for i in range(0, len(data.Phi), step)]
     with single_threaded_blas():
         p = [_left_out(q, data.Phi[part], data.t[part], weight[part])[0] for part in parts]
     p_left = np.concatenate(p)
-    against, shares = against_records(q, p_left, data.t)
-    return against if records else p_left, shares, weight
+    return against_records(q, p_left, data.t)[0] if records else p_left, shares, weight
+
+
+def recorded_shares(q: Posterior) -> tuple[Matrix, Vector]:
+    """Return the shares of the classes in each row's record (N, K), and the rows' weights (N,).
+
+    Raises
+    ------
+    RuntimeError, TypeError
+        As `leave_one_out_probability`.
+    """
+    data = q.problem.require_rows()
+    return _shares(q, data.t), np.ones(len(data.Phi)) if data.weight is None else data.weight
+
+
+def _shares(q: Posterior, t: Matrix) -> Matrix:
+    """Return the shares (n, K) of the classes in targets as the problem of `q` holds them."""
+    if q.problem.mislabelled:
+        return most_likely_class(t)
+    return np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
 
 
 def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
@@ -133,9 +148,9 @@ def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]
     `p` (n, K) are left-out probabilities of the classes, `t` the rows' targets as the problem of `q` holds them.  They
     differ where labels may be wrong: the recorded class then has the probability of its record, the others the rest.
     """
+    shares = _shares(q, t)
     if not q.problem.mislabelled:
-        return p, np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
-    shares = most_likely_class(t)
+        return p, shares
     known = np.einsum("nk,nk->n", p, t)
     rest = np.where(shares > 0, 0.0, p)
     rest *= ((1 - known) / np.maximum(rest.sum(axis=1), np.finfo(float).tiny))[:, None]

@@ -16,7 +16,6 @@ from blr.fitting.newton import maximise
 from blr.posterior.laplace import posterior_at
 from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
-from blr.sums import Rows
 from blr.threads import single_threaded_blas
 
 __all__ = ["assign_folds", "fold_probability"]
@@ -69,11 +68,7 @@ def fold_probability(q: Posterior, fold: NDArray[np.intp], *, refined: bool = Tr
     TypeError
         If its rows came as a stream, which are not kept.
     """
-    data = q.problem.require_data()
-    if not isinstance(data, Rows):
-        raise TypeError(
-            "got a fit of a stream, expected one of rows in memory; fit an array of the rows instead"
-        )
+    data = q.problem.require_rows()
     p = np.empty((len(data.Phi), q.problem.n_classes))
     with single_threaded_blas():
         for number in np.unique(fold).tolist():

@@ -28,7 +28,6 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.problem import pose
 from blr.likelihood.confusion import even_confusion, most_likely_class
 from blr.selection._noise_density import NoiseDensity, WeightPrior
-from blr.sums import Rows
 from blr.threads import single_threaded_blas
 
 __all__ = ["PRIOR", "WORTH", "LabelNoise", "estimate_label_noise"]
@@ -136,11 +135,7 @@ def estimate_label_noise(
         confusion=_STARTS[0],
         threads=threads,
     )
-    data = problem.require_data()
-    if not isinstance(data, Rows):
-        raise TypeError(
-            "got a stream, expected rows in memory; give an array of the rows, or of some of them"
-        )
+    data = problem.require_rows()
     prior = WeightPrior(problem.n_functions, intercept, intercept_variance)
     recorded = most_likely_class(data.t)
     everyone = np.zeros(len(recorded), dtype=np.intp)

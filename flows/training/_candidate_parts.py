@@ -21,7 +21,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
-from blr.selection.compare import leave_one_out, leave_one_out_probability
+from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence
 from blr.selection.folds import fold_probability
 from blr.selection.prior_scale import fit_scales
@@ -159,24 +159,27 @@ def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
 
 
 def left_out(
-    parts: Sequence[Part], fold: NDArray[np.intp], *, refined: bool, on_part: Callable[[], None]
+    parts: Sequence[Part],
+    fold: NDArray[np.intp],
+    *,
+    n_influential: int,
+    refined: bool,
+    on_part: Callable[[], None],
 ) -> tuple[Floats, str]:
     """Return the rows' left-out probabilities and weighted shares of classes (2, N, K), and how they were found.
 
     Probabilities are of the true classes, also where labels may be wrong.
     By refitting without each `fold` (N,); by one step from the whole fit where folds would cost too much, and few rows
-    are so influential that one step is rough.
+    (`n_influential`, of the first part) are so influential that one step is rough.
     """
-    first = parts[0].laplace
-    one_step, share, weight = leave_one_out_probability(parts[0].served, records=False)
-    p, by = parts[0].weight * one_step, "one step"
-    few_influential = leave_one_out(parts[0].served).n_influential <= MOST_INFLUENTIAL * len(share)
-    if few_influential and len(share) * float(first.problem.n_solved) ** 2 > FOLD_WORK:
-        for part in parts[1:]:
-            p = p + part.weight * leave_one_out_probability(part.served, records=False)[0]
-    else:
-        p, by = np.zeros_like(share), "folds"
-        for part in parts:
+    share, weight = recorded_shares(parts[0].laplace)
+    dear = len(share) * float(parts[0].laplace.problem.n_solved) ** 2 > FOLD_WORK
+    one_step = dear and n_influential <= MOST_INFLUENTIAL * len(share)
+    p = np.zeros_like(share)
+    for part in parts:
+        if one_step:
+            p += part.weight * leave_one_out_probability(part.served, records=False)[0]
+        else:
             p += part.weight * fold_probability(part.laplace, fold, refined=refined)
-            on_part()
-    return np.stack([p, weight[:, None] * share]), by
+        on_part()
+    return np.stack([p, weight[:, None] * share]), "one step" if one_step else "folds"

@@ -20,7 +20,7 @@ from blr.likelihood.confusion import recorded_probability
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
-from blr.selection.compare import leave_one_out
+from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
 from flows.runs.progress import tell
 from flows.specification.basis import basis_choices, basis_words
@@ -83,19 +83,22 @@ def fit_candidate(
         problem, integrated=select.scale == "integrated", refined=refined, on_step=_step_told
     )
     held_out = bool(data.rows.held_out.any())
+    loo = leave_one_out(parts[0].served)
     found, by = None, "held-out rows"
     if select.by == "stack" or not held_out:
         training, group = data.rows.training, data.rows.group
         fold = assign_folds(data.rows.target[training], None if group is None else group[training])
         tell().start(f"folds of {what}", len(parts), "parts")
-        found, by = left_out(parts, fold, refined=refined, on_part=_step_told)
+        found, by = left_out(
+            parts, fold, n_influential=loo.n_influential, refined=refined, on_part=_step_told
+        )
         found[0] = recorded_probability(found[0], data.rows.confused(training))
     if held_out:
         loss = _held_out_loss(specification, index, parts, data)
     else:
         assert found is not None  # noqa: S101  nothing is held out
         loss = float(-(found[1] * np.log(np.maximum(found[0], np.finfo(float).tiny))).sum() / found[1].sum())
-    row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss)
+    row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss, loo)
     drafts = tuple(part.served.gaussian for part in parts) if refined else ()
     return FittedCandidate(row | {"left_out_by": by}, found, drafts)
 
@@ -237,7 +240,12 @@ def _held_out_loss(
 
 
 def _row(
-    candidate: Candidate, names: Sequence[str], parts: Sequence[Part], log_evidence: float, loss: float
+    candidate: Candidate,
+    names: Sequence[str],
+    parts: Sequence[Part],
+    log_evidence: float,
+    loss: float,
+    loo: LeaveOneOut,
 ) -> dict[str, Any]:
     """Return a row of the evidence table; what could not be computed is None there, since JSON has no NaN.
 
@@ -245,7 +253,6 @@ def _row(
     BIC, effective parameters and verdict are the best part's.
     """
     best = parts[0].laplace
-    loo = leave_one_out(parts[0].served)
     numbers = {
         "log_evidence": log_evidence,
         "second_order": best.second_order,
