@@ -41,6 +41,10 @@ class ModelError(FlowError):
     """A model is not in the store, is damaged, or was written by a newer version."""
 
 
+class DocumentError(FlowError):
+    """A JSON file of ours is damaged, or is not ours."""
+
+
 class OutputFolderError(FlowError):
     """The output folder cannot be written, has too little room, or is in use."""
 

@@ -1,0 +1,78 @@
+"""Typed values and their JSON: nothing lost, defaults left out, damage named."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic_core import PydanticSerializationError
+
+from flows.documents import from_document, json_schema, read_document, to_document, write_document
+from flows.errors import DocumentError
+
+
+@dataclass(frozen=True)
+class Share:
+    p: float | None
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    name: str
+    shares: tuple[Share, ...]
+    by_class: dict[str, float]
+    note: str | None = None
+
+
+PARTS = Parts("a", (Share(None), Share(0.5, 3)), {"S": 1.0})
+
+
+def test_fields_are_keys_and_defaults_are_left_out():
+    assert to_document(PARTS) == {
+        "name": "a",
+        "shares": [{"p": None}, {"p": 0.5, "n": 3}],
+        "by_class": {"S": 1.0},
+    }
+
+
+def test_a_file_gives_the_value_back(tmp_path):
+    write_document(tmp_path / "parts.json", PARTS)
+    assert read_document(Parts, tmp_path / "parts.json") == PARTS
+
+
+def test_keys_of_other_versions_are_passed_over():
+    document = to_document(PARTS) | {"of a newer version": 1}
+    assert from_document(Parts, document, source="parts.json") == PARTS
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"name": 3}, "parts.json: got 3 for 'name'"), ({"shares": [{}]}, "for 'shares.0.p' .*required")],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], words: str):
+    with pytest.raises(DocumentError, match=words):
+        from_document(Parts, to_document(PARTS) | change, source="parts.json")
+
+
+def test_no_json_is_named(tmp_path):
+    (tmp_path / "parts.json").write_text("{")
+    with pytest.raises(DocumentError, match="got no JSON"):
+        read_document(Parts, tmp_path / "parts.json")
+
+
+def test_a_number_that_json_has_not_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="Out of range"):
+        write_document(tmp_path / "parts.json", Share(math.nan))
+    assert not (tmp_path / "parts.json").exists()
+
+
+def test_a_field_of_the_wrong_type_is_a_mistake():
+    with pytest.raises(PydanticSerializationError):
+        to_document(Share("0.5"))  # type: ignore[arg-type]
+
+
+def test_the_schema_asks_for_fields_without_a_default():
+    schema = json_schema(Parts)
+    assert schema["required"] == ["name", "shares", "by_class"]
+    assert schema["$defs"]["Share"]["properties"]["n"]["type"] == "integer"
