@@ -19,7 +19,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import DocumentError
 
-__all__ = ["from_document", "json_schema", "read_document", "to_document", "write_document"]
+__all__ = ["Dataclass", "from_document", "json_schema", "read_document", "to_document", "write_document"]
 
 
 class Dataclass(Protocol):

@@ -9,6 +9,15 @@ from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from flows.cli._progress import shown_progress
 from flows.cli._show import plain_table, print_tables, say, show, show_trained
+from flows.draft.inspected import (
+    CatalogueSummary,
+    ColumnSummary,
+    ElementSummary,
+    LabelSummary,
+    LeakSummary,
+    PositionSummary,
+    StartedSpecification,
+)
 from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import OutputFolderError
@@ -19,8 +28,6 @@ from flows.inputs.table_choice import TableChoice
 
 __all__ = ["run_init", "run_inspect"]
 
-Json = dict[str, Any]
-
 COLUMNS_FILE = "blr-columns.toml"
 """A team's names of columns, beside the specification that is written."""
 
@@ -29,7 +36,10 @@ def run_inspect(file: str, *, limit: int | None, label: str | None, table: str |
     """Say what a file holds."""
     with shown_progress(quiet=True):
         result = inspect_file(file, limit=limit, label=label, table=table)
-    show(result, show_inspected, json=json)
+    if isinstance(result, CatalogueSummary):
+        show(result, _show_catalogue, json=json, kind="catalogue")
+    else:
+        show(result, show_trained, json=json, kind="model")
 
 
 def run_init(
@@ -61,99 +71,103 @@ def run_init(
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")
-    result = {
-        "status": "written" if out else "printed",
-        "path": str(out) if out else None,
-        "columns_file": str(columns) if columns else None,
-        **vars(start),
-    }
-    show(result, _show_started, json=json)
+    started = StartedSpecification(
+        status="written" if out else "printed",
+        path=str(out) if out else None,
+        columns_file=str(columns) if columns else None,
+        text=start.text,
+        classes=start.classes,
+        features=start.features,
+        left_out=start.left_out,
+        suspects=start.suspects,
+        summary=tuple(start.summary),
+    )
+    show(started, _show_started, json=json)
 
 
-def _show_started(result: Json) -> None:
-    if result["path"] is None:
-        say(result["text"].rstrip("\n"))
+def _show_started(result: StartedSpecification) -> None:
+    if result.path is None:
+        say(result.text.rstrip("\n"))
         return
-    for line in result["summary"]:
+    for line in result.summary:
         say(line)
-    if result["columns_file"] is not None:
-        say(f"Columns were recognised by the names in {result['columns_file']} too")
-    say(f"{result['path']}: {len(result['classes'])} classes, {len(result['features'])} features")
-    say(f"Read it, then `blr train {result['path']}`")
+    if result.columns_file is not None:
+        say(f"Columns were recognised by the names in {result.columns_file} too")
+    say(f"{result.path}: {len(result.classes)} classes, {len(result.features)} features")
+    say(f"Read it, then `blr train {result.path}`")
 
 
-def show_inspected(result: Json) -> None:
-    """Show what a file holds."""
-    if result["kind"] == "model":
-        show_trained(result)
-        return
-    say(f"{result['path']}: {result['format']}, {result['n_rows']:,} rows, {len(result['columns'])} columns")
-    if result["n_seen"] < result["n_rows"]:
-        say(f"Ranges and shares are those of the first {result['n_seen']:,} rows")
+def _show_catalogue(result: CatalogueSummary) -> None:
+    say(f"{result.path}: {result.format}, {result.n_rows:,} rows, {len(result.columns)} columns")
+    if result.n_seen < result.n_rows:
+        say(f"Ranges and shares are those of the first {result.n_seen:,} rows")
     keys = ("name", "datatype", "unit", "ucd", "minimum", "median", "maximum")
-    shown = [c for column in result["columns"] for c in (column, *column.get("elements", ()))]
+    shown: list[ColumnSummary | ElementSummary] = []
+    for column in result.columns:
+        shown += [column, *column.elements]
     rows = [
-        (*(_cell(c.get(key)) for key in keys), _share(c["missing"]), _remark(c, result["files"]))
+        (*(_cell(getattr(c, key, None)) for key in keys), _share(c.missing), _remark(c, result.files))
         for c in shown
     ]
     print_tables(plain_table("Columns", (*keys, "missing", "remarks"), rows))
-    for found in result["identifiers"]:
-        say(f"Suspected identifier: {found['column']} ({found['why']})")
-    if result["commented_out"]:
-        say(f"{result['commented_out']}: put their first field into quotation marks, if they are")
-    _show_position(result["position"])
-    for group in result["duplicate_columns"]:
+    for identifier in result.identifiers:
+        say(f"Suspected identifier: {identifier.column} ({identifier.why})")
+    if result.commented_out:
+        say(f"{result.commented_out}: put their first field into quotation marks, if they are")
+    _show_position(result.position)
+    for group in result.duplicate_columns:
         say(f"Columns that are equal in every row: {', '.join(group)}")
-    if "label" in result:
-        _show_label(result["label"])
+    if result.label is not None:
+        _show_label(result.label)
 
 
-def _show_position(place: Json | None) -> None:
+def _show_position(place: PositionSummary | None) -> None:
     if place is None:
         say("No columns of positions were recognised")
         return
-    if place["ra"] is None:
-        say(f"Position: {', '.join(place['columns'])}")
+    if place.ra is None:
+        say(f"Position: {', '.join(place.columns)}")
     else:
-        say(f"Position: {place['ra']}, {place['dec']}, in {place['unit'] or 'an unreadable unit'}")
-    for remark in place["remarks"]:
+        say(f"Position: {place.ra}, {place.dec}, in {place.unit or 'an unreadable unit'}")
+    for remark in place.remarks:
         say(f"  {remark}")
 
 
-def _show_label(label: Json) -> None:
+def _show_label(label: LabelSummary) -> None:
     """Show the labels and the columns that give them away."""
-    rows = [(text, f"{n:,}") for text, n in label["counts"].items()]
-    print_tables(plain_table(f"Labels in {label['column']}", ("label", "rows"), rows))
+    rows = [(text, f"{n:,}") for text, n in label.counts.items()]
+    print_tables(plain_table(f"Labels in {label.column}", ("label", "rows"), rows))
     leaks = [
         (
-            ", ".join(leak["columns"]),
-            f"{leak['gain']:.0%}",
-            f"{leak['beyond']:.0%}",
+            ", ".join(leak.columns),
+            f"{leak.gain:.0%}",
+            f"{leak.beyond:.0%}",
             _kind(leak),
-            leak["combination"],
+            leak.combination,
         )
-        for leak in label["leaks"]
+        for leak in label.leaks
     ]
     columns = ("columns", "tell of the class", "beyond their parts", "suspicion", "by")
     print_tables(plain_table("What gives the class away", columns, leaks))
-    for name, found in label["presence"].items():
-        say(f"Selection-like: {name} is {found['shown']}")
-    if label["bookkeeping"]:
-        say(f"Selection-like, whole numbers that tell of the class: {', '.join(label['bookkeeping'])}")
+    for name, presence in label.presence.items():
+        say(f"Selection-like: {name} is {presence.shown}")
+    if label.bookkeeping:
+        say(f"Selection-like, whole numbers that tell of the class: {', '.join(label.bookkeeping)}")
 
 
-def _kind(leak: Json) -> str:
-    if len(leak["columns"]) == 1:
+def _kind(leak: LeakSummary) -> str:
+    if len(leak.columns) == 1:
         return "suspect: by itself"
-    return "leak: computed with the class" if leak["derived"] else "colour, or leak: only together"
+    return "leak: computed with the class" if leak.derived else "colour, or leak: only together"
 
 
-def _remark(column: Json, files: int) -> str:
-    marks = [f"absent in {n:,} of {files:,} files"] if (n := column.get("absent")) else []
-    marks += [f"{_cell(s['value'])} in {s['count']:,} rows: no value?" for s in column["sentinels"]]
-    marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column["texts"].items()]
-    marks += [column["not_numbers"]] if column["not_numbers"] else []
-    return "; ".join((["constant"] if column["constant"] else []) + marks)
+def _remark(column: ColumnSummary | ElementSummary, files: int) -> str:
+    absent = column.absent if isinstance(column, ColumnSummary) else 0
+    marks = [f"absent in {absent:,} of {files:,} files"] if absent else []
+    marks += [f"{_cell(s.value)} in {s.count:,} rows: no value?" for s in column.sentinels]
+    marks += [f"'{text}' in {n:,} rows among numbers: no value?" for text, n in column.texts.items()]
+    marks += [column.not_numbers] if column.not_numbers else []
+    return "; ".join((["constant"] if column.constant else []) + marks)
 
 
 def _cell(value: Any) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
+from flows.documents import Dataclass, to_document
 from flows.orchestration.tables import trouble_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
@@ -35,12 +36,19 @@ __all__ = [
 ]
 
 Json = dict[str, Any]
+T = TypeVar("T", bound=Dataclass | Json)
 
 
-def show(result: Json, people: Callable[[Json], None], *, json: bool) -> None:
-    """Print a result on standard output: for `people`, or as one JSON document."""
+def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None = None) -> None:
+    """Print a result on standard output: for `people`, or as one JSON document.
+
+    `kind` is the first key of the document, where a command has results of several.
+    """
     if json:
-        sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
+        document: Json = result if isinstance(result, dict) else to_document(result)
+        if kind is not None:
+            document = {"kind": kind} | document
+        sys.stdout.write(json_text.dumps(document, indent=1, allow_nan=False) + "\n")
     else:
         people(result)
 

@@ -1,5 +1,6 @@
 """`blr inspect` and `blr init`: a first specification from a file.
 
+- `inspected`: What `blr inspect` and `blr init` return: a catalogue and its columns in numbers, a first specification.
 - `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them;
   or a model.
 - `specification`: A first specification for a labelled catalogue: what `blr init` writes.
@@ -23,4 +24,4 @@ For this folder alone:
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 """
 
-__all__ = ["inspection", "specification"]
+__all__ = ["inspected", "inspection", "specification"]

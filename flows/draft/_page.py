@@ -29,6 +29,7 @@ from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import same_question
 from flows.draft._names import vector_name
 from flows.draft._summary import summary
+from flows.draft.inspected import PositionSummary
 from flows.specification.specification import Output
 
 __all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
@@ -62,7 +63,7 @@ class Page:
     chosen: Chosen
     classes: StartingClasses
     split: Split
-    place: Mapping[str, Any] | None
+    place: PositionSummary | None
     other: Mapping[str, str]
     table: str | None = None
     url: str | None = None
@@ -134,13 +135,13 @@ class Page:
     def _position(self) -> Iterator[str]:
         if self.place is None:
             return
-        mark = "" if self.place["unit"] else "# "
-        if self.place["ra"] is None:
-            yield f"# The position is in {_line(', '.join(self.place['columns']))}"
+        mark = "" if self.place.unit else "# "
+        if self.place.ra is None or self.place.dec is None:
+            yield f"# The position is in {_line(', '.join(self.place.columns))}"
         else:
-            yield f"{mark}ra = {_text(self.place['ra'])}"
-            yield f"{mark}dec = {_text(self.place['dec'])}"
-        yield from (f"# {_line(remark)}" for remark in self.place["remarks"])
+            yield f"{mark}ra = {_text(self.place.ra)}"
+            yield f"{mark}dec = {_text(self.place.dec)}"
+        yield from (f"# {_line(remark)}" for remark in self.place.remarks)
 
     def _sentinels(self) -> Iterator[str]:
         marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}

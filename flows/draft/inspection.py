@@ -7,7 +7,8 @@ sample.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,20 @@ from catalogs.profile.suspicions import (
     suspected_texts,
 )
 from catalogs.remote.urls import shown
-from catalogs.sky.positions import find_position_columns, positions, unit_of_position
+from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
 from catalogs.text.table import commented_out
+from flows.draft.inspected import (
+    UNKNOWN,
+    CatalogueSummary,
+    ColumnSummary,
+    ElementSummary,
+    IdentifierSummary,
+    LabelSummary,
+    LeakSummary,
+    PositionSummary,
+    PresenceSummary,
+    ValueSummary,
+)
 from flows.errors import UsageError
 from flows.features.leaks import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together
@@ -53,10 +66,13 @@ __all__ = [
 RADIANS = 2 * np.pi
 HOURS = 24
 
+MOST_LABELS = 40
+"""Labels that are counted by name, the most frequent first."""
+
 
 def inspect_file(
     file: str | Path, *, limit: int | None = None, label: str | None = None, table: str | None = None
-) -> dict[str, Any]:
+) -> CatalogueSummary | dict[str, Any]:
     """Return what a file holds, here or at a URL; of a catalogue, what the first `limit` rows show, or all.
 
     `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.
@@ -64,32 +80,31 @@ def inspect_file(
     source = resolve_one(file, key="FILE")
     if isinstance(source, LocalSource) and source.path.exists() and is_model_file(source.path):
         model = read_model(source.path)
-        return {"kind": "model", **Store.around(source.path).described(model, "stored")}
+        return Store.around(source.path).described(model, "stored")
     with opened_together(source, TableChoice(table, (label,) if label else ())) as catalog:
-        result = inspect_catalog(catalog, limit=limit, label=label)
-    return result if isinstance(source, LocalSource) else result | {"path": shown(source.url)}
+        summary = inspect_catalog(catalog, limit=limit, label=label)
+    return summary if isinstance(source, LocalSource) else replace(summary, path=shown(source.url))
 
 
 def inspect_catalog(
     catalog: Catalog, *, limit: int | None = None, label: str | None = None
-) -> dict[str, Any]:
-    """Return what a catalogue holds, as JSON can hold it."""
+) -> CatalogueSummary:
+    """Return what a catalogue holds; what the first `limit` rows show, or all."""
     labelled = None if label is None else labelled_rows(catalog, label)
     seen = seen_profile(catalog, limit=limit, choice=labelled)
-    result = {
-        "kind": "catalogue",
-        "path": str(catalog.path),
-        "format": catalog.format,
-        "n_rows": catalog.n_rows,
-        "n_seen": seen.n_rows,
-        "files": len(catalog.partitions),
-        "columns": [_column(c.name, catalog, seen) for c in catalog.columns],
-        "identifiers": [{"column": name, "why": why} for name, why in suspected_identifiers(seen)],
-        "position": described_positions(catalog, seen),
-        "commented_out": commented_out(catalog),
-        "duplicate_columns": [list(group) for group in seen.duplicate_columns()],
-    }
-    return result if labelled is None else result | {"label": _label(catalog, seen, labelled)}
+    return CatalogueSummary(
+        path=str(catalog.path),
+        format=catalog.format,
+        n_rows=catalog.n_rows,
+        n_seen=seen.n_rows,
+        files=len(catalog.partitions),
+        columns=tuple(_column(c.name, catalog, seen) for c in catalog.columns),
+        identifiers=tuple(IdentifierSummary(*pair) for pair in suspected_identifiers(seen)),
+        position=described_positions(catalog, seen),
+        commented_out=commented_out(catalog),
+        duplicate_columns=tuple(tuple(group) for group in seen.duplicate_columns()),
+        label=None if labelled is None else _label(catalog, seen, labelled),
+    )
 
 
 def labelled_rows(catalog: Catalog, label: str) -> LabelledRows:
@@ -116,86 +131,83 @@ def seen_profile(catalog: Catalog, *, limit: int | None = None, choice: Choice |
     return profile(catalog, limit=limit, choice=choice, progress=tell().advance)
 
 
-def _column(name: str, catalog: Catalog, seen: Profile) -> dict[str, Any]:
+def _column(name: str, catalog: Catalog, seen: Profile) -> ColumnSummary:
     column = catalog.column(name)
-    result: dict[str, Any] = {
-        "name": name,
-        "datatype": str(column.datatype),
-        "unit": column.unit,
-        "ucd": column.ucd,
-        "description": column.description,
-        "absent": column.absent,
-    }
     names = (c.name for c in element_columns(column, catalog.names))
     elements = [seen.columns[element] for element in names if element in seen.columns]
-    if elements:
-        result["elements"] = [
-            {"name": str(c.name), "datatype": str(c.column.datatype), **_shown(c, seen)} for c in elements
-        ]
-    return result | _shown(seen.columns.get(name), seen)
+    values = _values(seen.columns.get(name), seen)
+    return ColumnSummary(
+        name=name,
+        datatype=str(column.datatype),
+        unit=column.unit,
+        ucd=column.ucd,
+        description=column.description,
+        absent=column.absent,
+        elements=tuple(
+            ElementSummary(name=str(c.name), datatype=str(c.column.datatype), **vars(_values(c, seen)))
+            for c in elements
+        ),
+        **vars(values),
+    )
 
 
-def _shown(counts: ColumnProfile | None, seen: Profile) -> dict[str, Any]:
-    nothing = {"missing": None, "minimum": None, "median": None, "maximum": None}
+def _values(counts: ColumnProfile | None, seen: Profile) -> ValueSummary:
     if counts is None or not counts.n:
-        return nothing | {
-            "distinct": None,
-            "constant": False,
-            "sentinels": [],
-            "texts": {},
-            "not_numbers": None,
-        }
-    result: dict[str, Any] = nothing | {"missing": counts.missing_share}
+        return UNKNOWN
+    minimum = maximum = median = None
     if counts.is_number:
         numbers = seen.numbers(counts.name)
         known = numbers[np.isfinite(numbers)]
-        result |= {"minimum": counts.minimum, "maximum": counts.maximum}
-        result["median"] = float(np.median(known)) if known.size else None
-    return result | {
-        "distinct": min(counts.distinct.estimate, counts.n - counts.missing),
-        "constant": counts.constant,
-        "sentinels": [asdict(s) for s in suspected_sentinels(seen, counts.name)],
-        "texts": suspected_texts(seen, counts.name),
-        "not_numbers": None if suspected_texts(seen, counts.name) else not_numbers(seen, counts.name),
-    }
+        minimum, maximum = counts.minimum, counts.maximum
+        median = float(np.median(known)) if known.size else None
+    texts = suspected_texts(seen, counts.name)
+    return ValueSummary(
+        missing=counts.missing_share,
+        minimum=minimum,
+        median=median,
+        maximum=maximum,
+        distinct=min(counts.distinct.estimate, counts.n - counts.missing),
+        constant=counts.constant,
+        sentinels=tuple(suspected_sentinels(seen, counts.name)),
+        texts=texts,
+        not_numbers=None if texts else not_numbers(seen, counts.name),
+    )
 
 
-def described_positions(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
-    """Return which columns hold the position, in which unit, and what is wrong with them; None without any.
-
-    `ra` and `dec` are None where it is in other `columns`: parts of angles, galactic coordinates, a vector.
-    """
-    found = find_position_columns(catalog)
-    if found is None:
+def described_positions(catalog: Catalog, seen: Profile) -> PositionSummary | None:
+    """Return which columns hold the position, in which unit, and what is wrong with them; None without any."""
+    pair = find_position_columns(catalog)
+    if pair is None:
         return _other_position(catalog, seen)
-    ra, dec = found
-    result: dict[str, Any] = {"ra": ra, "dec": dec, "unit": None, "remarks": []}
+    ra, dec = pair
     try:
         unit = unit_of_position(catalog, ra, dec)
     except CatalogError as error:
-        return result | {"remarks": [str(error)]}
-    result["unit"] = unit
+        return PositionSummary(ra=ra, dec=dec, unit=None, remarks=(str(error),))
+    return PositionSummary(ra=ra, dec=dec, unit=unit, remarks=tuple(_position_remarks(seen, ra, dec, unit)))
+
+
+def _position_remarks(seen: Profile, ra: str, dec: str, unit: PositionUnit) -> Iterator[str]:
     place = positions(seen.sample[ra], seen.sample[dec], unit)
     if place.unreadable:
         remark = f"{place.unreadable:,} of {len(place.ra):,} sampled rows hold no readable angle"
         as_numbers = positions(seen.sample[ra], seen.sample[dec], "deg")
         if as_numbers.unreadable < place.unreadable:
             remark += f', as numbers all but {as_numbers.unreadable:,}: state position_unit = "deg", or "rad"'
-        result["remarks"].append(remark)
+        yield remark
     if place.out_of_range:
-        result["remarks"].append(f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range")
+        yield f"{place.out_of_range:,} of {len(place.ra):,} sampled rows are out of range"
     if unit == "deg":
-        result["remarks"] += _other_units(*(seen.columns[name] for name in found))
-    return result
+        yield from _other_units(seen.columns[ra], seen.columns[dec])
 
 
-def _other_position(catalog: Catalog, seen: Profile) -> dict[str, Any] | None:
+def _other_position(catalog: Catalog, seen: Profile) -> PositionSummary | None:
     """Return a position in other columns than two, which a specification cannot name as they are."""
     other = find_other_position(catalog)
     if other is None or not all(goes_round(seen, name) for name in other.columns):
         return None
-    made = f"{other.kind}: to split or match by position, make two columns in degrees, {other.remedy}"
-    return {"ra": None, "dec": None, "unit": None, "columns": list(other.columns), "remarks": [made]}
+    remark = f"{other.kind}: to split or match by position, make two columns in degrees, {other.remedy}"
+    return PositionSummary(ra=None, dec=None, unit=None, columns=tuple(other.columns), remarks=(remark,))
 
 
 def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
@@ -213,31 +225,29 @@ def _other_units(ra: ColumnProfile, dec: ColumnProfile) -> list[str]:
     return []
 
 
-def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> dict[str, Any]:
+def _label(catalog: Catalog, seen: Profile, labelled: LabelledRows) -> LabelSummary:
     """Return the labels with their counts in all rows, and the leaks."""
     label, counts = labelled.column, labelled.counts.copy()
     texts = label_texts(seen.chosen[label])
     leaks, gains = found_leaks(catalog, seen, label, texts)
     order = sorted(gains, key=lambda name: -gains[name])
-    return {
-        "column": label,
-        "sampled": len(texts),
-        "unlabelled": counts.pop("", 0),
-        "counts": dict(counts.most_common(40)),
-        "leaks": [asdict(leak) | {"columns": list(leak.columns)} for leak in leaks],
-        "gains": {name: max(0.0, gains[name]) for name in order},
-        "presence": {
-            name: asdict(found) | {"shown": found.shown}
-            for name, found in uneven_presence(
-                {n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts
-            ).items()
+    uneven = uneven_presence({n: without_sentinels(seen, n) for n in seen.chosen if n != label}, texts)
+    return LabelSummary(
+        column=label,
+        sampled=len(texts),
+        unlabelled=counts.pop("", 0),
+        counts=dict(counts.most_common(MOST_LABELS)),
+        leaks=tuple(LeakSummary(**vars(leak)) for leak in leaks),
+        gains={name: max(0.0, gains[name]) for name in order},
+        presence={
+            name: PresenceSummary(**vars(presence), shown=presence.shown) for name, presence in uneven.items()
         },
-        "bookkeeping": [
+        bookkeeping=tuple(
             n
             for n in order
             if gains[n] > 0.05 and n not in dict(suspected_identifiers(seen)) and bookkeeping(seen, n)
-        ],
-    }
+        ),
+    )
 
 
 def leaking_column(leaks: list[Leak]) -> dict[str, Leak]:

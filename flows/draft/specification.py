@@ -31,6 +31,7 @@ from flows.draft._classes import StartingClasses, can_name, fewest_rows, startin
 from flows.draft._columns import Chosen, choose_columns, quoted
 from flows.draft._exclusions import Evidence, near_copies, reason_against
 from flows.draft._page import FEW_LABELS, HELD_OUT, Page, Split
+from flows.draft.inspected import PositionSummary
 from flows.draft.inspection import described_positions, labelled_rows, leaking_column, seen_profile
 from flows.errors import TrainingError
 from flows.features.leaks import found_leaks, without_sentinels
@@ -213,7 +214,7 @@ def _numbers(seen: Profile, name: str) -> Any:
 
 
 def _split(
-    seen: Profile, label: str, labels: Any, place: Mapping[str, Any] | None, classes: StartingClasses
+    seen: Profile, label: str, labels: Any, place: PositionSummary | None, classes: StartingClasses
 ) -> tuple[Split, StartingClasses]:
     """Return a split that leaves rows of each class on both sides, and the classes that it does so for."""
     options = _options(seen, label, place)
@@ -250,7 +251,7 @@ def _in_one_fold(labels: Any, keys: NDArray[np.uint64], classes: StartingClasses
 
 
 def _options(
-    seen: Profile, label: str, place: Mapping[str, Any] | None
+    seen: Profile, label: str, place: PositionSummary | None
 ) -> list[tuple[Split, NDArray[np.uint64]]]:
     """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
     found: list[tuple[Split, NDArray[np.uint64]]] = []
@@ -258,8 +259,8 @@ def _options(
     named = naming_column(seen)
     if named is not None:
         found.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
-    if place is not None and place["unit"]:
-        sky = positions(seen.chosen[place["ra"]], seen.chosen[place["dec"]], place["unit"])
+    if place is not None and place.unit and place.ra and place.dec:
+        sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects: neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         by_place = split.split_by_pixels(pixels, HELD_OUT)

@@ -106,8 +106,8 @@ def test_inspect_takes_the_memory_of_the_texts(tmp_path: Path, name: str) -> Non
     reports: list[dict[str, Any]] = []
     assert peak(lambda: reports.append(inspect_file(path, label="kind"))) < BOUND
     (report,) = reports
-    assert report["label"]["counts"] == {"E": n // 2, "S": n // 2}
-    assert next(c for c in report["columns"] if c["name"] == "area")["distinct"] == n
+    assert report.label.counts == {"E": n // 2, "S": n // 2}
+    assert next(c for c in report.columns if c.name == "area").distinct == n
     seen = profile(catalogs.open(path))
     assert max(map(len, seen.sample["area"].tolist())) <= LONGEST_TEXT
 

@@ -66,7 +66,7 @@ def test_a_row_of_units_and_a_second_row_of_names_are_named(tmp_path, odd, told)
     catalog = catalogs.open(tmp_path / "x.csv")
     with pytest.raises(TrainingError, match=told):
         starting_specification(catalog, "type", folder=tmp_path)
-    shown = {c["name"]: c["not_numbers"] for c in inspect_catalog(catalog)["columns"]}
+    shown = {c.name: c.not_numbers for c in inspect_catalog(catalog).columns}
     assert shown["u"] == told.replace("'mag'", f"'{odd.split(',')[3]}'")
     assert shown["type"] is None
 
@@ -76,9 +76,7 @@ def test_numbers_written_otherwise_are_said_to_be(tmp_path, write):
     columns = galaxies()
     columns |= {band: [write(x) for x in columns[band]] for band in "ugr"}
     (tmp_path / "x.csv").write_text("\n".join(csv_rows(columns)) + "\n")
-    shown = {
-        c["name"]: c["not_numbers"] for c in inspect_catalog(catalogs.open(tmp_path / "x.csv"))["columns"]
-    }
+    shown = {c.name: c.not_numbers for c in inspect_catalog(catalogs.open(tmp_path / "x.csv")).columns}
     assert shown["u"].endswith("numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them")
 
 
@@ -164,8 +162,8 @@ def test_hours_are_suspected_or_read(tmp_path):
     table = Table(columns)
     table["ra"].unit = "h"
     table.write(tmp_path / "x.fits")
-    place = inspect_catalog(catalogs.open(tmp_path / "x.fits"))["position"]
-    assert (place["unit"], place["remarks"]) == ("hours", [])
+    place = inspect_catalog(catalogs.open(tmp_path / "x.fits")).position
+    assert (place.unit, place.remarks) == ("hours", ())
 
 
 @pytest.mark.parametrize(
@@ -209,7 +207,7 @@ def test_a_catalogue_without_rows_is_said_to_be(tmp_path):
         starting_specification(catalog, "type", folder=tmp_path)
     with pytest.raises(UsageError, match="has no rows"):
         inspect_catalog(catalog, label="type")
-    assert inspect_catalog(catalog)["n_rows"] == 0
+    assert inspect_catalog(catalog).n_rows == 0
 
 
 def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path):
@@ -220,7 +218,7 @@ def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path):
     catalog = catalogs.open(tmp_path / "x.parquet")
     started_at = process_time()
     told = inspect_catalog(catalog)
-    assert len(told["columns"]) == 4001
+    assert len(told.columns) == 4001
     assert process_time() - started_at < 20
 
 

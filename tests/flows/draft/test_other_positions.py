@@ -61,8 +61,8 @@ def test_the_kind_is_told_with_how_two_columns_come_of_it(tmp_path, columns, kin
     found = find_other_position(catalog)
     assert found is not None
     assert (found.kind, found.columns) == (kind, tuple(columns))
-    told = inspect_catalog(catalog)["position"]
-    assert (told["ra"], told["columns"]) == (None, [*columns])
+    told = inspect_catalog(catalog).position
+    assert (told.ra, told.columns) == (None, (*columns,))
     assert run(["inspect", str(tmp_path / "x.parquet")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"Position: {', '.join(columns)} {kind}: to split or match by position" in shown
@@ -87,4 +87,4 @@ def test_magnitudes_called_l_and_b_are_features(tmp_path):
     columns = {"b": rng.normal(15, 1, 200), "l": rng.normal(9, 1, 200), "kind": ["a", "b"] * 100}
     catalog = opened(tmp_path, columns)
     assert len(starting_specification(catalog, "kind", folder=tmp_path).features) == 2
-    assert inspect_catalog(catalog)["position"] is None
+    assert inspect_catalog(catalog).position is None

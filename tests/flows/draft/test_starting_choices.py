@@ -111,9 +111,9 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatc
 
 
 def test_presence_is_told_by_inspect(legacy):
-    told = inspect_catalog(catalogs.open(legacy), label="CLASS")["label"]["presence"]
+    told = inspect_catalog(catalogs.open(legacy), label="CLASS").label.presence
     assert list(told) == ["PARALLAX_X"]
-    assert (told["PARALLAX_X"]["most"], told["PARALLAX_X"]["least_share"]) == ("STAR", 0.0)
+    assert (told["PARALLAX_X"].most, told["PARALLAX_X"].least_share) == ("STAR", 0.0)
 
 
 def test_presence_of_texts_and_of_small_classes():
@@ -196,9 +196,9 @@ def test_a_joint_leak_that_no_name_betrays(tmp_path):
         fits.Column("k", "J", array=kind),
     ]
     fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "t.fits")
-    label = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="k")["label"]
-    assert max(label["gains"].values()) < 0.2
-    assert next(set(leak["columns"]) for leak in label["leaks"] if leak["derived"]) == {"c1", "c2", "c3"}
+    label = inspect_catalog(catalogs.open(tmp_path / "t.fits"), label="k").label
+    assert max(label.gains.values()) < 0.2
+    assert next(set(leak.columns) for leak in label.leaks if leak.derived) == {"c1", "c2", "c3"}
     start = started(tmp_path / "t.fits", "k")
     assert start.left_out["c3"].startswith("leak: computed from")
     assert "c4" in start.features
@@ -360,7 +360,7 @@ def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path):
     """As of a CSV file in which one position is '-'."""
     rows = ["id,ra,dec", "a,-,-", *(f"g{i},{i}.25,-{i % 80}.5" for i in range(300))]
     (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")
-    told = inspect_catalog(catalogs.open(tmp_path / "texts.csv"))["position"]
-    assert told["remarks"] == [
-        '301 of 301 sampled rows hold no readable angle, as numbers all but 1: state position_unit = "deg", or "rad"'
-    ]
+    told = inspect_catalog(catalogs.open(tmp_path / "texts.csv")).position
+    assert told.remarks == (
+        '301 of 301 sampled rows hold no readable angle, as numbers all but 1: state position_unit = "deg", or "rad"',
+    )

@@ -63,8 +63,8 @@ def test_errors_that_follow_their_magnitudes_make_no_leaks(tmp_path):
     start = started(tmp_path, s, columns)
     colours = [f"{a}_psf - {b}_psf" for a, b in zip("ugri", "griz", strict=True)]
     assert list(start.features.values()) == [*colours, start.features[next(reversed(start.features))]]
-    told = inspect_catalog(catalogs.open(tmp_path / "x.parquet"), label="type")["label"]
-    assert not any(leak["derived"] for leak in told["leaks"])
+    told = inspect_catalog(catalogs.open(tmp_path / "x.parquet"), label="type").label
+    assert not any(leak.derived for leak in told.leaks)
     assert {start.left_out[f"{b}snr"] for b in m} == {"about the observation"}
 
 
@@ -340,9 +340,9 @@ def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path, mark, te
     written = tomllib.loads(start.text)["catalog"]["sentinels"]
     assert written == {"mag_g": [text]}
     told = next(
-        c for c in inspect_catalog(catalogs.open(tmp_path / "x.parquet"))["columns"] if c["name"] == "mag_g"
+        c for c in inspect_catalog(catalogs.open(tmp_path / "x.parquet")).columns if c.name == "mag_g"
     )
-    assert [(f["value"], f["count"]) for f in told["sentinels"]] == [(text, 40)]
+    assert [(f.value, f.count) for f in told.sentinels] == [(text, 40)]
     found = parse_specification(start.text, source="x", base_folder=str(tmp_path))
     rows = gather(found, [catalogs.open(tmp_path / "x.parquet")]).rows
     assert np.count_nonzero(rows.missing.any(axis=1)) == 40

@@ -12,6 +12,7 @@ import pytest
 
 import catalogs
 from flows.cli.app import run
+from flows.documents import to_document
 from flows.draft._candidates import default_candidates
 from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
@@ -71,23 +72,23 @@ def made(tmp_path: Path) -> Path:
 
 def test_inspection_finds_what_is_odd(made):
     told = inspect_file(made, label="kind")
-    json.dumps(told, allow_nan=False)
-    columns = {c["name"]: c for c in told["columns"]}
-    assert [s["value"] for s in columns["jmag"]["sentinels"]] == [-9999]
-    assert not any(c["sentinels"] for name, c in columns.items() if name != "jmag")
-    assert columns["flag"]["constant"]
-    assert told["identifiers"][0]["column"] == "objid"
-    assert (told["position"]["ra"], told["position"]["dec"], told["position"]["unit"]) == ("RA", "DEC", "deg")
-    assert told["duplicate_columns"] == [["bmag", "again"]]
+    json.dumps(to_document(told), allow_nan=False)
+    columns = {c.name: c for c in told.columns}
+    assert [s.value for s in columns["jmag"].sentinels] == [-9999]
+    assert not any(c.sentinels for name, c in columns.items() if name != "jmag")
+    assert columns["flag"].constant
+    assert told.identifiers[0].column == "objid"
+    assert (told.position.ra, told.position.dec, told.position.unit) == ("RA", "DEC", "deg")
+    assert told.duplicate_columns == (("bmag", "again"),)
 
 
 def test_leaks_by_themselves_and_only_together(made):
-    leaks = inspect_file(made, label="kind")["label"]["leaks"]
-    assert leaks[0]["columns"] == ["answer"]
-    derived = [set(leak["columns"]) for leak in leaks if leak["derived"]]
+    leaks = inspect_file(made, label="kind").label.leaks
+    assert leaks[0].columns == ("answer",)
+    derived = [set(leak.columns) for leak in leaks if leak.derived]
     assert derived
     assert all("mu" in found and "axis" in found for found in derived)
-    assert leaks[0]["gain"] > 0.8
+    assert leaks[0].gain > 0.8
 
 
 def test_the_same_inspection_twice(made):
@@ -95,16 +96,16 @@ def test_the_same_inspection_twice(made):
 
 
 def test_brightness_of_openngc_is_found_by_what_it_does():
-    leaks = inspect_file(real("openngc"), label="Hubble")["label"]["leaks"]
-    assert {"SurfBr", "B-Mag", "MajAx"} in [set(leak["columns"]) for leak in leaks if leak["derived"]]
-    assert all("SurfBr" in leak["columns"] for leak in leaks if leak["derived"])
+    leaks = inspect_file(real("openngc"), label="Hubble").label.leaks
+    assert {"SurfBr", "B-Mag", "MajAx"} in [set(leak.columns) for leak in leaks if leak.derived]
+    assert all("SurfBr" in leak.columns for leak in leaks if leak.derived)
 
 
 def test_redshift_of_sdss_gives_the_class_away():
-    label = inspect_file(real("sdss"), label="class")["label"]
-    assert [leak["columns"] for leak in label["leaks"] if len(leak["columns"]) == 1] == [["redshift"]]
-    assert {"plate", "mjd"} <= set(label["bookkeeping"])
-    assert not any(leak["derived"] for leak in label["leaks"])  # colours are no leaks
+    label = inspect_file(real("sdss"), label="class").label
+    assert [leak.columns for leak in label.leaks if len(leak.columns) == 1] == [("redshift",)]
+    assert {"plate", "mjd"} <= set(label.bookkeeping)
+    assert not any(leak.derived for leak in label.leaks)  # colours are no leaks
 
 
 def test_unknown_label(made):
@@ -149,12 +150,12 @@ def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     pq.write_table(
         rows.set_column(rows.schema.get_field_index("kind"), "kind", kind), tmp_path / "sparse.parquet"
     )
-    label = inspect_file(tmp_path / "sparse.parquet", label="kind")["label"]
-    early, late = label["counts"]["early"], label["counts"]["late"]
-    assert (label["sampled"], early + late) == (np.sum(labelled), np.sum(labelled))
-    assert label["unlabelled"] + label["counts"].get("unknown", 0) == np.sum(~labelled)
-    assert label["leaks"][0]["columns"] == ["answer"]
-    assert any({"mu", "axis"} <= set(leak["columns"]) for leak in label["leaks"] if leak["derived"])
+    label = inspect_file(tmp_path / "sparse.parquet", label="kind").label
+    early, late = label.counts["early"], label.counts["late"]
+    assert (label.sampled, early + late) == (np.sum(labelled), np.sum(labelled))
+    assert label.unlabelled + label.counts.get("unknown", 0) == np.sum(~labelled)
+    assert label.leaks[0].columns == ("answer",)
+    assert any({"mu", "axis"} <= set(leak.columns) for leak in label.leaks if leak.derived)
     out = tmp_path / "spec.toml"
     assert run(["init", str(tmp_path / "sparse.parquet"), "--label", "kind", "--out", str(out)]) == 0
     assert "mu" not in read_specification(out).features.values()

@@ -96,9 +96,9 @@ def test_a_column_that_is_called_as_an_element_is_none(tmp_path):
 def test_inspection_shows_elements_and_their_range(tmp_path):
     Table({"id": [1, 2, 3], "flux": [[1.0, 4.0], [2.0, 5.0], [3.0, np.nan]]}).write(tmp_path / "v.fits")
     told = inspect_catalog(catalogs.open(tmp_path / "v.fits"))
-    first, second = told["columns"][1]["elements"]
-    assert (first["name"], first["minimum"], first["maximum"], first["missing"]) == ("flux[0]", 1.0, 3.0, 0.0)
-    assert second["missing"] == pytest.approx(1 / 3)
+    first, second = told.columns[1].elements
+    assert (first.name, first.minimum, first.maximum, first.missing) == ("flux[0]", 1.0, 3.0, 0.0)
+    assert second.missing == pytest.approx(1 / 3)
 
 
 def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path):
