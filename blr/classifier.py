@@ -24,6 +24,7 @@ from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_e
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
 from blr.predictive.mixture import Prediction, mix, mix_nodes, replaced, stacked
+from blr.predictive.temperature import Temperature
 from blr.scores import Scores, joined
 
 __all__ = ["Classifier", "Member"]
@@ -66,6 +67,8 @@ class Classifier:
         (2, F) the least and the largest value of each feature in the training set.  Beyond them labels say nothing, so
         that the prediction is mixed of two: as the models extrapolate, and as at the nearest value within.  None
         for the models' extrapolation alone.
+    temperature
+        Powers that the probabilities of rows within `support` are taken to; None for as they are.
     """
 
     features: tuple[str, ...]
@@ -79,6 +82,7 @@ class Classifier:
     close_call: float = 0.1
     untrusted: bool = False
     support: Matrix | None = None
+    temperature: Temperature | None = None
 
     @classmethod
     def build(
@@ -94,6 +98,7 @@ class Classifier:
         close_call: float = 0.1,
         untrusted: bool = False,
         averaged_beyond: bool = False,
+        temperature: Temperature | None = None,
     ) -> Classifier:
         """Return the classifier of fitted members, its moments, domain and limits taken from the training rows.
 
@@ -112,6 +117,7 @@ class Classifier:
             close_call=close_call,
             untrusted=untrusted,
             support=feature_range(X, missing) if averaged_beyond else None,
+            temperature=temperature,
         )
         filled = moments.impute(X, missing)
         parts = [made._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
@@ -175,13 +181,16 @@ class Classifier:
             exact = prediction.probability
             prediction = self._integrated(prediction, X, missing, (errors > 0).any(axis=1) & ~gone, errors)
             moved = np.abs(prediction.probability - exact).max(axis=1) > _ERROR_EFFECT
+        beyond, _ = rows_beyond(self.support, np.where(missing, self.moments.mean, X))
+        if self.temperature is not None:
+            prediction = self.temperature.prediction(prediction, self.log_prior_shift, kept=beyond)
         flags = self._flags(prediction.probability, plugin)
         for flag, where in (
             (Flag.OUT_OF_DOMAIN, self.domain.outside(X, missing) | (point.logit_std > self.logit_std_limit)),
             (Flag.MISSING_INPUT, missing.any(axis=1)),
             (Flag.UNCERTAIN_INPUT, moved),
             (Flag.NOT_DETECTED, undetected),
-            (Flag.BEYOND_LABELS, rows_beyond(self.support, np.where(missing, self.moments.mean, X))[0]),
+            (Flag.BEYOND_LABELS, beyond),
         ):
             flags[where] |= int(flag)
         scores = Scores.of(prediction, plugin, flags, gone, self._count_draws(prediction, gradients, gone))
@@ -307,12 +316,13 @@ class Classifier:
             "close_call": float(self.close_call),
             "untrusted": bool(self.untrusted),
             "support": self.support,
-        }
+        } | ({} if self.temperature is None else {"temperature": self.temperature.to_dict()})
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Classifier:
         """Return the classifier of `to_dict`."""
         shift, support = d["log_prior_shift"], d.get("support")  # models of earlier versions have no support
+        temperature = d.get("temperature")
         return cls(
             features=tuple(d["features"]),
             classes=tuple(d["classes"]),
@@ -325,6 +335,7 @@ class Classifier:
             close_call=d["close_call"],
             untrusted=d["untrusted"],
             support=None if support is None else np.asarray(support, dtype=np.float64),
+            temperature=None if temperature is None else Temperature.from_dict(temperature),
         )
 
 

@@ -12,6 +12,7 @@
 - `sobol`: Sobol points as standard normal nodes, the same for all rows and on every machine.
 - `softmax`: Predictive probabilities of K classes: E[softmax(a)] over Gaussian activations a ~ N(mean,
   covariance).
+- `temperature`: Temperature scaling: probabilities to a power, p_k^b / Σ_j p_j^b, where left-out rows ask for it.
 
 For this folder alone:
 
@@ -30,4 +31,5 @@ __all__ = [
     "output_moments",
     "sobol",
     "softmax",
+    "temperature",
 ]

@@ -13,6 +13,7 @@ from blr.decisions import Flag, entropy
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import missing_patterns
 from blr.predictive.mixture import mix
+from blr.predictive.temperature import Temperature
 
 N, F = 1500, 3
 BINARY, MANY = ("early", "late"), ("E", "S", "I")
@@ -209,6 +210,23 @@ def test_a_change_of_class_priors_moves_probabilities_its_way(trained: tuple) ->
     unsure = (before[:, 0] > 1e-6) & (before[:, 0] < 1 - 1e-6)
     assert (after[unsure, 0] > before[unsure, 0]).all()
     assert unsure.mean() > 0.9
+
+
+def test_a_temperature_scales_rows_within_the_labels_range_alone(trained: tuple) -> None:
+    c, X, missing = trained
+    X = np.concatenate([X, np.add(X[:5], [40.0, 0.0, 0.0])])
+    missing = np.concatenate([missing, missing[:5]])
+    low, high = X[:N].min(axis=0), X[:N].max(axis=0)
+    c = replace(c, support=np.stack([low, high]))
+    hot = replace(c, temperature=Temperature(np.array([0.5, 2.0]), np.array([0.2, 0.8])))
+    plain, scaled = c.score(X, missing), hot.score(X, missing)
+    beyond = (plain.flags & int(Flag.BEYOND_LABELS)) > 0
+    assert beyond.sum() == 5
+    wanted = hot.temperature.scaled(plain.probability[~beyond])
+    np.testing.assert_allclose(scaled.probability[~beyond], wanted, rtol=1e-9)
+    np.testing.assert_array_equal(scaled.probability[beyond], plain.probability[beyond])
+    again = Classifier.from_dict(hot.to_dict()).score(X, missing)
+    np.testing.assert_array_equal(again.probability, scaled.probability)
 
 
 def test_stored_and_loaded_it_scores_the_same_bits(trained: tuple) -> None:
