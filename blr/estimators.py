@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.sampling import sample_posterior
@@ -105,7 +106,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
                 f"prior_precision must be 'evidence' or a positive number, got {self.prior_precision!r}"
             )
 
-    def _fit(self, Phi: Matrix, index: Any, weight: Vector | None) -> Posterior:
+    def _fit(self, Phi: Matrix, index: Any, weight: Vector | None) -> LaplacePosterior:
         K = len(self.classes_)
         name = ("logistic" if K == 2 else "softmax") if self.likelihood == "auto" else self.likelihood
         options: dict[str, Any] = {"sample_weight": weight, "classes": range(K)}
@@ -115,7 +116,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
             Phi, index, GaussianPrior.isotropic(Phi.shape[1], float(self.prior_precision)), name, **options
         )
 
-    def _refined(self, q: Posterior, rng: np.random.Generator) -> Posterior:
+    def _refined(self, q: LaplacePosterior, rng: np.random.Generator) -> Posterior:
         if self.posterior == "refined":
             return refine(q)
         return sample_posterior(q, rng=rng) if self.posterior == "sampled" else q

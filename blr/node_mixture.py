@@ -31,6 +31,7 @@ from blr.arrays import Matrix, Vector
 from blr.member import Member
 from blr.missing.nodes import normal_nodes
 from blr.posterior.ensemble import draw_means
+from blr.posterior.kinds import SampledPosterior
 from blr.predictive.extrapolation import CONSTANT
 from blr.predictive.mixture import Prediction, of_moments, replaced
 from blr.predictive.output_moments import OutputMoments
@@ -182,14 +183,14 @@ class NodeMixture:
         for alike in self._by_basis:
             Phi = self.members[alike[0]].design(flat)
             for i in alike:
-                w = self.members[i].weight
+                w, posterior = self.members[i].weight, self.members[i].posterior
                 a = self._mean(i, Phi).reshape(S, n, K)
                 rule = rules[w < _LARGE_SHARE]
                 few = Phi.reshape(S, n, -1)[rule.chosen].reshape(len(rule.chosen) * n, -1)
                 _, V = self._moments[i](few, single=True)
                 T = _centred(self.members[i])
-                if self.members[i].posterior.draws is not None:
-                    q, entropy = self._of_draws(i, Phi, share)
+                if isinstance(posterior, SampledPosterior):
+                    q, entropy = self._of_draws(posterior, Phi, share)
                 else:
                     loads = np.einsum("kc,cdn->kdn", T, cholesky_factors(V))
                     q, entropy = _expected(a, loads, rule, inner[i], share)
@@ -209,10 +210,8 @@ class NodeMixture:
         a = Phi @ (_centred(self.members[i]) @ W).T
         return a if self.shift is None else a + (self.shift - self.shift.mean())
 
-    def _of_draws(self, i: int, Phi: Matrix, share: Matrix) -> tuple[Matrix, Vector]:
+    def _of_draws(self, q: SampledPosterior, Phi: Matrix, share: Matrix) -> tuple[Matrix, Vector]:
         """Return E[p] (n, K) and E[H] (n,) over nodes and the draws of a sampled member."""
-        q = self.members[i].posterior
-        assert q.draws is not None  # noqa: S101  the caller has seen to it
         p, entropy = draw_means(q.problem, Phi, q.draws, self.shift)
         return np.einsum("sn,snk->nk", share, p.reshape(*share.shape, -1)), np.einsum(
             "sn,sn->n", share, entropy.reshape(share.shape)

@@ -8,7 +8,7 @@ Shapes: N rows, M basis functions, K classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from blr.arrays import Matrix, Vector, as_matrix, as_vector, mid_ranks
 from blr.gaussian import Gaussian
+from blr.posterior.kinds import SandwichPosterior
 from blr.posterior.posterior import Posterior
 from blr.selection.evidence import fit_evidence
 from blr.sums import Terms
@@ -192,14 +193,14 @@ def class_priors(
     return ClassPriors(prior, log_prior_shift(np.maximum(prior, floor), old), n_iter, converged)
 
 
-def sandwich(q: Posterior) -> Posterior:
+def sandwich(q: Posterior) -> SandwichPosterior:
     """Return the posterior with the sandwich covariance A⁻¹ B A⁻¹, B = S0⁻¹ + Σ g gᵀ over weighted rows.
 
     For weighted rows and models that do not hold exactly: White (1982), doi:10.2307/1912526.  Evidence, BIC and trust
     stay those of the Laplace fit.
     """
-    laplace = q.laplace or q
-    theta, C = q.mode, q.problem.likelihood.n_outputs
+    laplace = q.laplace
+    theta, C = laplace.mode, q.problem.likelihood.n_outputs
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
         _, g, _ = q.problem.likelihood.derivatives(Phi @ theta.reshape(C, -1).T, t)
@@ -212,4 +213,11 @@ def sandwich(q: Posterior) -> Posterior:
         (outer,) = q.problem.require_data().accumulate(term)
     covariance = q.gaussian.covariance @ (outer + q.problem.solver_prior.precision) @ q.gaussian.covariance
     precision = Gaussian(theta, 0.5 * (covariance + covariance.T)).covariance
-    return replace(laplace, gaussian=Gaussian(q.gaussian.mean, precision), kind="sandwich", laplace=laplace)
+    return SandwichPosterior(
+        problem=q.problem,
+        gaussian=Gaussian(q.gaussian.mean, precision),
+        converged=laplace.converged,
+        n_iter=laplace.n_iter,
+        status=laplace.status,
+        laplace=laplace,
+    )

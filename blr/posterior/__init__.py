@@ -3,10 +3,10 @@
 - `bridge`: Log evidence of a sampled posterior by bridge sampling, with its Monte Carlo error.
 - `ensemble`: Predictions averaged over draws of the weights: what a sampled posterior says of a row (PRML
   4.145 as a mean).
+- `kinds`: The kinds of posteriors, one class each: by Laplace, and what improves on a Laplace fit.
 - `laplace`: The Laplace approximation: a Gaussian about the mode, with the curvature found there (PRML 4.4,
   4.5.1).
-- `posterior`: The Gaussian posterior of the weights: the result of every fit, whatever found it, and what
-  it says of new rows.
+- `posterior`: What may be asked of every posterior of the weights, whatever found it.
 - `repair`: The posterior that is served: the refined one where it holds, else what chains put in its place.
 - `sampling`: The sampled posterior: draws from Markov chains that leave the exact posterior invariant.
 - `variational`: The refined posterior: the Gaussian that is nearest to the posterior as a whole, not only
@@ -22,6 +22,7 @@ For this folder alone:
   exactly invariant.
 - `_short_chains`: Probabilities of the exact posterior at a few rows, to a stated error: the check of an
   approximation.
+- `_weights`: What all kinds of posteriors share: a Gaussian of the weights, and what it says of new rows.
 """
 
-__all__ = ["bridge", "ensemble", "laplace", "posterior", "repair", "sampling", "variational"]
+__all__ = ["bridge", "ensemble", "kinds", "laplace", "posterior", "repair", "sampling", "variational"]

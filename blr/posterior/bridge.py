@@ -20,7 +20,7 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.posterior._convergence import effective_size
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import SampledPosterior
 from blr.threads import single_threaded_blas
 from blr.trust.whitened import log_posterior
 
@@ -70,14 +70,14 @@ class _Warp:
 
 
 def bridge_evidence(
-    q: Posterior, *, near: Gaussian | None = None, rng: np.random.Generator | None = None
+    q: SampledPosterior, *, near: Gaussian | None = None, rng: np.random.Generator | None = None
 ) -> tuple[float, float]:
     """Return ln p(D) of the problem that `q` is a sampled posterior of, and its standard error, both in nats.
 
     Parameters
     ----------
     q
-        A posterior with draws, such as `sample_posterior` gives; draws of one chain lie one behind the other.
+        What `sample_posterior` gives; draws of one chain lie one behind the other.
     near
         A Gaussian near the posterior that is not made of its draws, such as the refined one's: it stands in for what
         few draws of many weights do not tell of their covariance.
@@ -91,14 +91,14 @@ def bridge_evidence(
     RuntimeError
         If `q` was loaded from a file: it has no data.
     """
-    if q.draws is None or len(q.draws) < _FEWEST:
-        n = "none" if q.draws is None else len(q.draws)
+    n_draws = len(getattr(q, "draws", ()))  # a caller without type checks may hand over another kind
+    if n_draws < _FEWEST:
         raise ValueError(
-            f"bridge sampling needs a posterior with {_FEWEST} draws or more, got one with {n}; sample it with "
-            "sample_posterior"
+            f"bridge sampling needs a posterior with {_FEWEST} draws or more, got one with {n_draws or 'none'}; "
+            "sample it with sample_posterior"
         )
     rng = np.random.default_rng(0) if rng is None else rng
-    half = len(q.draws) // 2
+    half = n_draws // 2
     parts = q.draws[:half], q.draws[half:]
     with single_threaded_blas():
         found = [

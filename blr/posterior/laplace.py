@@ -22,17 +22,24 @@ from blr.fitting.sgd import ascend
 from blr.fitting.streams import Stream
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior.posterior import Posterior
+from blr.posterior.kinds import LaplacePosterior
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 
 __all__ = ["LaplaceApproximation", "fit", "fit_sgd", "laplace_approximation", "posterior_at"]
 
 
-def posterior_at(problem: Problem, mode: Mode) -> Posterior:
+def posterior_at(problem: Problem, mode: Mode) -> LaplacePosterior:
     """Return the Laplace posterior about a mode found for the problem."""
     gaussian = Gaussian(mode.theta, mode.precision(problem.solver_prior))
-    return Posterior(problem, gaussian, mode.log_likelihood, mode.converged, mode.n_iter, mode.status)
+    return LaplacePosterior(
+        problem=problem,
+        gaussian=gaussian,
+        log_likelihood=mode.log_likelihood,
+        converged=mode.converged,
+        n_iter=mode.n_iter,
+        status=mode.status,
+    )
 
 
 def fit(
@@ -48,7 +55,7 @@ def fit(
     threads: int | None = None,
     tolerance: float = 1e-9,
     max_iter: int = 100,
-) -> Posterior:
+) -> LaplacePosterior:
     """Return the Laplace posterior of the weights (PRML 4.5.1).
 
     Parameters
@@ -114,7 +121,7 @@ def fit_sgd(
     *,
     classes: Sequence[Any] | None = None,
     n_rows: float | None = None,
-) -> Posterior:
+) -> LaplacePosterior:
     """Return the posterior after one pass over a stream of (Phi, t, weight) chunks that need not be readable again.
 
     Stochastic gradient ascent with averaged iterates; agrees with `fit` to well within the posterior's own width on

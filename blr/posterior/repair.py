@@ -22,8 +22,10 @@ from blr.posterior._draws import centred_at, matched
 from blr.posterior._short_chains import Exact, by_chains, by_importance, least_work
 from blr.posterior.bridge import bridge_evidence
 from blr.posterior.ensemble import averaged
+from blr.posterior.kinds import MatchedPosterior, RefinedPosterior, SampledPosterior
 from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
+from blr.predictive.output_moments import OutputMoments
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
 from blr.trust.verdict import Finding, Trust
@@ -60,7 +62,7 @@ class Served:
     reason: str
     mean_difference: float = float("nan")
     largest_difference: float = float("nan")
-    chains: Posterior | None = None
+    chains: SampledPosterior | None = None
     importance: tuple[float, float] | None = None
     refined: Gaussian | None = None
 
@@ -74,7 +76,7 @@ class Served:
 
 def served(
     q: Posterior,
-    refined: Posterior | None = None,
+    refined: RefinedPosterior | None = None,
     *,
     rng: np.random.Generator | None = None,
     rows: ArrayLike | None = None,
@@ -167,7 +169,7 @@ def _differences(p: Matrix, exact: Exact) -> tuple[float, float, bool]:
     return mean, float(d.max()), mean <= MEAN_DIFFERENCE and float(beyond.max()) <= LARGEST_DIFFERENCE
 
 
-def _gaussian(refined: Posterior, points: Matrix, exact: Exact) -> Served | None:
+def _gaussian(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served | None:
     """Return what is served if a Gaussian holds: the refined one, else that of the exact moments; None if neither."""
     mean, largest, holds = _differences(refined.prediction(points).probability, exact)
     how = "chains confirm" if exact.weight is None else "importance draws confirm"
@@ -180,7 +182,9 @@ def _gaussian(refined: Posterior, points: Matrix, exact: Exact) -> Served | None
             replace(refined, verdict=_trust(exact, reason)), "confirmed", (mean, largest), refined, exact
         )
     moments = _moments(refined, exact)
-    mean_left, largest_left, holds = _differences(moments.prediction(points).probability, exact)
+    outputs = OutputMoments(moments, refined.problem.likelihood.n_outputs)
+    p = refined.output_probability(*outputs(points))
+    mean_left, largest_left, holds = _differences(p, exact)
     if not holds:
         return None
     source = "chains" if exact.weight is None else "importance draws"
@@ -189,15 +193,25 @@ def _gaussian(refined: Posterior, points: Matrix, exact: Exact) -> Served | None
         f"covariance of {source} is served: it differs from them by at most {largest_left:.3f}, {mean_left:.4f} on "
         "average"
     )
-    return _served(
-        replace(moments, verdict=_trust(exact, reason)), "matched", (mean, largest), refined, exact
+    posterior = _with_moments(refined, moments, _trust(exact, reason))
+    return _served(posterior, "matched", (mean, largest), refined, exact)
+
+
+def _with_moments(refined: RefinedPosterior, moments: Gaussian, verdict: Trust) -> MatchedPosterior:
+    return MatchedPosterior(
+        problem=refined.problem,
+        gaussian=moments,
+        converged=refined.converged,
+        n_iter=refined.n_iter,
+        status=refined.status,
+        laplace=refined.laplace,
+        verdict=verdict,
     )
 
 
-def _sampled(refined: Posterior, points: Matrix, exact: Exact) -> Served:
+def _sampled(refined: RefinedPosterior, points: Matrix, exact: Exact) -> Served:
     """Return the fewest draws that give the probabilities of all of them."""
     mean, largest, _ = _differences(refined.prediction(points).probability, exact)
-    moments = _moments(refined, exact)
     for n in _THINNED:
         draws, thinned = _thinned(refined.problem, points, exact, n)
         if thinned <= _ERROR:
@@ -208,8 +222,21 @@ def _sampled(refined: Posterior, points: Matrix, exact: Exact) -> Served:
         f"{len(draws)} draws of chains are served, whose probabilities are known to {np.hypot(thinned, error):.4f} "
         "on average"
     )
-    posterior = replace(moments, draws=draws, kind="sampled", verdict=_trust(exact, reason))
+    posterior = _with_draws(refined, exact, draws, _trust(exact, reason))
     return _served(posterior, "sampled", (mean, largest), refined, exact)
+
+
+def _with_draws(refined: RefinedPosterior, exact: Exact, draws: Matrix, verdict: Trust) -> SampledPosterior:
+    return SampledPosterior(
+        problem=refined.problem,
+        gaussian=_moments(refined, exact),
+        converged=refined.converged,
+        n_iter=refined.n_iter,
+        status=refined.status,
+        laplace=refined.laplace,
+        draws=draws,
+        verdict=verdict,
+    )
 
 
 def _thinned(problem: Problem, points: Matrix, exact: Exact, n: int) -> tuple[Matrix, float]:
@@ -228,22 +255,23 @@ def _thinned(problem: Problem, points: Matrix, exact: Exact, n: int) -> tuple[Ma
     return choices[best], errors[best]
 
 
-def _moments(refined: Posterior, exact: Exact) -> Posterior:
+def _moments(refined: RefinedPosterior, exact: Exact) -> Gaussian:
     """Return the Gaussian with the exact posterior's moments; few draws leave some of the refined covariance."""
     S, D = len(exact.draws) if exact.weight is None else exact.effective, len(exact.mean)
     share = S / (S + D)
     covariance = share * exact.covariance + (1 - share) * refined.gaussian.covariance
-    precision = Gaussian(exact.mean, covariance).covariance  # the inverse, whatever the scales
-    return replace(refined, gaussian=Gaussian(exact.mean, precision), kind="matched", elbo=None)
+    return Gaussian(
+        exact.mean, Gaussian(exact.mean, covariance).covariance
+    )  # the inverse, whatever the scales
 
 
 def _served(
-    posterior: Posterior, way: str, difference: tuple[float, float], refined: Posterior, exact: Exact
+    posterior: Posterior, way: str, difference: tuple[float, float], refined: RefinedPosterior, exact: Exact
 ) -> Served:
     (reason,) = posterior.trust.reasons[:1]
     if exact.weight is not None:
         return Served(posterior, way, reason, *difference, importance=exact.log_evidence)
-    chains = replace(_moments(refined, exact), draws=exact.draws, kind="sampled", verdict=posterior.trust)
+    chains = _with_draws(refined, exact, exact.draws, posterior.trust)
     return Served(posterior, way, reason, *difference, chains=chains, refined=refined.gaussian)
 
 
@@ -270,7 +298,7 @@ def _numbers(exact: Exact) -> dict[str, float]:
     }
 
 
-def _failed(refined: Posterior, exact: Exact | None) -> Served:
+def _failed(refined: RefinedPosterior, exact: Exact | None) -> Served:
     """Return the refined posterior, its verdict red: nothing that could be afforded says how wrong it is."""
     if exact is None:
         reason = "the Gaussian approximation at the mode fails here, and a check by chains is beyond the bounded work"

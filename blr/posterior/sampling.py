@@ -8,7 +8,7 @@ Predictions average over the draws.  D = C M weights in the solver's coordinates
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ from blr.posterior._convergence import Convergence, convergence, effective_size
 from blr.posterior._draws import evenly, matched
 from blr.posterior._hamiltonian import warm_up
 from blr.posterior.ensemble import draw_probabilities
+from blr.posterior.kinds import LaplacePosterior, SampledPosterior
 from blr.posterior.posterior import Posterior
 from blr.sums import Terms
 from blr.threads import single_threaded_blas
@@ -65,7 +66,7 @@ def sample_posterior(
     rng: np.random.Generator | None = None,
     chains: int | None = None,
     on_step: Callable[[], None] | None = None,
-) -> Posterior:
+) -> SampledPosterior:
     """Return the sampled posterior of the problem that `q` is a fit of.
 
     Chains go on until the standard error of every training row's probability is below 0.002, or the affordable number
@@ -106,21 +107,20 @@ def sample_posterior(
     kept = evenly(run.draws, n_draws)
     mean, covariance = flat.mean(axis=0), np.cov(flat.T).reshape(len(flat.T), -1)
     trust = _verdict(run)
-    return replace(
-        laplace,
+    return SampledPosterior(
+        problem=laplace.problem,
         gaussian=Gaussian(mean, Gaussian(mean, covariance).covariance),  # the inverse, whatever the scales
         draws=matched(kept, mean, covariance),
         converged=laplace.converged and trust.verdict != "red",
         n_iter=run.draws.shape[1],
         status="converged" if trust.verdict != "red" else "the chains did not converge",
-        kind="sampled",
         laplace=laplace,
         verdict=trust,
     )
 
 
 def _run(
-    laplace: Posterior,
+    laplace: LaplacePosterior,
     chains: int,
     affordable: int,
     watched: Matrix,

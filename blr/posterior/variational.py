@@ -14,7 +14,7 @@ D = C M weights in the solver's coordinates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from blr.fitting.newton import newton_step
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.posterior._acceleration import Acceleration
+from blr.posterior.kinds import RefinedPosterior, ShiftedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_terms
 from blr.sums import Rows, Terms, skewness_term
@@ -59,7 +60,7 @@ def refine(
     start: Posterior | None = None,
     draft: bool = False,
     on_step: Callable[[], None] | None = None,
-) -> Posterior:
+) -> RefinedPosterior:
     """Return the Gaussian variational posterior of the problem that `q` is the Laplace fit of.
 
     Its `elbo` is the lower bound in nats; evidence, BIC and trust stay those of the Laplace fit, since a bound is never
@@ -106,13 +107,12 @@ def refine(
             if gain < least or search.slow(gain):
                 status = "converged"
                 break
-    return replace(
-        laplace,
+    return RefinedPosterior(
+        problem=problem,
         gaussian=state.q,
         converged=laplace.converged and status == "converged",
         n_iter=n_iter,
         status=status if laplace.converged else laplace.status,
-        kind="refined",
         laplace=laplace,
         elbo=state.elbo,
     )
@@ -194,7 +194,7 @@ def _moved(q: Gaussian, direction: Vector, A: Matrix, length: float) -> Gaussian
     return found
 
 
-def mean_shift(q: Posterior) -> Posterior:
+def mean_shift(q: Posterior) -> ShiftedPosterior:
     """Return the Laplace posterior with its mean moved by δ = -1/2 A⁻¹ Σ c3 h φ, the first-order posterior mean.
 
     One pass over the data.  Good on ordinary problems, wrong on separable ones: `q.trust` tells which, and `refine` is
@@ -206,4 +206,11 @@ def mean_shift(q: Posterior) -> Posterior:
     with single_threaded_blas():
         (g,) = problem.require_data().accumulate(skewness_term(problem.likelihood, gaussian.mean, U))
     moved = Gaussian(gaussian.mean - 0.5 * (U.T @ (U @ g)), gaussian.precision)
-    return replace(laplace, gaussian=moved, kind="shifted", laplace=laplace)
+    return ShiftedPosterior(
+        problem=problem,
+        gaussian=moved,
+        converged=laplace.converged,
+        n_iter=laplace.n_iter,
+        status=laplace.status,
+        laplace=laplace,
+    )

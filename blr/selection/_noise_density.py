@@ -16,8 +16,8 @@ from blr.fitting.newton import maximise
 from blr.fitting.problem import Problem
 from blr.likelihood.confusion import even_confusion, label_likelihood
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.posterior.posterior import Posterior
 from blr.selection.prior_scale import log_hyperprior
 from blr.sums import Rows, activations, output_covariances, skewness_term
 
@@ -67,7 +67,7 @@ class NoiseDensity:
     def __post_init__(self) -> None:
         self.theta = np.zeros(self.problem.n_solved)
 
-    def posterior(self, x: Vector) -> Posterior:
+    def posterior(self, x: Vector) -> LaplacePosterior:
         """Return the Laplace fit."""
         data = self.problem.require_data()
         assert isinstance(data, Rows)  # noqa: S101  streams have been refused
@@ -77,7 +77,7 @@ class NoiseDensity:
         self.theta = q.mode
         return q
 
-    def value(self, x: Vector, q: Posterior) -> float:
+    def value(self, x: Vector, q: LaplacePosterior) -> float:
         """Return the log posterior density of x, up to a constant."""
         e = x[1:].reshape(self.wrong.shape)
         before = float(np.sum(self.wrong * np.log(e) + self.right * np.log1p(-e)))
@@ -90,7 +90,7 @@ class NoiseDensity:
         except np.linalg.LinAlgError:
             return -np.inf
 
-    def gradient(self, x: Vector, q: Posterior) -> Vector:
+    def gradient(self, x: Vector, q: LaplacePosterior) -> Vector:
         """Return the gradient of the log posterior, (1 + A K,): exact but for the rows' own differences."""
         problem, theta, U = q.problem, q.mode, q.gaussian.inverse_cholesky
         data = problem.require_data()
@@ -106,7 +106,7 @@ class NoiseDensity:
         rates = self._by_rate(q, pull) + self.wrong / e - self.right / (1 - e)
         return np.concatenate([[slope + float(hyper)], rates.ravel()])
 
-    def _by_rate(self, q: Posterior, pull: Vector) -> Matrix:
+    def _by_rate(self, q: LaplacePosterior, pull: Vector) -> Matrix:
         """Return the log evidence's derivative by the rates, (A, K).
 
         A row's share in it is ln p - tr(V R)/2 - bᵀg/2: of V, its activations' covariance, R and g its curvature and

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 from blr.arrays import Matrix, Vector
 from blr.likelihood.confusion import most_likely_class
 from blr.likelihood.likelihoods import unpack
+from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
@@ -121,11 +122,10 @@ def _shares(q: Posterior, t: Matrix) -> Matrix:
 
 def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, Matrix]:
     """Return the probabilities (n, K) of rows without themselves, and which rows are influential (n,)."""
-    refined, C = q.kind == "refined", q.problem.likelihood.n_outputs
-    about = q.gaussian if refined else (q.laplace or q).gaussian
-    a = Phi @ about.mean.reshape(C, -1).T
-    V = output_covariances(Phi, about.inverse_cholesky, C)
-    if refined:
+    about, C = q if isinstance(q, RefinedPosterior) else q.laplace, q.problem.likelihood.n_outputs
+    a = Phi @ about.gaussian.mean.reshape(C, -1).T
+    V = output_covariances(Phi, about.gaussian.inverse_cholesky, C)
+    if isinstance(about, RefinedPosterior):
         _, g, curvature = expected_derivatives(q.problem.likelihood, a, V, t, most_nodes=_NODES)
     else:
         _, g, curvature = q.problem.likelihood.derivatives(a, t)
@@ -139,7 +139,7 @@ def _left_out(q: Posterior, Phi: Matrix, t: Matrix, w: Vector) -> tuple[Matrix, 
     influential = np.linalg.det(left) < 0.5
     V_out = np.asarray(np.linalg.solve(left, V), dtype=np.float64)
     mean = a - np.einsum("ncd,nd->nc", V_out, w[:, None] * g)
-    return q.output_probability(mean, V_out), influential
+    return about.output_probability(mean, V_out), influential
 
 
 def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
@@ -232,12 +232,11 @@ def rank(
 
 
 def _ranked(given: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
-    posteriors = [q.laplace or q for q in given]  # evidences and verdicts are those of the Laplace fits
-    verdicts = [q.trust.verdict for q in posteriors]
+    fits = [q.laplace for q in given]
     return rank(
-        [q.log_evidence for q in posteriors],
-        [q.second_order for q in posteriors],
-        verdicts,
+        [fit.log_evidence for fit in fits],
+        [fit.second_order for fit in fits],
+        [fit.trust.verdict for fit in fits],
         prior_probability,
     )
 
@@ -273,7 +272,7 @@ def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
 
 
 def _require_same_data(posteriors: Sequence[Posterior]) -> None:
-    sizes = {round(q.n_effective, 6) for q in posteriors}
+    sizes = {round(q.problem.n_effective, 6) for q in posteriors}
     if len(sizes) > 1:
         raise ValueError(
             f"evidences compare only on the same rows and weights, got sums of weights {sorted(sizes)}; "
@@ -314,11 +313,11 @@ def _row(q: Posterior, weight: float) -> Row:
     loo = leave_one_out(q)
     return Row(
         log_evidence=q.log_evidence,
-        second_order=q.second_order,
+        second_order=q.laplace.second_order,
         bic=q.bic,
         loo=loo.log_density,
         loo_standard_error=loo.standard_error,
-        effective_parameters=q.effective_parameters,
+        effective_parameters=q.laplace.effective_parameters,
         n_parameters=q.problem.free_parameters,
         verdict=q.trust.verdict,
         weight=weight,

@@ -26,8 +26,8 @@ from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import Problem, pose
 from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.likelihood.prior import GaussianPrior, is_column
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.posterior.posterior import Posterior
 from blr.sums import Rows, Terms, skewness_term
 from blr.threads import single_threaded_blas
 
@@ -277,7 +277,7 @@ def fit_evidence(
     classes: Sequence[Any] | None = None,
     confusion: ArrayLike | None = None,
     threads: int | None = None,
-) -> Posterior:
+) -> LaplacePosterior:
     """Return the Laplace posterior under the prior N(0, diag(1/α)) whose α maximises the evidence; it is in `q.prior`.
 
     Parameters

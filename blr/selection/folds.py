@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Matrix
 from blr.fitting.newton import maximise
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
 from blr.threads import single_threaded_blas
 
@@ -56,7 +56,7 @@ def assign_folds(stratum: ArrayLike, group: ArrayLike | None = None, *, n_folds:
     return fold_of[member]
 
 
-def fold_probability(q: Posterior, fold: NDArray[np.intp], *, refined: bool = True) -> Matrix:
+def fold_probability(q: LaplacePosterior, fold: NDArray[np.intp], *, refined: bool = True) -> Matrix:
     """Return each row's probabilities (N, K) under a fit without its fold, with the prior of the Laplace fit `q`.
 
     `refined`: of the refined posterior, as a draft.

@@ -21,8 +21,8 @@ from blr.arrays import Vector
 from blr.fitting.newton import maximise
 from blr.fitting.problem import Problem, pose
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.posterior.posterior import Posterior
 from blr.selection.evidence import fit_evidence
 from blr.threads import single_threaded_blas
 
@@ -47,7 +47,7 @@ class ScaleFit:
     the logarithm of the evidence integrated over the scale, in nats.
     """
 
-    posteriors: tuple[Posterior, ...]
+    posteriors: tuple[LaplacePosterior, ...]
     scale: Vector
     weight: Vector
     log_evidence: float
@@ -101,7 +101,7 @@ def fit_scales(
     }
     problem = pose(Phi, t, None, likelihood, threads=threads, **common)
 
-    def at_maximum() -> Posterior:
+    def at_maximum() -> LaplacePosterior:
         fixed: dict[str, Any] = {"intercept": intercept, "intercept_variance": intercept_variance}
         return fit_evidence(Phi, t, likelihood, threads=threads, **fixed, **common)
 
@@ -135,7 +135,7 @@ def fit_scales(
     )
 
 
-def _along(problem: Problem, priors: Sequence[GaussianPrior]) -> list[Posterior]:
+def _along(problem: Problem, priors: Sequence[GaussianPrior]) -> list[LaplacePosterior]:
     """Return the fits under the priors, each started where the one before ended."""
     theta, evaluated, fits = np.zeros(problem.n_solved), None, []
     with single_threaded_blas():
@@ -147,13 +147,13 @@ def _along(problem: Problem, priors: Sequence[GaussianPrior]) -> list[Posterior]
     return fits
 
 
-def _scale(q: Posterior, column: int) -> float:
+def _scale(q: LaplacePosterior, column: int) -> float:
     """Return the prior's standard deviation of a weight."""
     assert q.prior is not None  # noqa: S101  fit_evidence gives one
     return float(np.sqrt(np.diag(np.atleast_2d(q.prior.precision(q.problem.n_functions)))[column] ** -1))
 
 
-def _single(q: Posterior, column: int) -> ScaleFit:
+def _single(q: LaplacePosterior, column: int) -> ScaleFit:
     """Return the fit of one scale, its integral over ln s by Laplace's method: ln s has a variance of 1/2γ."""
     s = _scale(q, column)
     width = 0.5 * float(np.log(np.pi / max(q.effective_parameters, 1.0)))

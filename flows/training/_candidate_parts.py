@@ -18,6 +18,7 @@ from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis
 from blr.basis.rbf import RBF
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
@@ -78,7 +79,7 @@ class CandidateProblem:
             return replace(basis, width=np.asarray(found, dtype=np.float64))
         return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
 
-    def at_scale(self, Phi: Floats, scale: float | None) -> Posterior:
+    def at_scale(self, Phi: Floats, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit at a standard deviation of the prior, None for where the evidence is highest."""
         if scale is None:
             return fit_evidence(Phi, threads=self.threads, **self.response)
@@ -96,7 +97,7 @@ class Part:
     width: int
     scale: float | None
     basis: Basis
-    laplace: Posterior
+    laplace: LaplacePosterior
     served: Posterior
     log_weight: float
     weight: float = 1.0
@@ -152,7 +153,6 @@ def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
     found = []
     for part in parts:
         served = refine(part.laplace, draft=True, on_step=on_step)
-        assert served.elbo is not None  # noqa: S101  a refined posterior has one
         bound = part.log_weight + served.elbo - part.laplace.log_evidence
         found.append(replace(part, served=served, log_weight=bound))
     return _shared(found)

@@ -17,6 +17,7 @@ from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian
 from blr.likelihood.confusion import recorded_probability
+from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
@@ -126,21 +127,22 @@ def refit_candidate(
     members = []
     for number, part in enumerate(parts):
         basis, check = problem.basis(part["width"], found=part.get("widths")), None
-        q = problem.at_scale(basis(problem.X), part["scale"])
+        laplace = problem.at_scale(basis(problem.X), part["scale"])
+        q: Posterior = laplace
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
-            start = (
-                replace(q, gaussian=drafts[number])
+            start: Posterior = (
+                replace(laplace, gaussian=drafts[number])
                 if number < len(drafts)
-                else refine(q, draft=True, on_step=_step_told)
+                else refine(laplace, draft=True, on_step=_step_told)
             )
-            q = refine(q, start=start, on_step=_step_told)
+            q = refined = refine(laplace, start=start, on_step=_step_told)
             if number in checked:
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
-                found = served(q.fitted, q, rng=rng)
+                found = served(laplace, refined, rng=rng)
                 q, check = found.posterior, checked_words(found)
         elif kind == "sampled":
-            q = sample_posterior(q, rng=rng, on_step=_step_told)
+            q = sample_posterior(laplace, rng=rng, on_step=_step_told)
         members.append(FinalMember(Member(basis, q, columns, part["weight"]), check))
     return members
 

@@ -14,8 +14,10 @@ from blr.missing.patterns import missing_patterns
 from blr.node_mixture import NodeMixture, cholesky_factors, interpolation, kept_nodes
 from blr.posterior._draws import centred_at
 from blr.posterior.ensemble import averaged, draw_means
+from blr.posterior.kinds import SampledPosterior
 from blr.predictive.mixture import Prediction, mix, mix_nodes
 from blr.scores import Scores
+from blr.trust.verdict import Trust
 
 N, F, K = 260, 4, 5
 SHARES = (0.4, 0.3, 0.2, 0.1)
@@ -37,7 +39,16 @@ def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, n
         q = blr.refine(q)
         if sampled and kind == "rbf":
             draws = centred_at(q.gaussian.sample(1500, rng), q.gaussian.mean)
-            q = replace(q, draws=draws, kind="sampled")
+            q = SampledPosterior(
+                problem=q.problem,
+                gaussian=q.gaussian,
+                converged=True,
+                n_iter=1500,
+                status="converged",
+                laplace=q.laplace,
+                draws=draws,
+                verdict=Trust.of([], {}),
+            )
         members.append(Member(basis, q, tuple(range(F)), share))
     whole = np.zeros(X.shape, dtype=bool)
     names = [f"x{j}" for j in range(F)]
@@ -178,7 +189,7 @@ def test_means_over_draws_in_single_precision() -> None:
     c, X = stack(sampled=True)
     m = c.members[0]
     q, shift = m.posterior, np.log([0.2, 2.0, 1.0, 0.5, 1.3])
-    assert q.draws is not None
+    assert isinstance(q, SampledPosterior)
     slow, _ = averaged(q.problem, m.design(X), q.draws, shift)
     p, entropy = draw_means(q.problem, m.design(X), q.draws, shift)
     np.testing.assert_allclose(p, slow.probability, atol=1e-5)

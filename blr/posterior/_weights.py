@@ -1,0 +1,269 @@
+"""What all kinds of posteriors share: a Gaussian of the weights, and what it says of new rows.
+
+Shapes: N rows, M basis functions, K classes, D = M or K M weights in order k M + m, C outputs, S draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blr.arrays import Matrix, Vector
+from blr.fitting.problem import Problem, make_problem
+from blr.gaussian import Gaussian
+from blr.likelihood.contrasts import class_cholesky, class_precision
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.ensemble import averaged
+from blr.predictive.binary import binary_exact, binary_probit
+from blr.predictive.mixture import Prediction, predicted, require_shift
+from blr.predictive.output_moments import OutputMoments
+from blr.predictive.softmax import softmax_exact, softmax_fast
+from blr.trust.verdict import Trust
+
+__all__ = ["WeightPosterior"]
+
+_METHODS = ("plugin", "probit", "exact", "monte_carlo")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeightPosterior:
+    """A Gaussian of the weights of a problem, and how the search for it ended.
+
+    `gaussian`, in the solver's coordinates, has C M weights.  `verdict` is known where a check has given one or where
+    it was stored with the posterior; otherwise `trust` computes it.
+    """
+
+    kind: ClassVar[str]
+
+    problem: Problem
+    gaussian: Gaussian
+    converged: bool
+    n_iter: int
+    status: str
+    verdict: Trust | None = None
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The classes' names; a binary probability is that of the second."""
+        return self.problem.classes
+
+    @property
+    def likelihood(self) -> str:
+        """Name of the likelihood."""
+        return self.problem.likelihood.name
+
+    @property
+    def link(self) -> str:
+        """The link of two classes."""
+        return self.likelihood if self.problem.binary else "logistic"
+
+    @property
+    def prior(self) -> GaussianPrior | None:
+        """The prior; None for maximum likelihood."""
+        return self.problem.prior
+
+    @property
+    def n_effective(self) -> float:
+        """Sum of weight times trials."""
+        return self.problem.n_effective
+
+    @cached_property
+    def mean(self) -> Vector:
+        """Weights (D,)."""
+        return self.problem.class_weights(self.gaussian.mean)
+
+    @cached_property
+    def precision(self) -> Matrix:
+        """A (D, D)."""
+        T = self.problem.transform
+        if T.shape[0] == T.shape[1]:
+            return self.gaussian.precision
+        return class_precision(self.gaussian.precision, T, self.problem.shared_precision)
+
+    @cached_property
+    def cholesky(self) -> Matrix:
+        """Lower factor of the precision, (D, D)."""
+        T, shared = self.problem.transform, self.problem.shared_precision
+        if T.shape[0] == T.shape[1] or shared is None:
+            return Gaussian(self.mean, self.precision).cholesky
+        prior = Gaussian(np.zeros(len(shared)), shared)
+        return class_cholesky(self.gaussian.cholesky, T, prior.cholesky)
+
+    def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
+        """Return mean and variance of the activation, (N,) each.
+
+        Softmax: (N, K) and (N, K, K), the common shift of all activations projected out.
+        """
+        return self.problem.class_moments(*self._outputs(self.problem.design(Phi)))
+
+    @cached_property
+    def _outputs(self) -> OutputMoments:
+        return OutputMoments(self.gaussian, self.problem.likelihood.n_outputs)
+
+    def predict_proba(
+        self,
+        Phi: ArrayLike,
+        method: str = "exact",
+        *,
+        n_samples: int = 1000,
+        rng: np.random.Generator | None = None,
+        return_error: bool = False,
+    ) -> Any:
+        """Return the probability of the second class (N,), or of each of K classes (N, K).
+
+        Parameters
+        ----------
+        method
+            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155, for the logistic link;
+            of the probit link the exact one, softmax: `softmax_fast`),
+            "exact" (the predictive integral), "monte_carlo" (`n_samples` draws with `rng`).
+        return_error
+            With "monte_carlo": return also the standard error, of the same shape.
+        """
+        if method not in _METHODS:
+            raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
+        if return_error and method != "monte_carlo":
+            raise ValueError(f"method '{method}' has no sampling error; return_error goes with 'monte_carlo'")
+        matrix = self.problem.design(Phi)
+        if method == "plugin":
+            return self.problem.response(self.problem.activations(matrix, self.gaussian.mean))
+        if method == "probit":
+            return self._probit(matrix)
+        if method == "exact":
+            return self._exact(matrix)
+        if n_samples < 2:
+            raise ValueError(f"n_samples is {n_samples}; expected 2 or more draws, for the standard error")
+        draws = self._drawn(n_samples, np.random.default_rng(0) if rng is None else rng)
+        p, error = self._over_draws(matrix, draws)
+        return (p, error) if return_error else p
+
+    def _exact(self, Phi: Matrix) -> Matrix:
+        moments = self.logit_moments(Phi)
+        return binary_exact(*moments, link=self.link) if self.problem.binary else softmax_exact(*moments)[0]
+
+    def _probit(self, Phi: Matrix) -> Matrix:
+        moments = self.logit_moments(Phi)
+        if not self.problem.binary:
+            return softmax_fast(*moments)
+        if self.link == "probit":  # whose integral the formula is
+            return binary_exact(*moments, link=self.link)
+        if self.link != "logistic":
+            raise ValueError(
+                f"method 'probit' is a formula for the logistic link, and this fit's is {self.link}; use 'exact'"
+            )
+        return binary_probit(*moments)
+
+    def _over_draws(self, Phi: Matrix, draws: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the probability averaged over draws (S, C M) and its standard error, (N,) or (N, K)."""
+        prediction, error = averaged(self.problem, Phi, draws)
+        p = prediction.probability
+        return (p[:, 1], error[:, 1]) if self.problem.binary else (p, error)
+
+    def prediction(
+        self,
+        Phi: ArrayLike,
+        *,
+        shift: Vector | None = None,
+        single: bool = False,
+        most_nodes: int | None = None,
+    ) -> Prediction:
+        """Return probabilities by the predictive integral, expected entropy and activation moments of each row.
+
+        `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.  `single`: with
+        covariances in single precision where `OutputMoments` says that it serves; `most_nodes`: see `softmax_exact`.
+        """
+        matrix = self.problem.design(Phi)
+        require_shift(shift, self.problem.n_classes)
+        moments = self.problem.class_moments(*self._outputs(matrix, single=single))
+        return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
+
+    def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
+        """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""
+        return predicted(*self.problem.class_moments(mean, covariance), link=self.link).probability
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
+        return self.gaussian.sample(n, rng)
+
+    def deviations(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Return n draws of the solver's weights about their mean, (n, C M)."""
+        return self._drawn(n, rng) - self.gaussian.mean
+
+    def sample(self, n: int, rng: np.random.Generator) -> Matrix:
+        """Return n draws of the weights, (n, D)."""
+        theta = self._drawn(n, rng)
+        T, shared = self.problem.transform, self.problem.shared_precision
+        if T.shape[0] == T.shape[1]:
+            return theta
+        draws = self.problem.class_weights(theta)
+        if shared is not None:  # the data say nothing of the sum direction: it keeps the prior's spread
+            common = Gaussian(np.zeros(len(shared)), shared).sample(n, rng)
+            draws += np.tile(common, self.problem.n_classes) / np.sqrt(self.problem.n_classes)
+        return draws
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return scalars, strings, lists and arrays that `from_dict` makes the posterior of, without its data.
+
+        Every kind has the same keys; those that it has no value for are None.  The verdict is stored if it has been
+        computed: it needs the data.
+        """
+        verdict = self.__dict__.get("trust", self.verdict)
+        return {
+            "kind": self.kind,
+            "likelihood": self.likelihood,
+            "mislabelled": self.problem.mislabelled,
+            "classes": [c.item() if isinstance(c, np.generic) else c for c in self.classes],
+            "n_functions": int(self.problem.n_functions),
+            "n_effective": float(self.n_effective),
+            "prior": None if self.prior is None else self.prior.to_dict(),
+            "solver_mean": self.gaussian.mean,
+            "solver_precision": self.gaussian.precision,
+            "log_likelihood": None,
+            "converged": bool(self.converged),
+            "n_iter": int(self.n_iter),
+            "status": self.status,
+            "laplace": None,
+            "elbo": None,
+            "draws": None,
+            "trust": None if verdict is None else verdict.to_dict(),
+        } | self._own_tree()
+
+    def _own_tree(self) -> dict[str, Any]:
+        """Return the stored values that this kind has and others may lack."""
+        return {}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the posterior of `to_dict`; ValueError if it is of another kind."""
+        if stored["kind"] != cls.kind:
+            raise ValueError(
+                f"expected a stored {cls.kind} posterior, got kind {stored['kind']!r}; use Posterior.from_dict, "
+                "which reads every kind"
+            )
+        return cls(**cls._fields(stored))
+
+    @classmethod
+    def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the fields, by name."""
+        prior, trust = stored["prior"], stored["trust"]
+        problem = make_problem(
+            stored["likelihood"],
+            None if prior is None else GaussianPrior(prior["mean"], prior["covariance"]),
+            tuple(stored["classes"]),
+            stored["n_functions"],
+            stored["n_effective"],
+            None,
+            mislabelled=stored.get("mislabelled", False),
+        )
+        return {
+            "problem": problem,
+            "gaussian": Gaussian(np.asarray(stored["solver_mean"]), np.asarray(stored["solver_precision"])),
+            "converged": stored["converged"],
+            "n_iter": stored["n_iter"],
+            "status": stored["status"],
+            "verdict": None if trust is None else Trust.from_dict(trust),
+        }
