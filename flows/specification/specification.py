@@ -100,6 +100,10 @@ class Select(SpecificationTable):
         description="Beyond the training rows' range of a feature: the model's extrapolation, or a quarter of it with "
         "three quarters of the constant one",
     )
+    temperature: Literal["estimated", "none"] = Field(
+        default="estimated",
+        description="Whether probabilities are taken to a power where left-out rows clearly ask for it",
+    )
 
 
 class Flags(SpecificationTable):

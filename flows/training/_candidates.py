@@ -21,6 +21,7 @@ from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
+from blr.predictive.temperature import Temperature
 from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
 from flows.runs.progress import tell
@@ -189,7 +190,12 @@ def _problem(
 
 
 def build_classifier(
-    specification: Specification, members: Sequence[Member], data: CandidateData, *, untrusted: bool
+    specification: Specification,
+    members: Sequence[Member],
+    data: CandidateData,
+    *,
+    untrusted: bool,
+    temperature: Temperature | None = None,
 ) -> Classifier:
     """Return the classifier of fitted members over the features that some member uses."""
     used = used_columns(members)
@@ -206,6 +212,7 @@ def build_classifier(
         close_call=specification.flags.close_call,
         untrusted=untrusted,
         averaged_beyond=specification.select.extrapolation == "averaged",
+        temperature=temperature,
     )
 
 

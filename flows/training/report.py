@@ -82,6 +82,12 @@ def _noted(training: Mapping[str, Any]) -> Iterator[str]:
             "Judged on fits to the training rows; the model that is kept was fitted to all "
             f"{training['refitted']:,} rows."
         )
+    if "mean_power" in training:
+        power = training["mean_power"]
+        yield (
+            f"Left-out rows are {'more' if power > 1 else 'less'} certain than the models say: probabilities were "
+            f"taken to the power {power:.2f} (temperature scaling)."
+        )
     labels = training.get("labels", {})
     if labels.get("conflicts"):
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels["conflicting"].items())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from blr.calibration import log_losses
 from blr.classifier import Classifier, Member
 from blr.likelihood.confusion import recorded_probability
+from blr.predictive.temperature import Temperature
 from flows.models.asdf_file import write_tree
 from flows.models.card import model_card
 from flows.models.judged_rows import JudgedRows, write_judged_rows
@@ -52,11 +53,15 @@ JUDGED_FILE = "judged.asdf"
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Members fitted to the training rows; `left_out` (N, K) are the rows' probabilities where none is held out."""
+    """Members fitted to the training rows; `left_out` (N, K) are the rows' probabilities where none is held out.
+
+    They are at the `temperature` already, which is that of the model too.
+    """
 
     members: Sequence[Member]
     data: CandidateData
     left_out: NDArray[np.float64] | None
+    temperature: Temperature | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +101,10 @@ def make_model(
     """
     training, trust = described["training"], _trust(kept, candidates[selected])
     untrusted, refitted = trust["verdict"] == "red", kept.data is not judged.data
-    tested = build_classifier(specification, judged.members, judged.data, untrusted=untrusted)
+    temperature = judged.temperature
+    tested = build_classifier(
+        specification, judged.members, judged.data, untrusted=untrusted, temperature=temperature
+    )
     rows = judged.data.rows
     tell().start(
         "judging the model on held-out objects" if judged.left_out is None else "judging the model by folds",
@@ -111,7 +119,9 @@ def make_model(
     classifier = tested
     if refitted:
         share = _class_share(kept.data)
-        classifier = build_classifier(specification, kept.members, kept.data, untrusted=untrusted)
+        classifier = build_classifier(
+            specification, kept.members, kept.data, untrusted=untrusted, temperature=temperature
+        )
         classifier, correction = corrected(specification, classifier, share, shifted.target)
     model = Model(
         name=specification.name,
@@ -130,7 +140,8 @@ def make_model(
             "shift": {**training["shift"], **correction, **loss},
             "label_noise": {**training["label_noise"], **noise},
             "refitted": len(rows.target) if refitted else None,
-        },
+        }
+        | ({} if temperature is None else {"mean_power": temperature.mean_power}),
         columns=described["columns"],
         code_version=code_version,
     )

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.classifier import Member
+from blr.predictive.temperature import Temperature, estimate_temperature
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.errors import TrainingError
@@ -229,13 +230,16 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
     checks = {
         index: tree["checks"] for (index, _), tree in zip(choice["members"], trees.values(), strict=True)
     }
-    left_out = (
-        _mixed_left_out(Path(folder), choice["members"]) if not staged.data.rows.held_out.any() else None
-    )
+    left_out, temperature = _mixed_left_out(staged, Path(folder), choice["members"])
     with single_threaded_blas():
         made = make_model(
             staged.specification,
-            Judged(of("judged"), staged.data, left_out),
+            Judged(
+                of("judged"),
+                staged.data,
+                None if staged.data.rows.held_out.any() else left_out,
+                temperature,
+            ),
             Kept(of(kept), staged.fits[kept], [check for found in checks.values() for check in found]),
             version=staged.described["version"],
             candidates=[
@@ -253,13 +257,23 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
     return store.described(made.model, "trained")
 
 
-def _mixed_left_out(folder: Path, members: Sequence[tuple[int, float]]) -> Floats:
-    """Return the rows' left-out probabilities (N, K) under the mixture of candidates that makes the model."""
-    parts = (
-        share * np.load(folder / f"candidate-{index:03d}.npy", allow_pickle=False)[0]
-        for index, share in members
-    )
-    return np.asarray(sum(parts))
+def _mixed_left_out(
+    staged: StagedTraining, folder: Path, members: Sequence[tuple[int, float]]
+) -> tuple[Floats | None, Temperature | None]:
+    """Return the rows' left-out probabilities (N, K) under the mixture that makes the model, and its temperature.
+
+    The probabilities are at that temperature.  None and None where nothing was left out.  There is no temperature where
+    labels may be wrong: the probabilities are of what was recorded then.
+    """
+    files = [folder / f"candidate-{index:03d}.npy" for index, _ in members]
+    if not all(path.is_file() for path in files):
+        return None, None
+    parts = [np.load(path, allow_pickle=False) for path in files]
+    left_out = np.asarray(sum(share * p for (_, share), (p, _) in zip(members, parts, strict=True)))
+    if staged.specification.select.temperature == "none" or staged.data.rows.confusion is not None:
+        return left_out, None
+    temperature = estimate_temperature(left_out, parts[0][1])
+    return left_out if temperature is None else temperature.scaled(left_out), temperature
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""A model whose left-out rows ask for sharper probabilities: judged, stored and reported so."""
+
+import numpy as np
+import pytest
+
+from blr.calibration import log_loss
+from blr.predictive.temperature import Temperature
+from flows.models.store import Store
+from flows.training import steps
+from flows.training.report import train_report
+
+SHARP = Temperature(np.array([1.5, 2.5]), np.array([0.5, 0.5]))
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Have left-out rows ask for a power; return what they were."""
+    rows = []
+
+    def estimate(p, shares):
+        rows.append((p, shares))
+        return SHARP
+
+    monkeypatch.setattr(steps, "estimate_temperature", estimate)
+    return rows
+
+
+def spec(folder, more):
+    path = folder / "spec.toml"
+    path.write_text(path.read_text().replace("[features]", f"{more}\n[features]"))
+    return path
+
+
+def test_the_model_is_judged_and_stored_at_its_temperature(folder, asked):
+    result = steps.train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
+    [(p, shares)] = asked
+    assert result["metrics"]["log_loss"] == pytest.approx(log_loss(SHARP.scaled(p), shares))
+    stored = Store(folder / "models").load("morphology").classifier.temperature
+    np.testing.assert_array_equal(stored.power, SHARP.power)
+    assert any("to the power 2.00 (temperature scaling)" in text for text in train_report(result).remarks)
+
+
+def test_a_model_judged_on_held_out_rows_has_it_as_well(folder, asked):
+    steps.train(spec(folder, '[select]\nby = "stack"'), folder / "models")
+    model = Store(folder / "models").load("morphology")
+    assert asked
+    assert model.classifier.temperature is not None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '[split]\nheld_out = 0\n[select]\ntemperature = "none"',
+        "[split]\nheld_out = 0.2",  # by evidence: no row is left out of a fit
+    ],
+)
+def test_where_it_is_not_wanted_nothing_is_asked(folder, asked, more):
+    result = steps.train(spec(folder, more), folder / "models")
+    assert not asked
+    assert "mean_power" not in result["training"]
+    assert Store(folder / "models").load("morphology").classifier.temperature is None
+
+
+def test_rows_that_ask_for_nothing_leave_the_model_as_it_was(folder):
+    steps.train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
+    assert "temperature" not in Store(folder / "models").load("morphology").classifier.to_dict()
