@@ -7,7 +7,7 @@ a paused run, and end the run for it (../docs/decisions, and shared/prefect.md).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from prefect import flow
 from prefect.context import FlowRunContext
@@ -16,7 +16,15 @@ from prefect.input import RunInput
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from flows.errors import UsageError
-from flows.models.promotion import MARGIN, Comparison, Rule, compare, comparison_table
+from flows.models.promotion import (
+    MARGIN,
+    Comparison,
+    PromotionResult,
+    RejectedPromotion,
+    Rule,
+    compare,
+    comparison_table,
+)
 from flows.models.promotion import promote as put_in_place
 from flows.orchestration.events import model_promoted
 from flows.orchestration.run_page import keep_markdown
@@ -46,7 +54,7 @@ def promote(
     margin: NonNegativeFloat = MARGIN,
     why: str | None = None,
     timeout: PositiveInt = A_DAY,
-) -> dict[str, Any]:
+) -> PromotionResult | RejectedPromotion:
     """Put a model in the champion's place.
 
     Args:
@@ -61,30 +69,24 @@ def promote(
     if how != "ask":
         result = put_in_place(model, store=store, rule=rule, margin=margin, why=why)
     else:
-        found = compare(model, store=store, margin=margin)
-        answer = _asked(found, timeout)
-        result = {
-            "model": found.challenger,
-            "status": "rejected",
-            "previous": found.champion,
-            "why": answer.why,
-        }
-        if answer.decision == "promote":
-            # The very model and champion that were shown, whatever has been trained or promoted since.
-            result = put_in_place(
-                found.challenger, store=store, why=answer.why or why, instead_of=found.champion or ""
-            )
-    if result["status"] == "promoted" and FlowRunContext.get() is not None:
-        model_promoted(result)
+        comparison = compare(model, store=store, margin=margin)
+        challenger, champion = comparison.challenger, comparison.champion
+        answer = _asked(comparison, timeout)
+        if answer.decision != "promote":
+            return RejectedPromotion(model=challenger, status="rejected", previous=champion, why=answer.why)
+        # The very model and champion that were shown, whatever has been trained or promoted since.
+        result = put_in_place(challenger, store=store, why=answer.why or why, instead_of=champion or "")
+    if result.status == "promoted" and FlowRunContext.get() is not None:
+        model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
     return result
 
 
-def _asked(found: Comparison, timeout: int) -> Approval:
+def _asked(comparison: Comparison, timeout: int) -> Approval:
     if FlowRunContext.get() is None:
         raise UsageError(
             "how: got 'ask' without Prefect, where nobody can answer, expected 'better' or 'now'; choose one"
         )
-    text = to_markdown(comparison_table(found))
-    keep_markdown(f"{found.name}-promotion", text, f"Promote {found.challenger}?")
+    text = to_markdown(comparison_table(comparison))
+    keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")
     asked = Approval.with_initial_data(description=text)
     return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from pydantic import PositiveInt
 
+from flows.models.description import ModelDescription
 from flows.orchestration.run_page import keep_markdown, keep_table
 from flows.reports.choice import choice_words
 from flows.reports.tables import candidate_table, markdown_report
@@ -43,7 +43,7 @@ def train(
     overwrite: bool = False,  # noqa: FBT001, FBT002 - a switch of the form
     limit: PositiveInt | None = None,
     threads: PositiveInt | None = None,
-) -> dict[str, Any]:
+) -> ModelDescription:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them.
 
     Args:
@@ -55,16 +55,16 @@ def train(
     """
     running = FlowRunContext.get() is not None
     steps = STEPS if running else training.DIRECT
-    result = training.train(
+    model = training.train(
         specification, store, overwrite=overwrite, limit=limit, threads=threads, steps=steps
     )
     if running:
-        report = train_report(result)
-        said = [report.skill_words, f"Candidates of {result['model']}", choice_words(report)]
-        keep_table(f"{result['name']}-candidates", candidate_table(report), "; ".join(filter(None, said)))
+        report = train_report(model)
+        said = [report.skill_words, f"Candidates of {model.model}", choice_words(report)]
+        keep_table(f"{model.name}-candidates", candidate_table(report), "; ".join(filter(None, said)))
         keep_markdown(
-            f"{result['name']}-report",
+            f"{model.name}-report",
             markdown_report(report),
-            f"{report.skill_words} Training of {result['model']}",
+            f"{report.skill_words} Training of {model.model}",
         )
-    return result
+    return model

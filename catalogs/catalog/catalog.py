@@ -26,6 +26,7 @@ __all__ = [
     "Annotation",
     "Catalog",
     "Column",
+    "ColumnMetadata",
     "Compute",
     "Convertible",
     "Copyable",
@@ -61,6 +62,26 @@ class Column:
     null: int | None = None
     shape: tuple[int, ...] = ()
     absent: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnMetadata:
+    """What a catalogue says of a column, without its values: to be kept where the catalogue is not."""
+
+    unit: str | None
+    ucd: str | None
+    description: str | None
+    datatype: str | None  # Arrow's name of it
+
+    @classmethod
+    def of(cls, column: Column) -> ColumnMetadata:
+        """Return what is said of a catalogue's column."""
+        return cls(
+            unit=column.unit,
+            ucd=column.ucd,
+            description=column.description,
+            datatype=str(column.datatype),
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 - `columns`: What the rows of a catalogue show, in one pass of bounded memory: counts a column, and a sample
   of the rows.
+- `distribution`: How the values of a column are distributed: counts in bins, the mean and the spread.
 - `leaks`: Columns that give the class away: by themselves, or only together.
 - `other_positions`: Positions that are in other columns than a right ascension and a declination of their
   own.
@@ -22,4 +23,14 @@ For this folder alone:
   on rows not looked at.
 """
 
-__all__ = ["columns", "leaks", "other_positions", "presence", "quality", "split", "subjects", "suspicions"]
+__all__ = [
+    "columns",
+    "distribution",
+    "leaks",
+    "other_positions",
+    "presence",
+    "quality",
+    "split",
+    "subjects",
+    "suspicions",
+]

@@ -7,7 +7,7 @@ Streamed, of bounded memory: counts of every row by `catalogs.profile.columns`, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ import pyarrow as pa
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.profile.columns import Choice, Profile, profile
-from catalogs.profile.leaks import Leak
 from catalogs.sky.neighbours import NeighbourCounter
 from catalogs.sky.positions import PositionUnit, positions
 
@@ -46,8 +45,8 @@ class Quality:
 
     n_rows: int
     missing: dict[str, float]
-    constant: list[str]
-    duplicate_columns: list[list[str]]
+    constant: tuple[str, ...]
+    duplicate_columns: tuple[tuple[str, ...], ...]
     repeated_identifiers: int | None
     repeated_positions: int | None
     positions_without: int | None
@@ -55,16 +54,6 @@ class Quality:
     outliers: dict[str, float]
     n_files: int
     absent: dict[str, int]
-    leaks: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return scalars, lists and mappings."""
-        return asdict(self)
-
-    @staticmethod
-    def leak(leak: Leak) -> dict[str, Any]:
-        """Return a leak as the report holds it."""
-        return asdict(leak) | {"columns": list(leak.columns)}
 
 
 @dataclass
@@ -104,8 +93,8 @@ def quality(
     found = Quality(
         n_rows=seen.n_rows,
         missing={name: c.missing_share for name, c in seen.columns.items() if c.missing},
-        constant=[name for name, c in seen.columns.items() if c.constant],
-        duplicate_columns=[list(group) for group in seen.duplicate_columns()],
+        constant=tuple(name for name, c in seen.columns.items() if c.constant),
+        duplicate_columns=tuple(tuple(group) for group in seen.duplicate_columns()),
         repeated_identifiers=None if named is None else named.distinct.repeated,
         repeated_positions=None if sky is None else sky.neighbours.near_another,
         positions_without=None if sky is None else sky.without,

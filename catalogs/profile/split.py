@@ -20,6 +20,7 @@ __all__ = [
     "FINEST_ORDER",
     "HEALPIX_ORDER",
     "HealpixSplit",
+    "SplitSummary",
     "healpix_keys",
     "healpix_pixels",
     "held_out",
@@ -39,6 +40,17 @@ TOLERANCE = 0.25
 _SALT = b"blr: held-out rows, 1"
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitSummary:
+    """Which rows are held out: by a hash of what, and how many."""
+
+    by: str  # "id", "healpix" or a column
+    asked: float  # share of the rows
+    share: float  # that is held out
+    n_places: int  # different names, pixels or values
+    healpix_order: int | None  # of the pixels; None where the split is not by place
 
 
 def held_out(columns: Sequence[Array], fraction: float) -> NDArray[np.bool_]:

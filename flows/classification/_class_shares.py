@@ -77,7 +77,7 @@ DIGITS = 8
 
 def prior_shares(model: Model) -> Floats:
     """Return the class shares (K,) of the training rows, which the model's fit takes for those of all objects."""
-    return np.asarray(model.training["class_share"])
+    return np.asarray(model.training.class_share)
 
 
 def with_shares(model: Model, specification: Specification) -> Classifier:
@@ -189,7 +189,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
 
 def shift_record(model: Model, specification: Specification) -> dict[str, Any]:
     """Return what outputs say of class shares and of weights in the training; texts, and shares by class."""
-    result = model.training.get("shift", {})
+    trained = model.training.shift
     shift = with_shares(model, specification).log_prior_shift
     old = prior_shares(model)
     new = old if shift is None else old * np.exp(shift)
@@ -199,12 +199,13 @@ def shift_record(model: Model, specification: Specification) -> dict[str, Any]:
             isinstance(specification.shift.class_prior, Mapping) and specification.shift.class_prior_source
         )
         record["class_priors_training"] = _by_class(model, old)
-        record["class_priors_source"] = given or result.get("class_prior_source", "as given")
-    if model.specification.shift.density_weights:
-        target = result["target"]
+        record["class_priors_source"] = given or trained.class_prior_source or "as given"
+    difference = trained.difference
+    if model.specification.shift.density_weights and difference is not None:
+        target = difference.target
         record["training_weights"] = (
-            f"density ratio against {target['name']} (sha256 {target['content_hash']}): {result['n_training']} rows "
-            f"count as {result['n_effective']:.6g}"
+            f"density ratio against {target.name} (sha256 {target.content_hash}): {difference.n_training} rows "
+            f"count as {difference.n_effective:.6g}"
         )
     return record
 

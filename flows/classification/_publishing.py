@@ -110,7 +110,7 @@ def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
     # The margins of a HATS catalogue repeat rows of the other files.
     once = [o for o in ordered if o.summary.get("counted", True)] or ordered
     counts = [FeatureCounts.from_dict(o.summary["drift"]) for o in once if "drift" in o.summary]
-    reference = model.training.get("distribution", {})
+    reference = model.training.distribution
     shift: Json = next((o.summary["shift"] for o in ordered if "shift" in o.summary), {})
 
     def summed(tally: Tally) -> Json:

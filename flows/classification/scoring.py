@@ -106,13 +106,13 @@ class Scorer:
         return FeatureCounts.sum([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
 
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
-        return FeatureCounts.of(X, missing, self.model.training.get("distribution", {}), self.model.features)
+        return FeatureCounts.of(X, missing, self.model.training.distribution, self.model.features)
 
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
         found = self.reader.evaluate(batch)
         inside = found.inside
-        noise = self.model.training.get("noise", {})
+        noise = self.model.training.noise
         errors = None if found.errors is None else excess(found.errors[inside], noise, self.model.features)
         unseen = None if found.not_detected is None else found.not_detected[inside]
         scores = self.classifier.score(

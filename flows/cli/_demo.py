@@ -8,7 +8,7 @@ import json as json_text
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
@@ -16,11 +16,13 @@ from flows.classification import steps as classification
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.demo.steps import run_demo
+from flows.models.description import ModelDescription
 from flows.training import steps as training
 
 __all__ = ["run_demonstration"]
 
-Work = Callable[..., dict[str, Any]]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> None:
@@ -36,7 +38,7 @@ def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> No
         sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
-def _flows(*, quiet: bool) -> tuple[Work, Work]:
+def _flows(*, quiet: bool) -> tuple[Callable[..., ModelDescription], Callable[..., dict[str, Any]]]:
     with shown_progress(quiet=quiet):
         server = start_prefect()
     from flows.classify import classify
@@ -46,10 +48,10 @@ def _flows(*, quiet: bool) -> tuple[Work, Work]:
     return train, classify
 
 
-def _shown(work: Work, *, quiet: bool) -> Work:
+def _shown(work: Callable[P, R], *, quiet: bool) -> Callable[P, R]:
     """Return the work with its own progress bar: tables are printed between the bars, not through them."""
 
-    def shown(*arguments: Any, **options: Any) -> dict[str, Any]:
+    def shown(*arguments: P.args, **options: P.kwargs) -> R:
         with shown_progress(quiet=quiet):
             return work(*arguments, **options)
 

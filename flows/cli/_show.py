@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from flows.documents import Dataclass, to_document
+from flows.models.description import ModelListing
+from flows.models.promotion import PromotionResult
 from flows.orchestration.tables import trouble_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
@@ -26,6 +28,7 @@ from flows.reports.tables import (
     to_rich,
 )
 from flows.training.report import classification, train_report
+from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
     "show",
@@ -53,27 +56,10 @@ def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None
         people(result)
 
 
-def show_trained(result: Json) -> None:
+def show_trained(result: TrainingResult) -> None:
     """Show a training, what it would do, or a stored model."""
-    if result["status"] == "planned":
-        say(
-            f"{result['model']} would be trained"
-            + (", but is in the store already" if result["exists"] else "")
-        )
-        counts = zip(
-            result["classes"],
-            result["training"]["training_counts"],
-            result["training"]["held_out_counts"],
-            strict=True,
-        )
-        print_tables(
-            plain_table(
-                "Labelled objects",
-                ("class", "training", "held out"),
-                [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
-            )
-        )
-        say(f"Held out by a salted hash {split_words(result['training']['split'])}")
+    if isinstance(result, TrainingPlan):
+        _show_plan(result)
         return
     report = train_report(result)
     if not report.has_skill:
@@ -85,28 +71,38 @@ def show_trained(result: Json) -> None:
         performance_table(report),
         review_table(report),
     )
-    training = result["training"]
-    for sentence in (
-        *noise_words(training.get("label_noise", {})),
-        *shift_words(training.get("shift", {})),
-    ):
+    for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
         say(sentence)
-    verdict = result["trust"]["verdict"]
-    said = {
-        "trained": "trained",
-        "exists": "is in the store already: nothing to do",
-        "trial": "was a trial: not kept",
-    }
     say(
-        f"{result['model']} {said.get(result['status'], 'in the store')}; "
-        f"trust verdict, of the approximation: {verdict}"
+        f"{result.model} {STATUS_WORDS[result.status]}; trust verdict, of the approximation: {result.trust.verdict}"
     )
     say(report.skill_words)
-    if result["path"]:
-        say(f"Model, card and report: {result['path']}")
-    if result["champion"] not in (None, result["version"]):
-        champion = f"{result['name']}@{result['champion']}"
-        say(f"The champion is still {champion}: `blr models promote {result['model']}` changes that")
+    if result.path:
+        say(f"Model, card and report: {result.path}")
+    if result.champion not in (None, result.version):
+        champion = f"{result.name}@{result.champion}"
+        say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
+
+
+STATUS_WORDS = {
+    "trained": "trained",
+    "exists": "is in the store already: nothing to do",
+    "trial": "was a trial: not kept",
+    "stored": "in the store",
+}
+
+
+def _show_plan(plan: TrainingPlan) -> None:
+    say(f"{plan.model} would be trained" + (", but is in the store already" if plan.exists else ""))
+    counts = zip(plan.classes, plan.training.training_counts, plan.training.held_out_counts, strict=True)
+    print_tables(
+        plain_table(
+            "Labelled objects",
+            ("class", "training", "held out"),
+            [(c, f"{n:,}", f"{h:,}") for c, n, h in counts],
+        )
+    )
+    say(f"Held out by a salted hash {split_words(plan.training.split)}")
 
 
 def show_classified(result: Json) -> None:
@@ -133,35 +129,29 @@ def show_classified(result: Json) -> None:
         say(result["advice"])
 
 
-def show_models(result: Json) -> None:
+def show_models(listing: ModelListing) -> None:
     """Show what is in a store."""
     skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
     rows = [
-        (
-            m["name"],
-            m["version"],
-            skill[m["has_skill"]],
-            m["trust"] or "–",
-            "champion" if m["champion"] else "",
-        )
-        for m in result["models"]
+        (m.name, m.version, skill[m.has_skill], m.trust or "–", "champion" if m.champion else "")
+        for m in listing.models
     ]
     if rows:
         columns = ("name", "version", "skill", "trust in the approximation", "")
-        print_tables(plain_table(f"Models in {result['store']}", columns, rows))
+        print_tables(plain_table(f"Models in {listing.store}", columns, rows))
     else:
-        say(f"No models in {result['store']}: `blr train SPEC --store {result['store']}` makes one")
+        say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
 
 
-def show_promoted(result: Json) -> None:
+def show_promoted(result: PromotionResult) -> None:
     """Show a promotion."""
-    said = {
+    words = {
         "planned": "would be the champion",
         "promoted": "is the champion",
         "is the champion": "is the champion already",
-        "kept": f"is not promoted ({result['why']}); the champion stays",
+        "kept": f"is not promoted ({result.why}); the champion stays",
     }
-    say(f"{result['model']} {said[result['status']]}; before: {result['previous'] or 'none'}")
+    say(f"{result.model} {words[result.status]}; before: {result.previous or 'none'}")
 
 
 def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:

@@ -18,16 +18,18 @@ from rich.text import Text
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
 from flows.demo._catalogue import ATTRIBUTION, write_catalogues
+from flows.documents import to_document
 from flows.reports import tables
+from flows.reports.candidates import CandidateRow
 from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
-from flows.reports.skill import skill_tree
 from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.manifest import write_json
 from flows.runs.progress import tell
 from flows.training import steps as training
 from flows.training.report import classification as shown
 from flows.training.report import load_boundary, train_report
+from flows.training.results import ModelDescription
 from flows.training.saving import BOUNDARY_FILE
 
 __all__ = ["REMARKS", "TASKS", "run_demo"]
@@ -57,7 +59,7 @@ REMARKS: Final = (
 def run_demo(
     out: Path,
     *,
-    train: Callable[..., Json] = training.train,
+    train: Callable[..., ModelDescription] = training.train,
     classify: Callable[..., Json] = classification.classify,
     show: Show = lambda _: None,
 ) -> Json:
@@ -79,7 +81,7 @@ def _run_task(
     task: str,
     out: OutputFolder,
     catalogues: tuple[Path, ...],
-    train: Callable[..., Json],
+    train: Callable[..., ModelDescription],
     classify: Callable[..., Json],
     show: Show,
 ) -> Json:
@@ -87,10 +89,10 @@ def _run_task(
     folder, store = out / task, out / "models"
     specification = _specification(task, folder)
     trained = train(specification, store=store)
-    classified = classify([*catalogues], model=trained["model"], store=store, out=folder / "annotated")
+    classified = classify([*catalogues], model=trained.model, store=store, out=folder / "annotated")
     report = train_report(
         trained,
-        boundary=load_boundary(Path(trained["path"]) / BOUNDARY_FILE),
+        boundary=load_boundary(Path(str(trained.path)) / BOUNDARY_FILE),
         classifications=_found(classified["summary"]),
         remarks=REMARKS,
         attribution=(ATTRIBUTION,),
@@ -123,13 +125,13 @@ def _found(summary: Mapping[str, Any]) -> tuple[Classification, ...]:
     return tuple(found)
 
 
-def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mapping[str, Any]) -> Json:
+def _summary(report: TrainReport, trained: ModelDescription, classified: Mapping[str, Any]) -> Json:
     """Return the numbers of a task, for machines; those of the catalogues file by file, as both hold the same."""
     return {
-        "model": trained["model"],
+        "model": trained.model,
         "classes": [*report.classes],
-        "selected": asdict(report.chosen),
-        "candidates": [asdict(row) for row in report.candidates],
+        "selected": _row(report.chosen),
+        "candidates": [_row(row) for row in report.candidates],
         "held_out": {
             "n": report.n_judged,
             "judged_by": report.judged_by,
@@ -137,7 +139,7 @@ def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mappin
             "log_loss_plugin": report.log_loss_plugin,
             "log_loss_baseline": report.log_loss_baseline,
             "gain_over_baseline": report.log_loss_baseline - report.log_loss,
-            "skill": None if report.skill is None else skill_tree(report.skill),
+            "skill": None if report.skill is None else to_document(report.skill),
             "accuracy": report.accuracy,
             "calibration_error": report.calibration_error,
             "reviews": [asdict(review) for review in report.reviews],
@@ -149,6 +151,27 @@ def _summary(report: TrainReport, trained: Mapping[str, Any], classified: Mappin
         "remarks": [*report.remarks],
         "attribution": [*report.attribution],
     }
+
+
+ROW_KEYS = (
+    *(
+        "features",
+        "basis",
+        "n_functions",
+        "log_evidence",
+        "bic",
+        "effective_parameters",
+        "log_loss",
+        "verdict",
+    ),
+    *("weight", "share", "parts", "checks", "second_order", "loo", "left_out_by"),
+)
+"""What the summary holds of a row of the evidence table."""
+
+
+def _row(candidate: CandidateRow) -> Json:
+    document = to_document(candidate)
+    return {key: document[key] for key in ROW_KEYS}
 
 
 def _show_task(task: str, report: TrainReport, show: Show) -> None:

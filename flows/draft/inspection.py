@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -51,6 +50,7 @@ from flows.inputs.source import LocalSource
 from flows.inputs.table_choice import TableChoice
 from flows.labels.reader import LabelledRows, label_texts
 from flows.models.asdf_file import is_model_file, read_model
+from flows.models.description import ModelDescription
 from flows.models.store import Store
 from flows.runs.progress import tell
 
@@ -72,7 +72,7 @@ MOST_LABELS = 40
 
 def inspect_file(
     file: str | Path, *, limit: int | None = None, label: str | None = None, table: str | None = None
-) -> CatalogueSummary | dict[str, Any]:
+) -> CatalogueSummary | ModelDescription:
     """Return what a file holds, here or at a URL; of a catalogue, what the first `limit` rows show, or all.
 
     `label` is the column of the class that leaks are looked for; `table` is meant of several in a file.

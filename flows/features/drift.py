@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from catalogs.profile.distribution import Distribution
+
 __all__ = ["DRIFTED", "FeatureCounts", "drift", "drifted", "feature_distribution"]
 
 Floats = NDArray[np.float64]
@@ -35,20 +37,20 @@ LEAST = 0.5
 """Rows that an empty bin is taken to hold: zero has no logarithm."""
 
 
-def feature_distribution(X: Floats, missing: Mask, features: Sequence[str]) -> Json:
+def feature_distribution(X: Floats, missing: Mask, features: Sequence[str]) -> dict[str, Distribution]:
     """Return what `drift` needs of the training rows, X (n, F), as a model carries it."""
     return {name: _distribution(X[~missing[:, j], j], len(X)) for j, name in enumerate(features)}
 
 
-def _distribution(x: Floats, n: int) -> Json:
+def _distribution(x: Floats, n: int) -> Distribution:
     edges = np.unique(np.quantile(x, np.arange(1, BINS) / BINS)) if len(x) else np.empty(0)
-    return {
-        "edges": edges.tolist(),
-        "counts": _binned(x, edges).tolist(),
-        "mean": float(x.mean()) if len(x) else 0.0,
-        "sd": float(np.clip(x, -FAR, FAR).std()) if len(x) else 0.0,
-        "missing": 1 - len(x) / max(1, n),
-    }
+    return Distribution(
+        edges=tuple(edges.tolist()),
+        counts=tuple(_binned(x, edges).tolist()),
+        mean=float(x.mean()) if len(x) else 0.0,
+        sd=float(np.clip(x, -FAR, FAR).std()) if len(x) else 0.0,
+        missing=1 - len(x) / max(1, n),
+    )
 
 
 def _binned(x: Floats, edges: Floats) -> NDArray[np.int64]:
@@ -67,21 +69,20 @@ class FeatureCounts:
 
     @classmethod
     def of(
-        cls, X: Floats, missing: Mask, reference: Mapping[str, Any], features: Sequence[str]
+        cls, X: Floats, missing: Mask, reference: Mapping[str, Distribution], features: Sequence[str]
     ) -> FeatureCounts:
         """Count a batch, X (n, F), against the training's distribution."""
         columns = [X[~missing[:, j], j] for j in range(X.shape[1])]
         known = [reference.get(name) or _distribution(np.empty(0), 0) for name in features]
         # About the training mean, since large numbers would cancel; their squares have to be finite.
-        deviations = [np.clip(x - r["mean"], -FAR, FAR) for x, r in zip(columns, known, strict=True)]
+        deviations = [np.clip(x - r.mean, -FAR, FAR) for x, r in zip(columns, known, strict=True)]
         return cls(
             n_rows=len(X),
             known=tuple(len(x) for x in columns),
             total=tuple(float(d.sum()) for d in deviations),
             squares=tuple(float(d @ d) for d in deviations),
             bins=tuple(
-                tuple(_binned(x, np.asarray(r["edges"])).tolist())
-                for x, r in zip(columns, known, strict=True)
+                tuple(_binned(x, np.asarray(r.edges)).tolist()) for x, r in zip(columns, known, strict=True)
             ),
         )
 
@@ -112,7 +113,7 @@ class FeatureCounts:
         )
 
 
-def drift(counts: FeatureCounts, reference: Mapping[str, Any], features: Sequence[str]) -> Json:
+def drift(counts: FeatureCounts, reference: Mapping[str, Distribution], features: Sequence[str]) -> Json:
     """Return by feature how its distribution differs from the training's; nothing for a model without it."""
     return {
         name: _feature_drift(counts, j, reference[name])
@@ -121,14 +122,14 @@ def drift(counts: FeatureCounts, reference: Mapping[str, Any], features: Sequenc
     }
 
 
-def _feature_drift(counts: FeatureCounts, j: int, trained: Mapping[str, Any]) -> Json:
-    n, m = counts.known[j], sum(trained["counts"])
+def _feature_drift(counts: FeatureCounts, j: int, trained: Distribution) -> Json:
+    n, m = counts.known[j], sum(trained.counts)
     missing = 1 - n / max(1, counts.n_rows)
     comparison = {
         "rows": n,
         "missing": missing,
-        "missing_change": missing - trained["missing"],
-        "missing_error": math.sqrt(trained["missing"] * (1 - trained["missing"]) / max(1, counts.n_rows)),
+        "missing_change": missing - trained.missing,
+        "missing_error": math.sqrt(trained.missing * (1 - trained.missing) / max(1, counts.n_rows)),
     }
     if not n or not m:
         return comparison | dict.fromkeys(
@@ -136,10 +137,10 @@ def _feature_drift(counts: FeatureCounts, j: int, trained: Mapping[str, Any]) ->
         )
     mean = counts.total[j] / n  # about the training mean
     sd = math.sqrt(max(0.0, counts.squares[j] / n - mean**2))
-    scale = trained["sd"] or 1.0
-    freedom, rate = len(trained["edges"]), 1 / n + 1 / m
+    scale = trained.sd or 1.0
+    freedom, rate = len(trained.edges), 1 / n + 1 / m
     return comparison | {
-        "index": _stability_index(counts.bins[j], trained["counts"]),
+        "index": _stability_index(counts.bins[j], trained.counts),
         "expected_index": freedom * rate,
         "index_error": math.sqrt(2 * freedom) * rate,  # it is rate times χ² where nothing has changed
         "mean_shift": mean / scale,

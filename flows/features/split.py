@@ -42,11 +42,11 @@ def position_unit(specification: Specification, catalog: Catalog) -> PositionUni
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Which rows are held out (N,), their `group` (N,), and what is said of it; `refusal` says why it will not do."""
+    """Which rows are held out (N,), their `group` (N,), and a summary; `refusal` says why the split will not do."""
 
     held_out: NDArray[np.bool_]
     group: NDArray[np.uint64]
-    summary: dict[str, Any]
+    summary: split.SplitSummary
     refusal: str = ""
 
 
@@ -71,27 +71,27 @@ def held_out(
     asked = specification.split.held_out
     if not asked:  # the finest places keep neighbours of the same folds together
         group, order, refusal = places.astype(np.uint64), None, ""
-        found = np.zeros(len(group), dtype=bool)
+        chosen = np.zeros(len(group), dtype=bool)
     elif specification.split.by != "healpix":
         group = places.astype(np.uint64)
-        found, order, refusal = split.held_out_keys(group, asked), None, ""
+        chosen, order, refusal = split.held_out_keys(group, asked), None, ""
         if specification.split.by != "id" and not trial:
-            refusal = _of_few_values(specification, group, float(found.mean()))
+            refusal = _of_few_values(specification, group, float(chosen.mean()))
     else:
         by_place = split.split_by_pixels(
             places.astype(np.int64), asked, order=specification.split.healpix_order
         )
         group, order = by_place.keys, by_place.order
-        found = split.held_out_keys(group, asked)
+        chosen = split.held_out_keys(group, asked)
         refusal = "" if by_place.fits or trial else _of_few_pixels(specification, by_place)
-    summary = {
-        "by": specification.split.by,
-        "asked": asked,
-        "share": float(found.mean()),
-        "n_places": len(np.unique(group)),
-        "healpix_order": order,
-    }
-    return Chosen(found, group, summary, refusal)
+    summary = split.SplitSummary(
+        by=specification.split.by,
+        asked=asked,
+        share=float(chosen.mean()),
+        n_places=len(np.unique(group)),
+        healpix_order=order,
+    )
+    return Chosen(chosen, group, summary, refusal)
 
 
 FEW_VALUES = 50
@@ -109,19 +109,19 @@ def _of_few_values(specification: Specification, group: NDArray[np.uint64], shar
     )
 
 
-def _of_few_pixels(specification: Specification, found: split.HealpixSplit) -> str:
+def _of_few_pixels(specification: Specification, by_place: split.HealpixSplit) -> str:
     """Return why a split by place will not do."""
-    asked, given = specification.split.held_out, specification.split.healpix_order
-    if given is not None:
-        if asked / 2 <= found.share <= 2 * asked:
+    asked, order = specification.split.held_out, specification.split.healpix_order
+    if order is not None:
+        if asked / 2 <= by_place.share <= 2 * asked:
             return ""
         return (
-            f"split.healpix_order: got {given}, by whose pixels {found.share:.0%} of the labelled rows are held out, "
-            f"expected about {asked:.0%}; leave the key out, which chooses an order, or split by 'id'"
+            f"split.healpix_order: got {order}, by whose pixels {by_place.share:.0%} of the labelled rows are held "
+            f"out, expected about {asked:.0%}; leave the key out, which chooses an order, or split by 'id'"
         )
-    shares = ", ".join(f"{share:.0%}" for share in found.shares.values())
+    shares = ", ".join(f"{share:.0%}" for share in by_place.shares.values())
     return (
         f"split.by: got 'healpix', by which {shares} of the labelled rows are held out (pixels of order "
-        f"{min(found.shares)} to {max(found.shares)}), expected about {asked:.0%}: the rows lie in few places; "
+        f"{min(by_place.shares)} to {max(by_place.shares)}), expected about {asked:.0%}: the rows lie in few places; "
         "split by 'id', or ask for another share in split.held_out"
     )

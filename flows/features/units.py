@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from astropy import units
 
-from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import expression_name
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
@@ -37,7 +36,7 @@ def converted(
     reader: FeatureReader,
     catalog: Catalog,
     *,
-    trained: Mapping[str, Mapping[str, Any]],
+    trained: Mapping[str, ColumnMetadata],
     stated: Mapping[str, str] | None,
 ) -> FeatureReader:
     """Return the reader for one catalogue, columns in units other than the training's converted as they are read.
@@ -60,7 +59,7 @@ def converted(
 
 
 def unchecked(
-    reader: FeatureReader, catalog: Catalog, trained: Mapping[str, Mapping[str, Any]]
+    reader: FeatureReader, catalog: Catalog, trained: Mapping[str, ColumnMetadata]
 ) -> tuple[str, ...]:
     """Return the columns, in words, of which one side alone states a unit, so that nothing could be compared.
 
@@ -69,42 +68,42 @@ def unchecked(
     here = {c.name: c.unit for c in catalog.columns}
     mapping = reader.mapping
     stated_names = reader.derived.fluxes.union(reader.stated or (), mapping.expressions)
-    found = []
-    for name, said in _with_magnitudes(trained, reader).items():
+    unstated = []
+    for name, column in _with_magnitudes(trained, reader).items():
         if name in stated_names or name not in reader.names:
             continue
-        ours, unit = said.get("unit"), mapping.unit(name, here)
+        ours, unit = column.unit, mapping.unit(name, here)
         if unit and not ours:
-            found.append(f"{mapping.said(name)} is in '{unit}', and had no unit in training")
+            unstated.append(f"{mapping.said(name)} is in '{unit}', and had no unit in training")
         elif ours and not unit and any(here.values()):
-            found.append(f"{mapping.said(name)} has no unit, and was in '{ours}' in training")
-    return tuple(found)
+            unstated.append(f"{mapping.said(name)} has no unit, and was in '{ours}' in training")
+    return tuple(unstated)
 
 
 def _with_magnitudes(
-    trained: Mapping[str, Mapping[str, Any]], reader: FeatureReader
-) -> dict[str, Mapping[str, Any]]:
+    trained: Mapping[str, ColumnMetadata], reader: FeatureReader
+) -> dict[str, ColumnMetadata]:
     known = reader.derived.magnitudes
-    return {name: _in_magnitudes(said, magnitude=name in known) for name, said in trained.items()}
+    return {name: _in_magnitudes(column, magnitude=name in known) for name, column in trained.items()}
 
 
-def _in_magnitudes(said: Mapping[str, Any], *, magnitude: bool) -> Mapping[str, Any]:
+def _in_magnitudes(column: ColumnMetadata, *, magnitude: bool) -> ColumnMetadata:
     """Return what a catalogue says of a column, with the unit that a magnitude has where it states none."""
-    magnitude = magnitude or (said.get("ucd") or "").lower().startswith("phot.mag")
-    return {**said, "unit": "mag"} if magnitude and not said.get("unit") else said
+    magnitude = magnitude or (column.ucd or "").lower().startswith("phot.mag")
+    return replace(column, unit="mag") if magnitude and not column.unit else column
 
 
 def in_units_of_the_first(reader: FeatureReader, catalog: Catalog, first: Catalog) -> FeatureReader:
     """Return the reader for one of several labelled catalogues; positions and votes stay as they are."""
     if catalog is first:
         return reader.of(catalog)
-    known = {name: first.column(name) for name in reader.names if name not in reader.also}
-    trained = {name: {"unit": column.unit, "ucd": column.ucd} for name, column in known.items()}
+    named = [name for name in reader.names if name not in reader.also]
+    trained = {name: ColumnMetadata.of(first.column(name)) for name in named}
     return converted(reader, catalog, trained=trained, stated=None)
 
 
 def conversions(
-    trained: Mapping[str, Mapping[str, Any]],
+    trained: Mapping[str, ColumnMetadata],
     catalog: Catalog,
     *,
     mapping: ColumnMapping,
@@ -118,20 +117,20 @@ def conversions(
     catalogue, of which it gives none.
     """
     here = {c.name: c.unit for c in catalog.columns}
-    found = {}
-    for name, said in trained.items():
+    factors = {}
+    for name, column in trained.items():
         if name in fluxes or not here.keys() >= {*mapping.theirs(name)}:
             continue
         unit = (stated or {}).get(name) or mapping.unit(name, here)
-        factor = _factor(said.get("unit"), unit)
+        factor = _factor(column.unit, unit)
         if factor is None:
             raise CatalogError(
-                f"{catalog.path}: got {mapping.said(name)} in '{unit}', expected '{said['unit']}', in which "
-                + _remedy(name, str(said["unit"]), mapping.read([name]), unit or "", training=stated is None)
+                f"{catalog.path}: got {mapping.said(name)} in '{unit}', expected '{column.unit}', in which "
+                + _remedy(name, str(column.unit), mapping.read([name]), unit or "", training=stated is None)
             )
         if factor != 1:
-            found[name] = factor
-    return found
+            factors[name] = factor
+    return factors
 
 
 def _remedy(name: str, trained: str, theirs: tuple[str, ...], unit: str, *, training: bool) -> str:
@@ -142,12 +141,12 @@ def _remedy(name: str, trained: str, theirs: tuple[str, ...], unit: str, *, trai
     flux, old_flux = flux_unit(unit), flux_unit(trained)
     column = expression_name(theirs[0]) if len(theirs) == 1 else "..."
     if flux is not None and PLAIN.get(trained.lower(), trained).startswith("mag"):
-        made = f"{ZERO_POINT[flux]} - 2.5 * log10({column})"
+        value = f"{ZERO_POINT[flux]} - 2.5 * log10({column})"
     elif old_flux is not None and PLAIN.get(unit.lower(), unit).startswith("mag"):
-        made = f"10 ** (0.4 * ({ZERO_POINT[old_flux]} - {column}))"
+        value = f"10 ** (0.4 * ({ZERO_POINT[old_flux]} - {column}))"
     else:
         return f"{state}; else convert it, or make it of what the target has, in [target.expressions]"
-    return f"{state}; where the magnitudes are AB's, convert it: expressions = {{ {name} = '{made}' }} under [target]"
+    return f"{state}; where the magnitudes are AB's, convert it: expressions = {{ {name} = '{value}' }} under [target]"
 
 
 def _factor(trained: str | None, here: str | None) -> float | None:

@@ -6,7 +6,8 @@ Shapes: N labelled rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,19 @@ from numpy.typing import NDArray
 from catalogs.arrays.distinct import hashed
 from flows.labels.reader import label_texts
 
-__all__ = ["name_hashes", "repeated_in_conflict", "told_in_words"]
+__all__ = ["RepeatedNames", "conflict_words", "name_hashes", "repeated_in_conflict"]
 
 Array = np.ndarray[Any, Any]
 SHOWN = 20
 """Objects that are named."""
+
+
+@dataclass(frozen=True)
+class RepeatedNames:
+    """How many names have rows of several classes, and the classes of some of them by name."""
+
+    n: int
+    classes: Mapping[str, tuple[str, ...]]
 
 
 def name_hashes(names: Array) -> NDArray[np.uint64]:
@@ -33,24 +42,24 @@ def repeated_in_conflict(
     target: NDArray[np.intp],
     classes: Sequence[str],
     names: Iterable[Array],
-) -> dict[str, Any]:
-    """Return how many names have rows of several classes, and which some of them are: `names` is read for those."""
+) -> RepeatedNames:
+    """Return the names that have rows of several classes: the columns `names` are read for those that are shown."""
     order = np.lexsort((target, hashes))
     name, index = hashes[order], target[order]
     differ = (name[1:] == name[:-1]) & (index[1:] != index[:-1]) & (name[1:] != 0)
-    found = np.unique(name[1:][differ])
-    shown: dict[str, list[str]] = {}
-    for texts in (label_texts(column) for column in names if found.size):
+    repeated = np.unique(name[1:][differ])
+    shown: dict[str, tuple[str, ...]] = {}
+    for texts in (label_texts(column) for column in names if repeated.size):
         mine = name_hashes(texts)
-        for i in np.flatnonzero(np.isin(mine, found)).tolist():
+        for i in np.flatnonzero(np.isin(mine, repeated)).tolist():
             if texts[i] not in shown:
-                shown[texts[i]] = [classes[k] for k in np.unique(target[hashes == mine[i]]).tolist()]
-            if len(shown) == min(SHOWN, len(found)):
-                return {"repeated": len(found), "repeating": shown}
-    return {"repeated": len(found), "repeating": shown}
+                shown[texts[i]] = tuple(classes[k] for k in np.unique(target[hashes == mine[i]]).tolist())
+            if len(shown) == min(SHOWN, len(repeated)):
+                return RepeatedNames(len(repeated), shown)
+    return RepeatedNames(len(repeated), shown)
 
 
-def told_in_words(repeated: int, repeating: dict[str, list[str]]) -> str:
+def conflict_words(repeated: int, repeating: Mapping[str, tuple[str, ...]]) -> str:
     """Return what a report says of them."""
     shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in repeating.items())
     return f"{repeated:,} identifiers have rows of several classes, which were kept: {shown}."

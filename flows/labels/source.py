@@ -220,17 +220,19 @@ class LabelSource:
             found |= here
         return found
 
-    def summary(self) -> dict[str, Any]:
-        """Return what the report says: conflicts, and what tables and reviews gave."""
-        shown = dict(sorted(self.conflicts.items())[:20])
-        return {
-            "conflicts": len(self.conflicts),
-            "conflicting": {name: list(texts) for name, texts in shown.items()},
-            "joined": self.n_joined,
-            "unplaced": self.n_unplaced,
-            "shared": 0 if self.n_rows_of_label is None else int(np.count_nonzero(self.n_rows_of_label > 1)),
-            "reviewed": self.n_reviewed,
-        }
+    @property
+    def n_shared(self) -> int:
+        """How many labels of a table by position are the nearest of several rows."""
+        return 0 if self.n_rows_of_label is None else int(np.count_nonzero(self.n_rows_of_label > 1))
+
+    @property
+    def shown_conflicts(self) -> dict[str, tuple[str, ...]]:
+        """The labels of some of the objects that have two, by name or place."""
+        return dict(sorted(self.conflicts.items())[:SHOWN])
+
+
+SHOWN = 20
+"""Objects in conflict that are named."""
 
 
 def _number(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,19 @@ import asdf
 from catalogs.files.atomic import atomic_path
 from flows.errors import ModelError
 from flows.models._asdf_limits import check_blocks, check_tree
-from flows.models.model import SCHEMA_VERSION, Model, digest
+from flows.models._earlier_versions import read_metrics, read_trust
+from flows.models.description import Metrics, TrustSummary
+from flows.models.model import SCHEMA_VERSION, Model, Tree, digest
 
-__all__ = ["is_model_file", "read_facts", "read_model", "read_tree", "write_model", "write_tree"]
+__all__ = [
+    "ModelFacts",
+    "is_model_file",
+    "read_facts",
+    "read_model",
+    "read_tree",
+    "write_model",
+    "write_tree",
+]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "model-1.yaml"
 
@@ -41,15 +51,32 @@ def read_model(path: Path) -> Model:
     return model
 
 
-def read_facts(path: Path) -> Mapping[str, Any]:
-    """Return what a list of models shows, `trust` and `metrics`; no array is read, and no digest checked."""
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What a list of models shows of one."""
+
+    trust: TrustSummary
+    metrics: Metrics
+
+
+def read_facts(path: Path) -> ModelFacts:
+    """Return what a list of models shows; no array is read, and no digest checked.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing or damaged.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             check_blocks(path)
             with asdf.open(path, lazy_load=True, memmap=False) as file:
                 check_tree(file.tree, path.stat().st_size)
-                return {key: dict(file.tree[key]) for key in ("trust", "metrics")}
+                return ModelFacts(
+                    trust=read_trust(file.tree["trust"], str(path)),
+                    metrics=read_metrics(file.tree["metrics"], str(path)),
+                )
     except Exception as error:  # as in read_tree
         raise _damaged(path, str(error) or type(error).__name__) from error
 
@@ -67,13 +94,13 @@ def _schema() -> Any:
     return asdf.schema.load_schema(str(SCHEMA))
 
 
-def write_tree(tree: Mapping[str, Any], path: Path) -> None:
+def write_tree(tree: Tree, path: Path) -> None:
     """Write scalars, texts, lists and arrays as ASDF, whole or not at all."""
     with atomic_path(path) as temporary:
         asdf.AsdfFile(dict(tree)).write_to(temporary)
 
 
-def read_tree(path: Path) -> Mapping[str, Any]:
+def read_tree(path: Path) -> Tree:
     """Return what an ASDF file holds, its checksums verified."""
     if not path.is_file():
         raise ModelError(f"{path}: got no such file, expected a model; `blr models list` shows what there is")
@@ -89,7 +116,7 @@ def read_tree(path: Path) -> Mapping[str, Any]:
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 
-def _check_version(path: Path, tree: Mapping[str, Any]) -> None:
+def _check_version(path: Path, tree: Tree) -> None:
     if tree.get("format") != "blr-model":
         raise ModelError(
             f"{path}: got an ASDF file of something else, expected a model that `blr train` wrote"

@@ -23,9 +23,9 @@ __all__ = ["model_card"]
 
 def _drawn_as(model: Model) -> list[str]:
     """Return of what objects the probabilities hold."""
-    shift = model.training.get("shift", {})
+    shift = model.training.shift
     said = [f"- {literal(sentence)}" for sentence in shift_words(shift)]
-    if model.specification.shift.density_weights or "class_prior" in shift:
+    if model.specification.shift.density_weights or shift.correction is not None:
         return ["Probabilities hold for objects drawn as those of the target.", "", *said, ""]
     text = "Probabilities hold for objects drawn as the labelled ones were: the class shares and selection of the"
     return [text, "training rows are the prior.", *(["", *said, ""] if said else [])]
@@ -33,7 +33,7 @@ def _drawn_as(model: Model) -> list[str]:
 
 def _wrong_labels(model: Model) -> list[str]:
     """Return what is said of labels that may be wrong; nothing of right ones."""
-    said = [f"- {literal(sentence)}" for sentence in noise_words(model.training.get("label_noise", {}))]
+    said = [f"- {literal(sentence)}" for sentence in noise_words(model.training.label_noise)]
     return [*said, ""] if said else []
 
 
@@ -44,7 +44,7 @@ def model_card(model: Model, report: TrainReport) -> str:
         *check_tables(report),
         *(table(report) for table in (performance_table, review_table)),
     )
-    reasons = model.trust["reasons"] or ["nothing speaks against the Gaussian approximation"]
+    reasons = model.trust.reasons or ["nothing speaks against the Gaussian approximation"]
     return "\n".join(
         [
             f"# {model.label}",
@@ -53,7 +53,7 @@ def model_card(model: Model, report: TrainReport) -> str:
             "",
             f"Classes, in order: {', '.join(literal(c) for c in model.classes)}. Made by blr {model.code_version}.",
             f"`blr_model` is {model.id} in the rows that it made.",
-            f"Trust verdict, of the approximation alone: **{model.trust['verdict']}**.",
+            f"Trust verdict, of the approximation alone: **{model.trust.verdict}**.",
             "",
             *(f"- {literal(reason)}" for reason in reasons),
             "",

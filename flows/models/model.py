@@ -5,19 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from blr.classifier import Classifier
+from catalogs.catalog.catalog import ColumnMetadata
+from flows.documents import from_document, to_document
 from flows.errors import ModelError
+from flows.models._earlier_versions import read_candidate, read_metrics, read_training, read_trust
+from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
+from flows.reports.candidates import CandidateRow
 from flows.runs.model_reference import ModelReference
 from flows.specification.specification import NAME_PATTERN, Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
-__all__ = ["SCHEMA_VERSION", "Model", "check_name", "check_version", "digest", "make_version", "model_id"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "Model",
+    "Tree",
+    "check_name",
+    "check_version",
+    "digest",
+    "make_version",
+    "model_id",
+]
+
+Tree = Mapping[str, Any]
+"""What an ASDF file holds: scalars, texts, arrays, and lists and mappings of them."""
 
 SCHEMA_VERSION = 1
 """Raised when an older reader would misread the file; older files stay readable."""
@@ -30,8 +47,8 @@ VERSION_PATTERN = r"^[0-9a-f]{12}$"
 class Model:
     """What `train` makes and `classify` uses.
 
-    `candidates` is the evidence table and `selected` the row of it that became the model; `training` and
-    `metrics` hold scalars, texts, lists and mappings of them alone.
+    `candidates` is the evidence table and `selected` the row of it that became the model; `columns` is what the
+    labelled catalogue says of the columns that the features need.
     """
 
     name: str
@@ -40,12 +57,12 @@ class Model:
     features: tuple[str, ...]
     specification: Specification
     classifier: Classifier
-    candidates: Sequence[Mapping[str, Any]]
+    candidates: tuple[CandidateRow, ...]
     selected: int
-    trust: Mapping[str, Any]
-    metrics: Mapping[str, Any]
-    training: Mapping[str, Any]
-    columns: Mapping[str, Mapping[str, Any]]
+    trust: TrustSummary
+    metrics: Metrics
+    training: TrainingDescription
+    columns: Mapping[str, ColumnMetadata]
     code_version: str
 
     @property
@@ -58,29 +75,34 @@ class Model:
         """The 63 bits that each row of an annotated catalogue carries."""
         return model_id(self.name, self.version)
 
-    def described(self) -> dict[str, Any]:
-        """Return what people ask of a model, as JSON can hold it: all but what predicts."""
-        return {
-            "model": self.label,
-            "name": self.name,
-            "version": self.version,
-            "model_id": self.id,
-            "classes": list(self.classes),
-            "features": list(self.features),
-            "candidates": [dict(row) for row in self.candidates],
-            "selected": self.selected,
-            "selected_by": self.specification.select.by,
-            "trust": dict(self.trust),
-            "metrics": dict(self.metrics),
-            "training": dict(self.training),
-            "seed": self.specification.seed,
-            "specification_hash": specification_hash(self.specification),
-            "code_version": self.code_version,
-        }
+    def described(
+        self, status: Literal["trained", "exists", "stored"], *, path: str | None, champion: str | None
+    ) -> ModelDescription:
+        """Return what people ask of a model that lies in a folder, all but what predicts."""
+        return ModelDescription(
+            status=status,
+            path=path,
+            champion=champion,
+            model=self.label,
+            name=self.name,
+            version=self.version,
+            model_id=self.id,
+            classes=self.classes,
+            features=self.features,
+            candidates=self.candidates,
+            selected=self.selected,
+            selected_by=self.specification.select.by,
+            trust=self.trust,
+            metrics=self.metrics,
+            training=self.training,
+            seed=self.specification.seed,
+            specification_hash=specification_hash(self.specification),
+            code_version=self.code_version,
+        )
 
-    def to_tree(self) -> dict[str, Any]:
+    def to_tree(self) -> Tree:
         """Return the tree that the model file holds, its digest included."""
-        tree: dict[str, Any] = {
+        tree: Tree = {
             "format": "blr-model",
             "schema_version": SCHEMA_VERSION,
             "name": self.name,
@@ -92,19 +114,23 @@ class Model:
             "specification": specification_toml(self.specification),
             "specification_hash": specification_hash(self.specification),
             "classifier": self.classifier.to_dict(),
-            "candidates": [dict(row) for row in self.candidates],
+            "candidates": [to_document(row) for row in self.candidates],
             "selected": self.selected,
-            "trust": dict(self.trust),
-            "metrics": dict(self.metrics),
-            "training": dict(self.training),
-            "columns": {name: dict(column) for name, column in self.columns.items()},
+            "trust": to_document(self.trust),
+            "metrics": to_document(self.metrics),
+            "training": to_document(self.training),
+            "columns": {name: to_document(column) for name, column in self.columns.items()},
             "code_version": self.code_version,
         }
-        return tree | {"digest": digest(tree)}
+        return {**tree, "digest": digest(tree)}
 
     @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> Model:
-        """Return the model in a tree that `to_tree` made, here or in an older version."""
+    def from_tree(cls, tree: Tree, *, source: str = "the model") -> Model:
+        """Return the model in a tree that `to_tree` made, here or in an older version.
+
+        `source` names the tree in an error.
+        """
+        columns = tree["columns"].items()
         specification = parse_specification(tree["specification"], source="the model's specification")
         return cls(
             name=tree["name"],
@@ -113,12 +139,12 @@ class Model:
             features=tuple(tree["features"]),
             specification=specification,
             classifier=Classifier.from_dict(tree["classifier"]),
-            candidates=tuple(tree["candidates"]),
+            candidates=tuple(read_candidate(row, source) for row in tree["candidates"]),
             selected=tree["selected"],
-            trust=tree["trust"],
-            metrics=tree["metrics"],
-            training=tree["training"],
-            columns=tree["columns"],
+            trust=read_trust(tree["trust"], source),
+            metrics=read_metrics(tree["metrics"], source),
+            training=read_training(tree["training"], source),
+            columns={name: from_document(ColumnMetadata, column, source=source) for name, column in columns},
             code_version=tree["code_version"],
         )
 
@@ -155,7 +181,7 @@ def check_version(version: str) -> str:
     return version
 
 
-def digest(tree: Mapping[str, Any]) -> str:
+def digest(tree: Tree) -> str:
     """Return the SHA-256 over a tree's scalars, lists and arrays.
 
     ASDF's own checksums cover the blocks of arrays alone, not the numbers written in its text.

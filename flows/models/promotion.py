@@ -8,24 +8,31 @@ them.  Without such objects (models of earlier versions, no identifiers) the two
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from blr.selection.skill import Skill
 from catalogs.profile.split import HEALPIX_ORDER
 from flows.errors import ModelError
 from flows.models.judged_rows import compare_losses, read_judged_rows
 from flows.models.model import Model
 from flows.models.store import Store, StoredModel
-from flows.reports.skill import gain_interval, read_skill, skill_tree, skill_words
+from flows.reports.skill import SkillSummary, gain_interval, skill_words
 from flows.reports.tables import ReportTable
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 
-__all__ = ["MARGIN", "Comparison", "Rule", "compare", "comparison_table", "promote"]
+__all__ = [
+    "MARGIN",
+    "Comparison",
+    "PromotionResult",
+    "RejectedPromotion",
+    "Rule",
+    "compare",
+    "comparison_table",
+    "promote",
+]
 
-Json = dict[str, Any]
 Rule = Literal["now", "better"]
 
 MARGIN = 0.005
@@ -49,22 +56,35 @@ class Comparison:
     skill: str  # in words
     champion_skill: str | None
     against: tuple[str, ...]
-    common: Skill | None = None  # of the challenger over the champion, on objects that neither has seen
+    common: SkillSummary | None  # of the challenger over the champion, on objects that neither has seen
+    better: bool  # whether the rule prefers the challenger
 
     @property
     def name(self) -> str:
         """The name that both are versions of."""
         return ModelReference.parse(self.challenger).name
 
-    @property
-    def better(self) -> bool:
-        """Whether the rule prefers the challenger."""
-        return not self.against
 
-    def to_dict(self) -> Json:
-        """Return it as JSON can hold it."""
-        common = None if self.common is None else skill_tree(self.common)
-        return {**asdict(self), "against": [*self.against], "better": self.better, "common": common}
+@dataclass(frozen=True, kw_only=True)
+class PromotionResult:
+    """What was done about a challenger, or would be; `who` and `why` are None where nobody was put in place."""
+
+    model: str
+    previous: str | None  # the champion before
+    comparison: Comparison
+    who: str | None
+    why: str | None
+    status: Literal["planned", "promoted", "is the champion", "kept"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedPromotion:
+    """A challenger that the person who was asked has rejected."""
+
+    model: str
+    status: Literal["rejected"]
+    previous: str | None
+    why: str
 
 
 def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
@@ -85,13 +105,14 @@ def _compared(place: Store, stored: StoredModel, margin: float) -> Comparison:
     return _comparison(challenger, champion, same_rows=same, against=against, common=common)
 
 
-def _on_common_rows(models: tuple[Model, Model], folders: tuple[Path, Path]) -> Skill | None:
+def _on_common_rows(models: tuple[Model, Model], folders: tuple[Path, Path]) -> SkillSummary | None:
     """Return a challenger's gain over a champion on objects new to both; None where that cannot be said."""
     challenger, champion = models
     if challenger.classes != champion.classes or challenger.label == champion.label:
         return None
     ours, theirs = (read_judged_rows(folder) for folder in folders)
-    return None if ours is None or theirs is None else compare_losses(ours, theirs)
+    gain = None if ours is None or theirs is None else compare_losses(ours, theirs)
+    return None if gain is None else SkillSummary.of(gain)
 
 
 def promote(
@@ -103,47 +124,48 @@ def promote(
     why: str | None = None,
     instead_of: str | None = None,
     dry_run: bool = False,
-) -> Json:
+) -> PromotionResult:
     """Put a model in the champion's place, if the rule is for it; return what was done.
 
     `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
     """
     place = Store.named(store)
     stored = place.find(reference, newest=True)
-    found = _compared(place, stored, margin)
-    result: Json = {
-        "model": found.challenger,
-        "previous": found.champion,
-        "comparison": found.to_dict(),
-        "who": None,
-        "why": why,
-    }
-    if found.champion == found.challenger:
-        return result | {"status": "is the champion"}
-    if rule == "better" and not found.better:
-        return result | {"status": "kept", "why": "; ".join(found.against)}
+    comparison = _compared(place, stored, margin)
+    result = PromotionResult(
+        model=comparison.challenger,
+        previous=comparison.champion,
+        comparison=comparison,
+        who=None,
+        why=why,
+        status="planned",
+    )
+    if comparison.champion == comparison.challenger:
+        return replace(result, status="is the champion")
+    if rule == "better" and not comparison.better:
+        return replace(result, status="kept", why="; ".join(comparison.against))
     if dry_run:
-        return result | {"status": "planned"}
+        return result
     with exclusive(place.root / stored.name):
         now = place.champion(stored.name)
-        expected = found.champion if instead_of is None else instead_of
+        expected = comparison.champion if instead_of is None else instead_of
         if (None if now is None else f"{stored.name}@{now}") != (expected or None):
             raise ModelError(
                 f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, which "
-                f"{found.challenger} was compared with: another one was promoted meanwhile; compare again"
+                f"{comparison.challenger} was compared with: another one was promoted meanwhile; compare again"
             )
-        done = place.promote(stored, why=why or _reason(found, rule))
-    return result | {"status": "promoted", "who": done.who, "why": done.why}
+        done = place.promote(stored, why=why or _reason(comparison, rule))
+    return replace(result, status="promoted", who=done.who, why=done.why)
 
 
-def _reason(found: Comparison, rule: Rule) -> str:
-    if found.champion_log_loss is None:
+def _reason(comparison: Comparison, rule: Rule) -> str:
+    if comparison.champion_log_loss is None:
         return "the first of its name"
     if rule == "now":
         return "by hand"
-    if found.common is not None:
-        return f"log loss on {found.common.n:,} objects new to both smaller by {_gain_words(found.common)}"
-    return f"{_words(found)} {found.log_loss:.4f} against {found.champion_log_loss:.4f}"
+    if comparison.common is not None:
+        return f"log loss on {comparison.common.n:,} objects new to both smaller by {_gain_words(comparison.common)}"
+    return f"{_words(comparison)} {comparison.log_loss:.4f} against {comparison.champion_log_loss:.4f}"
 
 
 def _comparison(
@@ -152,37 +174,40 @@ def _comparison(
     *,
     same_rows: bool,
     against: tuple[str, ...],
-    common: Skill | None = None,
+    common: SkillSummary | None = None,
 ) -> Comparison:
     return Comparison(
         challenger=challenger.label,
         champion=None if champion is None else champion.label,
-        log_loss=_log_loss(challenger),
-        champion_log_loss=None if champion is None else _log_loss(champion),
-        n_held_out=challenger.metrics["n"],
-        champion_n_held_out=None if champion is None else champion.metrics["n"],
-        verdict=challenger.trust["verdict"],
+        log_loss=challenger.metrics.log_loss,
+        champion_log_loss=None if champion is None else champion.metrics.log_loss,
+        n_held_out=challenger.metrics.n,
+        champion_n_held_out=None if champion is None else champion.metrics.n,
+        verdict=challenger.trust.verdict,
         same_rows=same_rows,
-        judged_by=_judged_by(challenger),
-        champion_judged_by=None if champion is None else _judged_by(champion),
+        judged_by=challenger.metrics.judged_by,
+        champion_judged_by=None if champion is None else champion.metrics.judged_by,
         skill=_skill(challenger),
         champion_skill=None if champion is None else _skill(champion),
         against=against,
         common=common,
+        better=not against,
     )
 
 
 def _alone(challenger: Model) -> tuple[str, ...]:
     """Return what speaks against a model whatever the champion."""
     reasons = []
-    if challenger.trust["verdict"] == "red":
-        reasons.append(f"its verdict is red: {'; '.join(challenger.trust['reasons'])}")
-    if not math.isfinite(_log_loss(challenger)):
-        reasons.append(f"its {_judged_by(challenger)} log loss is not finite")
+    if challenger.trust.verdict == "red":
+        reasons.append(f"its verdict is red: {'; '.join(challenger.trust.reasons)}")
+    if not math.isfinite(challenger.metrics.log_loss):
+        reasons.append(f"its {challenger.metrics.judged_by} log loss is not finite")
     return tuple(reasons)
 
 
-def _against(challenger: Model, champion: Model, common: Skill | None, margin: float) -> tuple[str, ...]:
+def _against(
+    challenger: Model, champion: Model, common: SkillSummary | None, margin: float
+) -> tuple[str, ...]:
     """Return what speaks against a model in the champion's place."""
     reasons = [*_alone(challenger)]
     if challenger.classes != champion.classes:
@@ -190,46 +215,41 @@ def _against(challenger: Model, champion: Model, common: Skill | None, margin: f
     if common is not None:
         gain, what = common.gain, f"log loss on {common.n:,} objects that neither model has seen"
     else:
-        gain, what = _log_loss(champion) - _log_loss(challenger), f"{_judged_by(challenger)} log loss"
+        gain = champion.metrics.log_loss - challenger.metrics.log_loss
+        what = f"{challenger.metrics.judged_by} log loss"
     if not gain >= margin:
         reasons.append(f"its {what} is better by {gain:.4f} nats an object, less than {margin:g}")
     return tuple(reasons)
 
 
-def _log_loss(model: Model) -> float:
-    return float(model.metrics["log_loss"])
-
-
-def _judged_by(model: Model) -> str:
-    """Return how objects were kept from the fits that judge a model: "held-out", or "left-out" by folds."""
-    return str(model.metrics.get("judged_by", "held-out"))
-
-
-def _gain_words(common: Skill) -> str:
+def _gain_words(common: SkillSummary) -> str:
     return f"{common.gain:.4f} nats ({common.level:.0%} interval {gain_interval(common)})"
 
 
-def _words(found: Comparison, what: str = "log loss") -> str:
+def _words(comparison: Comparison, what: str = "log loss") -> str:
     """Return what is compared: "held-out log loss", or, of models judged in two ways, how each was."""
-    other = found.champion_judged_by
-    if other in (None, found.judged_by):
-        return f"{found.judged_by} {what}"
-    return f"{what} ({found.judged_by}; the champion's {other})"
+    other = comparison.champion_judged_by
+    if other in (None, comparison.judged_by):
+        return f"{comparison.judged_by} {what}"
+    return f"{what} ({comparison.judged_by}; the champion's {other})"
 
 
 def _skill(model: Model) -> str:
     metrics = model.metrics
-    skill = read_skill(metrics.get("skill"))
     return skill_words(
-        skill, log_loss=metrics["log_loss"], baseline=metrics["log_loss_baseline"], rows=_judged_by(model)
+        metrics.skill,
+        log_loss=metrics.log_loss,
+        baseline=metrics.log_loss_baseline,
+        rows=metrics.judged_by,
     )
 
 
 def _rows(model: Model) -> tuple[object, ...]:
     """Return what decides which rows are held out: equal for models that were tested on the same ones."""
     spec = model.specification
-    inputs = tuple(source["sha256"] for source in model.training["inputs"])
-    order = (model.training.get("split") or {"healpix_order": HEALPIX_ORDER})["healpix_order"]
+    inputs = tuple(file.sha256 for file in model.training.inputs)
+    split = model.training.split
+    order = HEALPIX_ORDER if split is None else split.healpix_order
     by_place = order if spec.split.by == "healpix" else None
     asked = spec.split.model_copy(update={"healpix_order": by_place})
     label = spec.label.model_copy(
@@ -238,9 +258,9 @@ def _rows(model: Model) -> tuple[object, ...]:
     return (inputs, spec.catalog.where, spec.catalog.id, label, asked)
 
 
-def comparison_table(found: Comparison) -> ReportTable:
+def comparison_table(comparison: Comparison) -> ReportTable:
     """Return the comparison for the person who decides."""
-    old, common = found.champion_log_loss, found.common
+    old, common = comparison.champion_log_loss, comparison.common
     new_to_both = (
         ()
         if common is None
@@ -254,18 +274,26 @@ def comparison_table(found: Comparison) -> ReportTable:
         )
     )
     return ReportTable(
-        title=f"{found.challenger} in the place of {found.champion or 'nobody'}",
+        title=f"{comparison.challenger} in the place of {comparison.champion or 'nobody'}",
         columns=("", "challenger", "champion"),
         rows=(
-            (_words(found), f"{found.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
-            (_words(found, "objects"), f"{found.n_held_out:,}", f"{found.champion_n_held_out or 0:,}"),
+            (_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+            (
+                _words(comparison, "objects"),
+                f"{comparison.n_held_out:,}",
+                f"{comparison.champion_n_held_out or 0:,}",
+            ),
             *new_to_both,
-            ("skill", found.skill, found.champion_skill or "–"),
-            ("verdict on the approximation", found.verdict, ""),
+            ("skill", comparison.skill, comparison.champion_skill or "–"),
+            ("verdict on the approximation", comparison.verdict, ""),
         ),
         numeric=frozenset({1, 2}),
         note=(
-            "By rule it would be promoted." if found.better else f"By rule not: {'; '.join(found.against)}."
+            "By rule it would be promoted."
+            if comparison.better
+            else f"By rule not: {'; '.join(comparison.against)}."
         )
-        + ("" if found.same_rows or common is not None else " The two were tested on different objects."),
+        + (
+            "" if comparison.same_rows or common is not None else " The two were tested on different objects."
+        ),
     )

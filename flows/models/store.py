@@ -12,17 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
+from flows.models.description import ModelDescription, Promotion
 from flows.models.model import Model, check_name, check_version
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.model_reference import ModelReference
 
-__all__ = ["Promotion", "Store", "StoredModel"]
+__all__ = ["Store", "StoredModel"]
 
 MODEL_FILE = "model.asdf"
 SHORTEST_PREFIX = 4
@@ -46,17 +47,6 @@ class StoredModel:
     def path(self) -> Path:
         """The model file."""
         return self.folder / MODEL_FILE
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """A line of the champion's log."""
-
-    when: str
-    version: str
-    previous: str | None
-    who: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -162,10 +152,10 @@ class Store:
             ) from error
         return folder
 
-    def described(self, model: Model, status: str) -> dict[str, Any]:
+    def described(self, model: Model, status: Literal["trained", "exists", "stored"]) -> ModelDescription:
         """Describe a model for people: what it is, where it lies, and which is the champion."""
-        place = {"path": str(self.folder(model.name, model.version)), "champion": self.champion(model.name)}
-        return {"status": status, **place, **model.described()}
+        path = str(self.folder(model.name, model.version))
+        return model.described(status, path=path, champion=self.champion(model.name))
 
     def champion(self, name: str) -> str | None:
         """Return the version in use."""

@@ -56,11 +56,10 @@ def release_events(result: Mapping[str, Any]) -> None:
         )
 
 
-def model_promoted(result: Mapping[str, Any]) -> None:
-    """Tell of a new champion."""
-    name = ModelReference.parse(result["model"]).name
-    payload = {key: result[key] for key in ("model", "previous", "who", "why")}
-    _emit("blr.model.promoted", f"blr.model.{name}", payload)
+def model_promoted(model: str, *, previous: str | None, who: str | None, why: str | None) -> None:
+    """Tell of a new champion, NAME@VERSION: instead of which, by whom and why."""
+    payload = {"model": model, "previous": previous, "who": who, "why": why}
+    _emit("blr.model.promoted", f"blr.model.{ModelReference.parse(model).name}", payload)
 
 
 def _emit(event: str, resource: str, payload: dict[str, Any]) -> None:

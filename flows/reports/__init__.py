@@ -2,6 +2,8 @@
 
 - `boundary`: The picture of a soft decision boundary: a classifier's probabilities over two of its
   features.
+- `candidates`: The rows of the evidence table: a candidate, the parts that it is a mixture of, and the
+  checks of its posteriors.
 - `choice`: Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in
   one sentence.
 - `data`: What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and
@@ -27,4 +29,4 @@ For this folder alone:
 - `_terminal_table`: A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
 """
 
-__all__ = ["boundary", "choice", "data", "html", "label_noise", "shift", "skill", "tables"]
+__all__ = ["boundary", "candidates", "choice", "data", "html", "label_noise", "shift", "skill", "tables"]

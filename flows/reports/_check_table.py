@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from flows.reports._report_table import ReportTable
+from flows.reports.candidates import PosteriorCheck
 from flows.reports.choice import candidate_name
 from flows.reports.data import TrainReport
 
@@ -23,24 +21,24 @@ SERVED = {
 
 def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     """Return one table of the model's parts that were compared with the exact posterior; none where none was."""
-    found = [
+    compared = [
         (1.0 if candidate.share is None else candidate.share, i, part, check)
         for i, candidate in enumerate(report.candidates)
         for part, check in zip(candidate.parts, candidate.checks, strict=False)
         if check is not None
     ]
-    if not found:
+    if not compared:
         return ()
     rows = [
         (
             candidate_name(report, i),
-            f"{float(part['scale']):.2f}",
-            f"{share * part['weight']:.1%}",
-            SERVED.get(check["way"], check["way"]),
+            "–" if part.scale is None else f"{part.scale:.2f}",
+            f"{share * part.weight:.1%}",
+            SERVED.get(check.way, check.way),
             *_differences(check),
             _evidence(check),
         )
-        for share, i, part, check in sorted(found, key=lambda f: (-f[0] * f[2]["weight"], f[1]))
+        for share, i, part, check in sorted(compared, key=lambda row: (-row[0] * row[2].weight, row[1]))
     ]
     table = ReportTable(
         title="Compared with the exact posterior",
@@ -54,14 +52,15 @@ def check_tables(report: TrainReport) -> tuple[ReportTable, ...]:
     return (table,)
 
 
-def _differences(check: Mapping[str, Any]) -> tuple[str, str]:
-    numbers = check.get("mean_difference"), check.get("largest_difference")
-    mean, largest = ("" if x is None else f"{x:.4f}" for x in numbers)
+def _differences(check: PosteriorCheck) -> tuple[str, str]:
+    mean, largest = (
+        "" if x is None else f"{x:.4f}" for x in (check.mean_difference, check.largest_difference)
+    )
     return mean, largest
 
 
-def _evidence(check: Mapping[str, Any]) -> str:
-    value, error = check.get("log_evidence"), check.get("log_evidence_error")
+def _evidence(check: PosteriorCheck) -> str:
+    value, error = check.log_evidence, check.log_evidence_error
     if value is None:
         return ""
     return f"{value:,.2f}{'' if error is None else f' ± {error:.2f}'}".replace("-", "−")

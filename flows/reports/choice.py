@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flows.reports.data import CandidateRow, TrainReport
+from flows.reports.candidates import CandidateRow
+from flows.reports.data import TrainReport
 
 __all__ = ["candidate_name", "choice_words", "feature_set"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from blr.selection.skill import Skill
-from flows.reports.skill import has_skill, skill_words
+from catalogs.profile.split import SplitSummary
+from flows.reports.candidates import CandidateRow
+from flows.reports.skill import SkillSummary, has_skill, skill_words
 
 __all__ = [
     "BoundaryPicture",
-    "CandidateRow",
     "ClassCount",
     "Classification",
     "FeatureQuality",
@@ -42,7 +42,7 @@ class FeatureQuality:
     minimum: float
     median: float
     maximum: float
-    unit: str | None = None
+    unit: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,29 +52,6 @@ class LabelCount:
     name: str
     training: int
     held_out: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class CandidateRow:
-    """One candidate; the evidence and the BIC are of the training rows, in nats, higher is better."""
-
-    features: tuple[str, ...]
-    basis: str  # in words: "polynomial, degree 2"
-    n_functions: int  # M
-    log_evidence: float
-    bic: float
-    effective_parameters: float
-    log_loss: float  # mean over the rows that judge, nats
-    verdict: str  # "green", "amber", "red", or "" where not judged
-    weight: float  # posterior probability of the candidate
-    share: float | None = None  # of the model; None in models of earlier versions
-    parts: tuple[Mapping[str, Any], ...] = ()  # scale and weight of each of its fits
-    checks: tuple[
-        Mapping[str, Any] | None, ...
-    ] = ()  # of each part that is kept: `flows.training._checks.checked_words`
-    second_order: float | None = None  # nats, to be added to the evidence
-    loo: float | None = None  # log density of the training rows, each left out, nats
-    left_out_by: str = ""  # "folds", "one step" or "held-out rows"; "" in models of earlier versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +77,11 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class RiskCurve:
-    """Errors caught against share reviewed, arrays (n,) from 0 to 1."""
+    """Errors caught against share reviewed, (n,) each, from 0 to 1."""
 
-    reviewed: Array
-    moderated: Array
-    plugin: Array
+    reviewed: tuple[float, ...]
+    moderated: tuple[float, ...]
+    plugin: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,10 +163,9 @@ class TrainReport:
     reviews: tuple[Review, ...]
     risk: RiskCurve
     judged_by: str = "held-out"
-    skill: Skill | None = None  # against the class shares; None for models of earlier versions
+    skill: SkillSummary | None = None  # against the class shares; None for models of earlier versions
     reliability_of: str = "moderated probability"  # what the reliability diagram's x axis is
-    # Share held out, and by what; {} where it is not known.
-    split: Mapping[str, Any] = field(default_factory=dict)
+    split: SplitSummary | None = None  # None where it is not known
     selected_by: str = ""  # the specification's select.by; "" where it is not known
     boundary: BoundaryPicture | None = None
     classifications: tuple[Classification, ...] = ()

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
-__all__ = ["ESTIMATED", "shift_words", "why_no_error"]
+__all__ = [
+    "ESTIMATED",
+    "ComparedTarget",
+    "SetDifference",
+    "ShareCorrection",
+    "TargetLoss",
+    "TargetShift",
+    "shift_words",
+    "why_no_error",
+]
 
 ESTIMATED = "EM over "
 """How the source of class shares begins that were estimated; the catalogue's name follows."""
@@ -13,18 +23,113 @@ FEW = 0.05
 """Share of effective rows below which weights rest on a handful of objects."""
 TOLD_APART = 0.55
 
-Told = Mapping[str, Any]
+Part = TypeVar("Part", bound="SetDifference | ShareCorrection | TargetLoss")
 
 
-def shift_words(shift: Told) -> Iterator[str]:
+@dataclass(frozen=True, kw_only=True)
+class ComparedTarget:
+    """The catalogue that the labelled rows are compared with."""
+
+    name: str
+    n_rows: int
+    n_compared: int
+    content_hash: str  # of the rows compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetDifference:
+    """How well the target's objects are distinguished from the training rows, and what weights make of these."""
+
+    target: ComparedTarget
+    auc: float  # 0.5 is no difference
+    auc_low: float  # of its 90 % interval
+    auc_high: float
+    advice: str
+    density_weights: bool  # whether the training rows are weighted by density ratio
+    n_training: int
+    n_effective: float  # rows that the weighted ones count as
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareCorrection:
+    """Class shares that the probabilities hold for, those of the training rows, and where the former come from."""
+
+    class_prior: Mapping[str, float]
+    class_prior_training: Mapping[str, float]
+    class_prior_source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetLoss:
+    """Log loss of the held-out rows weighted as the target, in nats an object."""
+
+    n_effective_held_out: float
+    log_loss: float
+    log_loss_uncorrected: float | None = None  # with the training's class shares; None where these stand
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetShift:
+    """What a training notes of its target: the fields of `SetDifference`, `ShareCorrection` and `TargetLoss`.
+
+    The fields of a part that there is not are None: no target was named, no shares given, or no rows held out.
+    """
+
+    target: ComparedTarget | None = None
+    auc: float | None = None
+    auc_low: float | None = None
+    auc_high: float | None = None
+    advice: str | None = None
+    density_weights: bool | None = None
+    n_training: int | None = None
+    n_effective: float | None = None
+    class_prior: Mapping[str, float] | None = None
+    class_prior_training: Mapping[str, float] | None = None
+    class_prior_source: str | None = None
+    n_effective_held_out: float | None = None
+    log_loss: float | None = None
+    log_loss_uncorrected: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        difference: SetDifference | None = None,
+        correction: ShareCorrection | None = None,
+        loss: TargetLoss | None = None,
+    ) -> TargetShift:
+        """Return the record of the parts that there are."""
+        parts = [vars(part) for part in (difference, correction, loss) if part is not None]
+        return cls(**{name: value for part in parts for name, value in part.items()})
+
+    @property
+    def difference(self) -> SetDifference | None:
+        """How unlike training set and target are; None without a target."""
+        return None if self.auc is None else self._part(SetDifference)
+
+    @property
+    def correction(self) -> ShareCorrection | None:
+        """The class shares of the target; None where those of the training stand."""
+        return None if self.class_prior is None else self._part(ShareCorrection)
+
+    @property
+    def loss(self) -> TargetLoss | None:
+        """The log loss on rows weighted as the target; None where no rows are held out, or nothing weighs them."""
+        return None if self.log_loss is None else self._part(TargetLoss)
+
+    def _part(self, kind: type[Part]) -> Part:
+        return kind(**{part.name: getattr(self, part.name) for part in fields(kind)})
+
+
+def shift_words(shift: TargetShift) -> Iterator[str]:
     """Yield the sentences on what a training noted as `shift`; none where no target was named and no shares given."""
-    if "auc" in shift:
-        yield _difference(shift)
-        yield from _weights(shift)
-    if "class_prior" in shift:
-        yield _shares(shift)
-    if "log_loss" in shift:
-        yield _loss(shift)
+    difference, correction, loss = shift.difference, shift.correction, shift.loss
+    if difference is not None:
+        yield _difference_words(difference, corrected=correction is not None)
+        yield from _weight_words(difference)
+    if correction is not None:
+        yield _share_words(correction)
+    if loss is not None:
+        yield _loss_words(loss)
 
 
 def why_no_error(shift: Mapping[str, Any]) -> str | None:
@@ -35,45 +140,45 @@ def why_no_error(shift: Mapping[str, Any]) -> str | None:
     return f"the class shares are an estimate ({source}), whose own error the counts' error would lack"
 
 
-def _difference(shift: Told) -> str:
-    target = shift["target"]
-    advice = shift["advice"]
-    if shift["auc_low"] > TOLD_APART and not shift["density_weights"] and "class_prior" not in shift:
+def _difference_words(difference: SetDifference, *, corrected: bool) -> str:
+    target, advice = difference.target, difference.advice
+    if difference.auc_low > TOLD_APART and not difference.density_weights and not corrected:
         advice += (
             " (shift.density_weights; or shift.class_prior, where the classes look the same and only their shares "
             "differ)"
         )
     return (
-        f"Training set against {target['name']} ({target['n_compared']:,} of {target['n_rows']:,} rows compared): "
-        f"an object of the target is distinguished from a training one with an AUC of {shift['auc']:.3f} "
-        f"({shift['auc_low']:.3f} to {shift['auc_high']:.3f}, 90 %; 0.5 is no difference); {advice}."
+        f"Training set against {target.name} ({target.n_compared:,} of {target.n_rows:,} rows compared): "
+        f"an object of the target is distinguished from a training one with an AUC of {difference.auc:.3f} "
+        f"({difference.auc_low:.3f} to {difference.auc_high:.3f}, 90 %; 0.5 is no difference); {advice}."
     )
 
 
-def _weights(shift: Told) -> Iterator[str]:
-    n, effective = shift["n_training"], shift["n_effective"]
-    if shift["density_weights"]:
+def _weight_words(difference: SetDifference) -> Iterator[str]:
+    n, effective = difference.n_training, difference.n_effective
+    if difference.density_weights:
         yield (
             f"The {n:,} training rows are weighted by density ratio, clipped at the 99th percentile, and count as "
             f"{effective:,.1f}, the effective sample size of the weights."
         )
         if effective < FEW * n:
             yield f"That is less than {FEW:.0%} of the rows: the model rests on a handful of them."
-    elif shift["auc_low"] > TOLD_APART:
+    elif difference.auc_low > TOLD_APART:
         yield f"Weighted by density ratio, the {n:,} training rows would count as {effective:,.1f}."
 
 
-def _shares(shift: Told) -> str:
-    old = shift["class_prior_training"]
-    moved = ", ".join(f"{name} {old[name]:.3g} → {new:.3g}" for name, new in shift["class_prior"].items())
-    return f"Class shares are corrected from the training's to the target's ({shift['class_prior_source']}): {moved}."
+def _share_words(correction: ShareCorrection) -> str:
+    old = correction.class_prior_training
+    moved = ", ".join(f"{name} {old[name]:.3g} → {new:.3g}" for name, new in correction.class_prior.items())
+    return f"Class shares are corrected from the training's to the target's ({correction.class_prior_source}): {moved}."
 
 
-def _loss(shift: Told) -> str:
-    what = "class shares corrected" if "log_loss_uncorrected" in shift else "the model as it is"
-    before = f", {shift['log_loss_uncorrected']:.4f} without" if "log_loss_uncorrected" in shift else ""
+def _loss_words(loss: TargetLoss) -> str:
+    uncorrected = loss.log_loss_uncorrected
+    what = "the model as it is" if uncorrected is None else "class shares corrected"
+    before = "" if uncorrected is None else f", {uncorrected:.4f} without"
     return (
-        f"Held-out log loss with the rows weighted as the target, {what}: {shift['log_loss']:.4f} nats an object"
-        f"{before} ({shift['n_effective_held_out']:,.0f} effective rows). All other held-out numbers are of objects as "
+        f"Held-out log loss with the rows weighted as the target, {what}: {loss.log_loss:.4f} nats an object"
+        f"{before} ({loss.n_effective_held_out:,.0f} effective rows). All other held-out numbers are of objects as "
         "the labelled ones, with their class shares."
     )

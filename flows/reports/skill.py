@@ -6,46 +6,51 @@ The trust verdict is about the approximation alone; a green model may predict no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
 
 from blr.selection.skill import Skill
 
-__all__ = ["gain_interval", "has_skill", "read_skill", "skill_tree", "skill_words"]
+__all__ = ["SkillSummary", "gain_interval", "has_skill", "skill_words"]
 
 
-def skill_tree(skill: Skill) -> dict[str, Any]:
-    """Return the skill as JSON can hold it, with its verdict; an interval that is not known has ends of None."""
-    tree = {key: x if math.isfinite(x) else None for key, x in asdict(skill).items()}
-    return tree | {"verdict": skill.verdict}
+@dataclass(frozen=True, kw_only=True)
+class SkillSummary:
+    """A model's skill as JSON can hold it, with its verdict: `blr.selection.skill.Skill` has the words.
+
+    Ends of an interval that is not known are None.
+    """
+
+    gain: float
+    low: float | None
+    high: float | None
+    baseline: float
+    level: float
+    n: int
+    n_groups: int
+    verdict: str  # "better", "worse" or "none shown"
+
+    @classmethod
+    def of(cls, skill: Skill) -> SkillSummary:
+        """Return the summary of a skill."""
+        low, high = (end if math.isfinite(end) else None for end in (skill.low, skill.high))
+        return cls(**{**vars(skill), "low": low, "high": high}, verdict=skill.verdict)
 
 
-def read_skill(tree: Mapping[str, Any] | None) -> Skill | None:
-    """Return the skill of `skill_tree`; None of a model that was stored without."""
-    if tree is None:
-        return None
-    low, high = (
-        end if tree[key] is None else tree[key] for key, end in (("low", -math.inf), ("high", math.inf))
-    )
-    return Skill(
-        **{key: tree[key] for key in ("gain", "baseline", "level", "n", "n_groups")}, low=low, high=high
-    )
-
-
-def has_skill(skill: Skill | None, *, log_loss: float, baseline: float) -> bool:
+def has_skill(skill: SkillSummary | None, *, log_loss: float, baseline: float) -> bool:
     """Say whether a model is known to be better than the class shares; without an interval, by its log loss."""
     return log_loss < baseline if skill is None else skill.verdict == "better"
 
 
-def gain_interval(skill: Skill) -> str:
+def gain_interval(skill: SkillSummary) -> str:
     """Return the interval of the gain, "0.102 to 0.134", in nats."""
-    if not math.isfinite(skill.low):
+    if skill.low is None or skill.high is None:
         return "not known"
     return f"{_signed(skill.low)} to {_signed(skill.high)}"
 
 
-def skill_words(skill: Skill | None, *, log_loss: float, baseline: float, rows: str = "held-out") -> str:
+def skill_words(
+    skill: SkillSummary | None, *, log_loss: float, baseline: float, rows: str = "held-out"
+) -> str:
     """Return the sentence on the skill; `rows` says how objects were kept from the fit, "held-out" or "left-out"."""
     gain = baseline - log_loss
     much = f"{abs(gain):.4f} nats an object ({abs(gain) / baseline:.1%} of {baseline:.4f})"

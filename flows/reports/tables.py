@@ -6,9 +6,9 @@ A cell is text that may come from a catalogue or a specification, so every rende
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from catalogs.profile.split import SplitSummary
 from flows.reports._check_table import check_tables
 from flows.reports._report_table import ReportTable, printable
 from flows.reports._terminal_table import to_rich
@@ -66,16 +66,14 @@ def label_table(report: TrainReport) -> ReportTable:
     )
 
 
-def split_words(split: Mapping[str, Any]) -> str:
+def split_words(split: SplitSummary | None) -> str:
     """Return of what the hash is that holds rows out, and the share that it holds out."""
-    if not split:
+    if split is None:
         return "of their name"
-    kind = {"id": "of their name", "healpix": "of their place on the sky"}.get(
-        split["by"], f"of '{split['by']}'"
-    )
-    order = split["healpix_order"]
-    pixels = "" if order is None else f", {split['n_places']:,} HEALPix pixels of order {order}"
-    return f"{kind}{pixels}: {split['share']:.1%} of them, where {split['asked']:.1%} were asked for"
+    kind = {"id": "of their name", "healpix": "of their place on the sky"}.get(split.by, f"of '{split.by}'")
+    order = split.healpix_order
+    pixels = "" if order is None else f", {split.n_places:,} HEALPix pixels of order {order}"
+    return f"{kind}{pixels}: {split.share:.1%} of them, where {split.asked:.1%} were asked for"
 
 
 def feature_table(report: TrainReport) -> ReportTable:

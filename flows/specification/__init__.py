@@ -11,7 +11,6 @@
 - `ranges`: Ranges of numbers as a specification writes them: '0..5' is 0 <= x < 5, '..0' is all below 0,
   '5..' all from 5 on.
 - `specification`: The specification: one TOML file says everything, and these models say what it may say.
-- `stored`: A specification as JSON, in the files that a training leaves for its own later steps.
 - `target`: The catalogue to classify, where it differs from the labelled one: names, units, marks, columns
   to be made.
 - `toml_file`: Read a specification from its TOML file; say what is wrong: file, key, got, expected, remedy.
@@ -31,7 +30,6 @@ __all__ = [
     "photometry",
     "ranges",
     "specification",
-    "stored",
     "target",
     "toml_file",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypedDict, cast
 
 from pydantic import Field, field_validator
 
@@ -11,6 +11,7 @@ from flows.specification._fields import SpecificationTable
 __all__ = [
     "BASIS_KINDS",
     "Basis",
+    "BasisKeywords",
     "BsplineBasis",
     "FourierBasis",
     "LinearBasis",
@@ -19,7 +20,7 @@ __all__ = [
     "RbfBasis",
     "SigmoidBasis",
     "basis_choices",
-    "basis_options",
+    "basis_keywords",
     "basis_words",
 ]
 
@@ -122,24 +123,40 @@ Basis = Annotated[
 BASIS_KINDS = ("linear", "polynomial", "principal", "rbf", "sigmoid", "bspline", "fourier")
 
 
-def basis_options(basis: Basis) -> dict[str, Any]:
+class BasisKeywords(TypedDict, total=False):
+    """Keywords for `blr.basis.kinds.fit_basis`: those of the kind that the specification gives."""
+
+    degree: int
+    power: float | tuple[float, ...]
+    centres: int
+    width: float | tuple[float, ...] | Literal["each"]
+    linear: bool
+    knots: int
+    extrapolation: Literal["linear", "constant"]
+    frequencies: int
+    lengthscale: float
+
+
+def basis_keywords(basis: Basis) -> BasisKeywords:
     """Return the keywords for `blr.basis.kinds.fit_basis`, what is not given left to it."""
-    return basis.model_dump(exclude={"kind"}, exclude_none=True)
+    return cast("BasisKeywords", basis.model_dump(exclude={"kind"}, exclude_none=True))
 
 
-def basis_choices(basis: Basis) -> tuple[dict[str, Any], ...]:
+def basis_choices(basis: Basis) -> tuple[BasisKeywords, ...]:
     """Return the keywords for `blr.basis.kinds.fit_basis` of each width, or power, that is to be tried."""
-    options = basis_options(basis)
-    for name in ("width", "power"):
-        if isinstance(options.get(name), tuple):
-            return tuple(options | {name: value} for value in options[name])
-    return (options,)
+    keywords = basis_keywords(basis)
+    width, power = keywords.get("width"), keywords.get("power")
+    if isinstance(width, tuple):
+        return tuple({**keywords, "width": one} for one in width)
+    if isinstance(power, tuple):
+        return tuple({**keywords, "power": one} for one in power)
+    return (keywords,)
 
 
 def basis_words(basis: Basis) -> str:
     """Return a basis in words: 'rbf, centres 40, linear'; its size always, the rest where it is not the default."""
-    given = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
-    shown = {name: value for name, value in basis_options(basis).items() if name in SIZES or name in given}
+    stated = basis.model_dump(exclude={"kind"}, exclude_defaults=True)
+    shown = {name: value for name, value in basis_keywords(basis).items() if name in SIZES or name in stated}
     words = (name if value is True else f"{name} {_value_words(value)}" for name, value in shown.items())
     return ", ".join([basis.kind, *words])
 
@@ -147,5 +164,5 @@ def basis_words(basis: Basis) -> str:
 SIZES = ("degree", "centres", "knots", "frequencies")
 
 
-def _value_words(value: Any) -> str:
+def _value_words(value: object) -> str:
     return "/".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)

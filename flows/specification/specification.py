@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -315,9 +315,7 @@ def canonical_json(specification: Specification) -> str:
     Defaults are left out, so that spelling one out, or a later version's new key, changes nothing;
     so is the folder the file happened to lie in.
     """
-    tree: dict[str, Any] = specification.model_dump(
-        mode="json", exclude_defaults=True, exclude={"base_folder"}
-    )
+    tree = specification.model_dump(mode="json", exclude_defaults=True, exclude={"base_folder"})
     for table, key in _ORDERED:
         part = tree if table is None else tree[table]
         if isinstance(part.get(key), dict):

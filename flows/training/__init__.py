@@ -1,6 +1,7 @@
 """Training: rows, candidates, their ranking, evaluation, and the model that is saved.
 
-- `report`: From what a model says of itself, and summaries of what it classified, to what the report shows.
+- `report`: From the description of a model, and summaries of what it classified, to what the report shows.
+- `results`: What a training passes from step to step, and what comes out of it.
 - `saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
   store.
 - `steps`: Train a model: the work itself, with or without Prefect.
@@ -35,4 +36,4 @@ For this folder alone:
   compared with.
 """
 
-__all__ = ["report", "saving", "steps"]
+__all__ = ["report", "results", "saving", "steps"]

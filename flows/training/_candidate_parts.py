@@ -6,9 +6,9 @@ compared by what is kept.  Shapes: N training rows, F features used, M basis fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,10 @@ from blr.selection.evidence import fit_evidence
 from blr.selection.folds import fold_probability
 from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_widths
+from flows.reports.candidates import CandidatePart
+from flows.specification.basis import BasisKeywords
 
-__all__ = ["CandidateProblem", "Part", "fitted_parts", "left_out"]
+__all__ = ["CandidateProblem", "Part", "Response", "fitted_parts", "left_out"]
 
 Floats = NDArray[np.float64]
 
@@ -43,6 +45,16 @@ MOST_INFLUENTIAL = 0.01
 """One step is trusted where at most this share of the rows hold more than half of their own curvature."""
 
 
+class Response(TypedDict):
+    """What fits are of: keywords of every fit in `blr` beside the design matrix."""
+
+    t: Floats | NDArray[np.intp]  # (N,) class indices, or (N, K) votes
+    likelihood: str
+    sample_weight: Floats | None  # (N,)
+    classes: Sequence[int]
+    confusion: Floats | None  # (K, K) or (N, K, K); None for right labels
+
+
 @dataclass(frozen=True, eq=False)
 class CandidateProblem:
     """What every fit of a candidate is given: features X (N, F), targets, and how its basis is made.
@@ -52,31 +64,31 @@ class CandidateProblem:
 
     X: Floats
     kind: str
-    widths: tuple[Mapping[str, Any], ...]
+    widths: tuple[BasisKeywords, ...]
     soften: bool
-    response: Mapping[str, Any]
+    response: Response
     weight: Floats | None
     generator: Callable[[], np.random.Generator]
     threads: int | None
 
     def basis(
-        self, width: int, *, found: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
+        self, width: int, *, known: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
     ) -> Basis:
         """Return the basis of one of the widths.
 
-        Where that is "each", the widths are those `found` (F,) before, else those of a search by evidence.
+        Where that is "each", the widths are those `known` (F,) from before, else those of a search by evidence.
         """
-        options = dict(self.widths[width])
-        each = options.get("width") == "each"
+        keywords = self.widths[width]
+        each = keywords.get("width") == "each"
         if each:
-            options["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
+            keywords = {**keywords, "width": COMMON_WIDTH * np.sqrt(self.X.shape[1])}
         basis = fit_basis(
-            self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **options
+            self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **keywords
         )
         if not (each and isinstance(basis, RBF)):
             return basis
-        if found is not None:
-            return replace(basis, width=np.asarray(found, dtype=np.float64))
+        if known is not None:
+            return replace(basis, width=np.asarray(known, dtype=np.float64))
         return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
 
     def at_scale(self, Phi: Floats, scale: float | None) -> LaplacePosterior:
@@ -102,13 +114,13 @@ class Part:
     log_weight: float
     weight: float = 1.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a later fit of the same part needs; `widths` where each feature has its own."""
-        # In alphabetical order, as the model file returns them.
-        words: dict[str, Any] = {"scale": self.scale, "weight": self.weight, "width": self.width}
+    @property
+    def described(self) -> CandidatePart:
+        """What a later fit of the same part needs; `widths` where each feature has its own."""
+        widths = None
         if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
-            words["widths"] = np.asarray(self.basis.width).tolist()
-        return words
+            widths = tuple(np.asarray(self.basis.width).tolist())
+        return CandidatePart(scale=self.scale, weight=self.weight, width=self.width, widths=widths)
 
 
 def fitted_parts(
@@ -118,20 +130,20 @@ def fitted_parts(
 
     `integrated`: over the prior's scale; else it is where the evidence is highest.
     """
-    found: list[Part] = []
+    parts: list[Part] = []
     for width in range(len(problem.widths)):
         basis = problem.basis(width, on_step=on_step)
         Phi = basis(problem.X)
         if not integrated:
             q = problem.at_scale(Phi, None)
-            found.append(Part(width, None, basis, q, q, q.log_evidence))
+            parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
         scales = fit_scales(Phi, threads=problem.threads, **problem.response)
         log_weight = scales.log_evidence + np.log(scales.weight)
         for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
-            found.append(Part(width, s, basis, q, q, w))
-    log_evidence = float(logsumexp([part.log_weight for part in found]) - np.log(len(problem.widths)))
-    kept = sorted(_shared(found), key=lambda part: -part.weight)[:MOST_PARTS]
+            parts.append(Part(width, s, basis, q, q, w))
+    log_evidence = float(logsumexp([part.log_weight for part in parts]) - np.log(len(problem.widths)))
+    kept = sorted(_shared(parts), key=lambda part: -part.weight)[:MOST_PARTS]
     return _refined(kept, on_step) if refined else _shared(kept), log_evidence
 
 
@@ -140,8 +152,8 @@ def _shared(parts: Sequence[Part]) -> list[Part]:
     log_weight = np.array([part.log_weight for part in parts])
     kept = np.flatnonzero(log_weight > log_weight.max() + np.log(LEAST_PART))
     share = np.exp(log_weight[kept] - logsumexp(log_weight[kept]))
-    found = [replace(parts[i], weight=float(w)) for i, w in zip(kept.tolist(), share, strict=True)]
-    return sorted(found, key=lambda part: -part.weight)
+    shared = [replace(parts[i], weight=float(w)) for i, w in zip(kept.tolist(), share, strict=True)]
+    return sorted(shared, key=lambda part: -part.weight)
 
 
 def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
@@ -150,12 +162,12 @@ def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
     Their shares follow the lower bounds instead of Laplace's evidences, which are wild where classes are separable.
     Bounds are compared with bounds only.
     """
-    found = []
+    refined = []
     for part in parts:
         served = refine(part.laplace, draft=True, on_step=on_step)
         bound = part.log_weight + served.elbo - part.laplace.log_evidence
-        found.append(replace(part, served=served, log_weight=bound))
-    return _shared(found)
+        refined.append(replace(part, served=served, log_weight=bound))
+    return _shared(refined)
 
 
 def left_out(

@@ -6,9 +6,8 @@ Shapes: N rows, F features of the specification, M basis functions, K classes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,12 @@ from blr.posterior.variational import refine
 from blr.predictive.temperature import Temperature
 from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
+from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
 from flows.runs.progress import tell
 from flows.specification.basis import basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification
 from flows.training._candidate_parts import CandidateProblem, Part, fitted_parts, left_out
-from flows.training._checks import checked_words
+from flows.training._checks import posterior_check
 from flows.training._rows import TrainingRows
 
 __all__ = [
@@ -55,12 +55,12 @@ class CandidateData:
 
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
-    """The candidate's row of the table, and the training rows' left-out probabilities with their shares, (2, N, K).
+    """The candidate as it was judged, and the training rows' left-out probabilities with their shares, (2, N, K).
 
     `drafts` are the parts' refined posteriors, at which those to be served may start; none where nothing was refined.
     """
 
-    row: dict[str, Any]
+    row: JudgedCandidate
     left_out: Floats | None = None
     drafts: tuple[Gaussian, ...] = ()
 
@@ -70,7 +70,7 @@ class FinalMember:
     """A member of the model, and how its posterior compares with the exact one; None where that was not checked."""
 
     member: Member
-    check: dict[str, Any] | None
+    check: PosteriorCheck | None
 
 
 def fit_candidate(
@@ -82,34 +82,33 @@ def fit_candidate(
     tell().start(f"fitting {what}", 0, "steps")
     problem, refined = _problem(specification, index, data, threads), select.posterior != "laplace"
     parts, log_evidence = fitted_parts(
-        problem, integrated=select.scale == "integrated", refined=refined, on_step=_step_told
+        problem, integrated=select.scale == "integrated", refined=refined, on_step=_advance
     )
     held_out = bool(data.rows.held_out.any())
     loo = leave_one_out(parts[0].served)
-    found, by = None, "held-out rows"
+    unseen, by = None, "held-out rows"
     if select.by == "stack" or not held_out:
         training, group = data.rows.training, data.rows.group
         fold = assign_folds(data.rows.target[training], None if group is None else group[training])
         tell().start(f"folds of {what}", len(parts), "parts")
-        found, by = left_out(
-            parts, fold, n_influential=loo.n_influential, refined=refined, on_part=_step_told
-        )
-        found[0] = recorded_probability(found[0], data.rows.confused(training))
+        unseen, by = left_out(parts, fold, n_influential=loo.n_influential, refined=refined, on_part=_advance)
+        unseen[0] = recorded_probability(unseen[0], data.rows.confused(training))
     if held_out:
         loss = _held_out_loss(specification, index, parts, data)
     else:
-        assert found is not None  # noqa: S101  nothing is held out
-        loss = float(-(found[1] * np.log(np.maximum(found[0], np.finfo(float).tiny))).sum() / found[1].sum())
-    row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss, loo)
+        assert unseen is not None  # noqa: S101  nothing is held out
+        p, share = unseen
+        loss = float(-(share * np.log(np.maximum(p, np.finfo(float).tiny))).sum() / share.sum())
+    row = _row(candidate, _features(specification, candidate), parts, log_evidence, loss, loo, by)
     drafts = tuple(part.served.gaussian for part in parts) if refined else ()
-    return FittedCandidate(row | {"left_out_by": by}, found, drafts)
+    return FittedCandidate(row, unseen, drafts)
 
 
 def refit_candidate(
     specification: Specification,
     index: int,
     data: CandidateData,
-    parts: Sequence[Mapping[str, Any]],
+    parts: Sequence[CandidatePart],
     *,
     drafts: Sequence[Gaussian] = (),
     checked: Collection[int] = (),
@@ -127,28 +126,28 @@ def refit_candidate(
     problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
     members = []
     for number, part in enumerate(parts):
-        basis, check = problem.basis(part["width"], found=part.get("widths")), None
-        laplace = problem.at_scale(basis(problem.X), part["scale"])
+        basis, check = problem.basis(part.width, known=part.widths), None
+        laplace = problem.at_scale(basis(problem.X), part.scale)
         q: Posterior = laplace
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
             start: Posterior = (
                 replace(laplace, gaussian=drafts[number])
                 if number < len(drafts)
-                else refine(laplace, draft=True, on_step=_step_told)
+                else refine(laplace, draft=True, on_step=_advance)
             )
-            q = refined = refine(laplace, start=start, on_step=_step_told)
+            q = refined = refine(laplace, start=start, on_step=_advance)
             if number in checked:
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
-                found = served(laplace, refined, rng=rng)
-                q, check = found.posterior, checked_words(found)
+                exact = served(laplace, refined, rng=rng)
+                q, check = exact.posterior, posterior_check(exact)
         elif kind == "sampled":
-            q = sample_posterior(laplace, rng=rng, on_step=_step_told)
-        members.append(FinalMember(Member(basis, q, columns, part["weight"]), check))
+            q = sample_posterior(laplace, rng=rng, on_step=_advance)
+        members.append(FinalMember(Member(basis, q, columns, part.weight), check))
     return members
 
 
-def _step_told() -> None:
+def _advance() -> None:
     tell().advance(1)
 
 
@@ -255,40 +254,39 @@ def _row(
     log_evidence: float,
     loss: float,
     loo: LeaveOneOut,
-) -> dict[str, Any]:
-    """Return a row of the evidence table; what could not be computed is None there, since JSON has no NaN.
+    left_out_by: str,
+) -> JudgedCandidate:
+    """Return what is said of a candidate; what could not be computed is None there, since JSON has no NaN.
 
     The evidence is of the whole mixture, its Occam factor what the likelihood at the best part's mode leaves of it;
     BIC, effective parameters and verdict are the best part's.
     """
     best = parts[0].laplace
-    numbers = {
-        "log_evidence": log_evidence,
-        "second_order": best.second_order,
-        "log_likelihood": best.log_likelihood,
-        "log_occam_factor": log_evidence - best.log_likelihood,
-        "bic": best.bic,
-        "loo": loo.log_density,
-        "loo_standard_error": loo.standard_error,
-        "effective_parameters": best.effective_parameters,
-        "log_loss": loss,
-    }
     if not np.isfinite([log_evidence, best.bic, loss]).all():
         raise ValueError(f"evidence {log_evidence}, BIC {best.bic}, log loss {loss}")
-    return {
-        "features": list(names),
-        "basis": basis_words(candidate.basis) + (", arcsinh" if candidate.transform == "arcsinh" else ""),
-        "n_functions": int(best.problem.n_functions),
-        **_plain(numbers),
-        "parts": [part.to_dict() for part in parts],
-        "verdict": best.trust.verdict,
-        "reasons": list(best.trust.reasons),
-        "numbers": _plain(best.trust.numbers),
-        "converged": bool(best.converged),
-        "n_iter": int(best.n_iter),
-        "prior_probability": candidate.prior_probability,
-    }
+    return JudgedCandidate(
+        features=tuple(names),
+        basis=basis_words(candidate.basis) + (", arcsinh" if candidate.transform == "arcsinh" else ""),
+        n_functions=int(best.problem.n_functions),
+        log_evidence=float(log_evidence),
+        second_order=_finite(best.second_order),
+        log_likelihood=_finite(best.log_likelihood),
+        log_occam_factor=_finite(log_evidence - best.log_likelihood),
+        bic=float(best.bic),
+        loo=_finite(loo.log_density),
+        loo_standard_error=_finite(loo.standard_error),
+        effective_parameters=_finite(best.effective_parameters),
+        log_loss=float(loss),
+        parts=tuple(part.described for part in parts),
+        verdict=best.trust.verdict,
+        reasons=tuple(best.trust.reasons),
+        numbers={name: _finite(x) for name, x in best.trust.numbers.items()},
+        converged=bool(best.converged),
+        n_iter=int(best.n_iter),
+        prior_probability=candidate.prior_probability,
+        left_out_by=left_out_by,
+    )
 
 
-def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: float(x) if np.isfinite(x) else None for name, x in numbers.items()}
+def _finite(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None

@@ -7,12 +7,13 @@ Where the Gaussian at the mode fails, the refined posterior may serve all the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from blr.posterior.repair import Served
+from flows.models.description import TrustSummary
+from flows.reports.candidates import JudgedCandidate, PosteriorCheck
 
-__all__ = ["LEVELS", "MOST_CHECKED", "checked_parts", "checked_words", "served_trust"]
+__all__ = ["LEVELS", "MOST_CHECKED", "checked_parts", "posterior_check", "served_trust"]
 
 MOST_CHECKED = 4
 """Parts of the largest shares that are checked: chains take seconds, and an error in a small share moves little."""
@@ -21,55 +22,61 @@ LEVELS = ("green", "amber", "red")
 
 
 def checked_parts(
-    members: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
-) -> dict[int, list[int]]:
+    members: Sequence[tuple[int, float]], candidates: Sequence[JudgedCandidate]
+) -> dict[int, tuple[int, ...]]:
     """Return which parts of which candidates are checked, those of the largest shares in the model.
 
-    `members` are pairs of a candidate's index and its share; `rows` the candidates' rows of the table.
+    `members` are pairs of a candidate's index and its share.
     """
     shares = [
-        (share * part["weight"], index, number)
+        (share * part.weight, index, number)
         for index, share in members
-        for number, part in enumerate(rows[index]["parts"])
+        for number, part in enumerate(candidates[index].parts)
     ]
-    largest = sorted(shares, key=lambda found: (-found[0], found[1], found[2]))[:MOST_CHECKED]
-    chosen: dict[int, list[int]] = {}
+    largest = sorted(shares, key=lambda entry: (-entry[0], entry[1], entry[2]))[:MOST_CHECKED]
+    chosen: dict[int, tuple[int, ...]] = {}
     for _, index, number in largest:
-        chosen.setdefault(index, []).append(number)
+        chosen[index] = (*chosen.get(index, ()), number)
     return chosen
 
 
-def checked_words(found: Served) -> dict[str, Any]:
-    """Return a check as JSON can hold it, with the evidence in nats and its error where chains gave one."""
-    evidence, trust = found.evidence, found.posterior.trust
-    numbers = (found.mean_difference, found.largest_difference, *(evidence or (math.nan, math.nan)))
-    names = ("mean_difference", "largest_difference", "log_evidence", "log_evidence_error")
-    return {
-        "way": found.way,
-        "reason": found.reason,
-        "verdict": trust.verdict,
-        "reasons": list(trust.reasons),
-        **{name: float(x) if math.isfinite(x) else None for name, x in zip(names, numbers, strict=True)},
-    }
+def posterior_check(result: Served) -> PosteriorCheck:
+    """Return a check as a model carries it, with the evidence in nats and its error where chains gave one."""
+    evidence, error = result.evidence or (math.nan, math.nan)
+    trust = result.posterior.trust
+    return PosteriorCheck(
+        way=result.way,
+        reason=result.reason,
+        verdict=trust.verdict,
+        reasons=tuple(trust.reasons),
+        mean_difference=_finite(result.mean_difference),
+        largest_difference=_finite(result.largest_difference),
+        log_evidence=_finite(evidence),
+        log_evidence_error=_finite(error),
+    )
+
+
+def _finite(x: float) -> float | None:
+    return float(x) if math.isfinite(x) else None
 
 
 def served_trust(
-    row: Mapping[str, Any], shares: Sequence[float], checks: Sequence[Mapping[str, Any] | None]
-) -> dict[str, Any]:
+    candidate: JudgedCandidate, shares: Sequence[float], checks: Sequence[PosteriorCheck | None]
+) -> TrustSummary:
     """Return the verdict on a model of parts with these shares (P,) and checks (P,).
 
-    `row` is the selected candidate's, whose verdict on its Gaussian at the mode stands where nothing was checked.
+    `candidate` is the selected one, whose verdict on its Gaussian at the mode stands where nothing was checked.
     """
     done = [(share, check) for share, check in zip(shares, checks, strict=True) if check is not None]
     if not done:
-        return {key: row[key] for key in ("verdict", "reasons", "numbers")}
-    verdict = max((check["verdict"] for _, check in done), key=LEVELS.index)
-    worst = [(share, r) for share, check in done if check["verdict"] == verdict for r in check["reasons"]]
-    worst += [(share, check["reason"]) for share, check in done if check["way"] != "unchanged"]
+        return TrustSummary(verdict=candidate.verdict, reasons=candidate.reasons, numbers=candidate.numbers)
+    verdict = max((check.verdict for _, check in done), key=LEVELS.index)
+    worst = [(share, r) for share, check in done if check.verdict == verdict for r in check.reasons]
+    worst += [(share, check.reason) for share, check in done if check.way != "unchanged"]
     reasons = [r if share > 1 - 1e-9 else f"{share:.0%} of the mixture: {r}" for share, r in worst]
     seen = sum(share for share, _ in done)
-    if seen < 1 - 1e-9 and any(check["way"] != "unchanged" for _, check in done):
+    if seen < 1 - 1e-9 and any(check.way != "unchanged" for _, check in done):
         reasons.append(
             f"parts with {1 - seen:.0%} of the mixture, all of them small, were not compared with the exact posterior"
         )
-    return {"verdict": verdict, "reasons": list(dict.fromkeys(reasons)), "numbers": row["numbers"]}
+    return TrustSummary(verdict=verdict, reasons=tuple(dict.fromkeys(reasons)), numbers=candidate.numbers)

@@ -5,20 +5,19 @@ Shapes: N held-out rows, K classes.  Rows without probabilities (NaN) get the cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.calibration import ReliabilityCurve, calibration_error, log_loss, reliability_curve
 from blr.decisions import errors_caught
-from blr.selection.skill import Skill, skill
+from blr.selection.skill import skill
+from flows.models.description import Metrics
 from flows.reports.data import ReliabilityBin, Review, RiskCurve
-from flows.reports.skill import read_skill, skill_tree
+from flows.reports.skill import SkillSummary
 
-__all__ = ["REVIEWED", "Evaluation", "evaluate"]
+__all__ = ["REVIEWED", "evaluate"]
 
 REVIEWED: Final = (0.05, 0.1, 0.2)
 """Shares of the least certain objects whose review is reported."""
@@ -26,47 +25,6 @@ BINS: Final = 12
 CURVE: Final = np.linspace(0, 1, 201)
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Performance on rows that no fit saw; the names are those of `TrainReport`."""
-
-    n: int
-    n_unclassified: int
-    log_loss: float
-    log_loss_plugin: float
-    log_loss_baseline: float
-    accuracy: float
-    calibration_error: float
-    reliability: tuple[ReliabilityBin, ...]
-    reliability_of: str
-    reviews: tuple[Review, ...]
-    risk: RiskCurve
-    skill: Skill | None = None  # models of earlier versions have none
-    judged_by: str = "held-out"  # or "left-out": all rows, each by fits without its fold
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return scalars, lists and mappings, for JSON and the model file."""
-        tree = asdict(self)
-        tree["risk"] = {name: curve.tolist() for name, curve in vars(self.risk).items()}
-        tree["reliability"] = [asdict(b) for b in self.reliability]
-        tree["reviews"] = [asdict(r) for r in self.reviews]
-        tree["skill"] = None if self.skill is None else skill_tree(self.skill)
-        return tree
-
-    @classmethod
-    def from_dict(cls, tree: Mapping[str, Any]) -> Evaluation:
-        """Return the evaluation of `to_dict`."""
-        return cls(
-            **{
-                **tree,
-                "risk": RiskCurve(**{name: np.asarray(curve) for name, curve in tree["risk"].items()}),
-                "reliability": tuple(ReliabilityBin(**b) for b in tree["reliability"]),
-                "reviews": tuple(Review(**r) for r in tree["reviews"]),
-                "skill": read_skill(tree.get("skill")),
-            }
-        )
 
 
 def evaluate(
@@ -78,8 +36,8 @@ def evaluate(
     classes: tuple[str, ...],
     votes: Floats | None = None,
     group: NDArray[np.uint64] | None = None,
-    judged_by: str = "held-out",
-) -> Evaluation:
+    judged_by: Literal["held-out", "left-out"] = "held-out",
+) -> Metrics:
     """Return the performance on rows that no fit saw.
 
     `probability` and `plugin` (N, K) are moderated and plug-in, `truth` (N,) class indices, `class_shares`
@@ -94,7 +52,7 @@ def evaluate(
     wrong = p.argmax(axis=1) != truth
     said, happened, what = _statement(p, outcome, wrong, classes)
     curve = reliability_curve(said, happened, bins=BINS)
-    return Evaluation(
+    return Metrics(
         n=len(truth),
         n_unclassified=int(np.sum(~known)),
         log_loss=log_loss(p, outcome),
@@ -106,12 +64,12 @@ def evaluate(
         reliability_of=what,
         reviews=_reviews(p, q, wrong),
         risk=RiskCurve(
-            reviewed=CURVE,
-            moderated=errors_caught(p.max(axis=1), wrong, CURVE),
-            plugin=errors_caught(q.max(axis=1), wrong, CURVE),
+            reviewed=tuple(CURVE.tolist()),
+            moderated=tuple(errors_caught(p.max(axis=1), wrong, CURVE).tolist()),
+            plugin=tuple(errors_caught(q.max(axis=1), wrong, CURVE).tolist()),
         ),
         judged_by=judged_by,
-        skill=skill(p, outcome, class_shares=class_shares, group=group),
+        skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
     )
 
 

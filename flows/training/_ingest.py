@@ -3,61 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog
+from blr.threads import single_threaded_blas
+from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.sky.photometry import State
 from flows.features.drift import feature_distribution
 from flows.features.measurement_errors import training_noise
+from flows.models.description import InputFile, LabelledSample, LabelSummary, TrainingDescription
+from flows.reports.data import FeatureQuality
+from flows.reports.shift import TargetShift
+from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._rows import Gathered, TrainingRows
+from flows.training._label_noise import with_label_noise
+from flows.training._overdispersion import without_overdispersion
+from flows.training._quality import catalog_qualities
+from flows.training._rows import Gathered, TrainingRows, write_array, write_rows
+from flows.training._shift import compared, with_density_weights
+from flows.training._staging import filled_features
+from flows.training._target_rows import TargetRows, write_shift
 
-__all__ = ["column_metadata", "describe_rows"]
+__all__ = ["column_metadata", "label_summary", "labelled_sample", "stage_rows"]
 
 MOST_LABELS = 20
 """Labels in no class that are reported, the most frequent first."""
 
 
-def describe_rows(
+def labelled_sample(
     specification: Specification, gathered: Gathered, catalogs: Sequence[Catalog]
-) -> dict[str, Any]:
+) -> LabelledSample:
     """Return the counts and the quality table, as a model carries them."""
     rows, K = gathered.rows, len(gathered.classes)
     training = np.bincount(rows.target[rows.training], weights=_weight(rows), minlength=K)
-    return {
-        "inputs": [{"name": c.path.name, "sha256": c.content_hash(), "n_rows": c.n_rows} for c in catalogs],
-        "content_hash": gathered.content_hash,
-        "n_read": gathered.n_read,
-        "n_selected": gathered.n_selected,
-        "training_counts": np.bincount(rows.target[rows.training], minlength=K).tolist(),
-        "held_out_counts": np.bincount(rows.target[rows.held_out], minlength=K).tolist(),
-        "class_share": (training / training.sum()).tolist(),
-        "unlabelled": gathered.seen.get("", 0),
-        "unknown_labels": dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
-        "labels": dict(gathered.labels),
-        "split": dict(gathered.split),
-        "states": _states(gathered),
-        "features": [
+    return LabelledSample(
+        inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
+        content_hash=gathered.content_hash,
+        n_read=gathered.n_read,
+        n_selected=gathered.n_selected,
+        training_counts=tuple(np.bincount(rows.target[rows.training], minlength=K).tolist()),
+        held_out_counts=tuple(np.bincount(rows.target[rows.held_out], minlength=K).tolist()),
+        class_share=tuple((training / training.sum()).tolist()),
+        unlabelled=gathered.seen.get("", 0),
+        unknown_labels=dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
+        labels=label_summary(gathered),
+        split=gathered.split,
+        states=_states(gathered),
+        features=tuple(
             _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)
             for j, name in enumerate(specification.features)
-        ],
-        "noise": _noise(specification, rows),
-        "distribution": feature_distribution(
+        ),
+        noise=_noise(specification, rows),
+        distribution=feature_distribution(
             rows.X[rows.training], rows.missing[rows.training], tuple(specification.features)
         ),
-    }
+    )
+
+
+def stage_rows(
+    specification: Specification,
+    gathered: Gathered,
+    opened: list[Catalog],
+    target: TargetRows | None,
+    folder: Path,
+    limit: int | None,
+) -> TrainingDescription:
+    """Write the rows, weighted, and their filled features into the folder; return what is said of them."""
+    rows, difference = gathered.rows, None
+    tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
+    with single_threaded_blas():
+        moments, filled = filled_features(rows)
+        comparison = None if target is None else compared(specification, rows, filled, target, moments)
+        if target is not None and comparison is not None:
+            ratio, difference = comparison
+            write_shift(target, ratio.ratio, folder)
+            if specification.shift.density_weights:
+                rows = with_density_weights(rows, ratio.ratio)
+                moments, filled = filled_features(rows)
+        gathered = replace(gathered, rows=rows)
+        rows, phi = without_overdispersion(specification, rows, filled)
+        rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
+    write_rows(rows, folder)
+    write_array(filled, folder / "filled.npy")
+    return TrainingDescription(
+        **vars(labelled_sample(specification, gathered, opened)),
+        overdispersion=phi,
+        label_noise=noise,
+        shift=TargetShift.of(difference),
+        quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
+        refitted=None,
+    )
+
+
+MOST_QUALITY = 4
+"""Catalogues whose quality is looked at, the first of many: each is read once more."""
+
+
+def label_summary(gathered: Gathered) -> LabelSummary:
+    """Return what tables of labels and reviews gave, and which objects have labels that differ."""
+    source, repeated = gathered.source, gathered.repeated
+    return LabelSummary(
+        conflicts=len(source.conflicts),
+        conflicting=source.shown_conflicts,
+        joined=source.n_joined,
+        unplaced=source.n_unplaced,
+        shared=source.n_shared,
+        reviewed=source.n_reviewed,
+        repeated=None if repeated is None else repeated.n,
+        repeating=None if repeated is None else repeated.classes,
+    )
 
 
 def _states(gathered: Gathered) -> dict[str, dict[str, int]]:
     """Return how many labelled rows miss each column for which reason, where one is known."""
-    found: dict[str, dict[str, int]] = {}
+    missing: dict[str, dict[str, int]] = {}
     for (name, state), n in gathered.states.items():
         if n and state is not State.MEASURED:
-            found.setdefault(name, {})[state.name.lower()] = n
-    return found
+            missing.setdefault(name, {})[state.name.lower()] = n
+    return missing
 
 
 def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]:
@@ -78,25 +144,21 @@ def _quality(
     x: NDArray[np.float64],
     missing: NDArray[np.bool_],
     catalogs: Sequence[Catalog],
-) -> dict[str, Any]:
+) -> FeatureQuality:
     """Return a row of the quality table; the range is of the rows that have the feature."""
     known, text = x[~missing], specification.features[name]
     units = {c.name: c.unit for c in catalogs[0].columns}
-    return {
-        "name": name,
-        "expression": text,
-        "missing": float(missing.mean()),
-        "minimum": float(known.min()),
-        "median": float(np.median(known)),
-        "maximum": float(known.max()),
-        "unit": units.get(text.strip()),
-    }
+    return FeatureQuality(
+        name=name,
+        expression=text,
+        missing=float(missing.mean()),
+        minimum=float(known.min()),
+        median=float(np.median(known)),
+        maximum=float(known.max()),
+        unit=units.get(text.strip()),
+    )
 
 
-def column_metadata(catalog: Catalog, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def column_metadata(catalog: Catalog, names: Sequence[str]) -> dict[str, ColumnMetadata]:
     """Return what the catalogue says of the columns that a model needs."""
-    return {
-        name: {"unit": c.unit, "ucd": c.ucd, "description": c.description, "datatype": str(c.datatype)}
-        for name in names
-        for c in [catalog.column(name)]
-    }
+    return {name: ColumnMetadata.of(catalog.column(name)) for name in names}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,16 @@ from blr.likelihood.confusion import recorded_probability
 from blr.selection.evidence import fit_evidence
 from blr.selection.label_noise import LabelNoise, estimate_label_noise
 from flows.errors import TrainingError
+from flows.reports.label_noise import WrongLabels, WrongLabelShare
 from flows.runs.progress import tell
+from flows.specification.basis import BasisKeywords
 from flows.specification.label_noise import check_noise, stated_confusion
 from flows.specification.specification import Specification
 from flows.training._rows import TrainingRows
 
-__all__ = ["recorded_losses", "with_label_noise"]
+__all__ = ["with_label_noise", "with_recorded_losses"]
 
 Floats = NDArray[np.float64]
-Json = dict[str, Any]
 
 REFERENCE_ROWS = 3000
 """Training rows that shares are found from: they are then known to some 0.02."""
@@ -45,14 +46,14 @@ def with_label_noise(
     filled: Floats,
     classes: Sequence[str],
     annotators: Sequence[str] = (),
-) -> tuple[TrainingRows, Json]:
-    """Return the rows with their confusion, and what is said of it; as they were where labels are right.
+) -> tuple[TrainingRows, WrongLabels]:
+    """Return the rows with their confusion, and a record of it; as they were where labels are right.
 
     `filled` (N, F) are the features without missing ones.
     """
     noise, column = specification.label.noise, specification.label.annotator
     if noise is None:
-        return rows, {}
+        return rows, WrongLabels()
     if noise != "estimated":
         try:
             check_noise(noise, classes)
@@ -60,26 +61,38 @@ def with_label_noise(
             raise TrainingError(f"label.{error}") from error
         confusion = stated_confusion(noise, list(classes))
         wrong = dict(zip(classes, (1 - np.diag(confusion)).tolist(), strict=True))
-        rates = {name: {"rate": rate} for name, rate in wrong.items()}
-        return replace(rows, confusion=confusion), {
-            "by": "stated",
-            "rates": rates,
-            "confusion": confusion.tolist(),
-        }
+        return replace(rows, confusion=confusion), WrongLabels(
+            by="stated",
+            rates={name: WrongLabelShare(rate=rate) for name, rate in wrong.items()},
+            confusion=_tuples(confusion),
+        )
     tell().start("estimating the shares of wrong labels", 0, "steps")
     rng = np.random.default_rng([specification.seed, 0x6E6F6973])
-    found, n, basis = _estimated(rows, filled, len(classes), rng)
-    noise_record: Json = {
-        "by": "class" if column is None else "annotator",
-        "rows": n,
-        "basis": basis,
-        "rates": _rates(found.common or found, classes),
-        "confusion": (found.common or found).confusion.tolist(),
-    }
+    estimate, n, basis = _estimated(rows, filled, len(classes), rng)
+    common = estimate.common or estimate
+    record = WrongLabels(
+        by="class",
+        rows=n,
+        basis=basis,
+        rates=_rates(common, classes),
+        confusion=_tuples(common.confusion),
+    )
     if column is not None:
-        per = [_rates(_of(found, a), classes) for a in range(len(annotators))]
-        noise_record |= {"column": column, "annotators": dict(zip(annotators, per, strict=True))}
-    return replace(rows, confusion=found.confusion), noise_record
+        by_annotator = {name: _rates(_of(estimate, a), classes) for a, name in enumerate(annotators)}
+        record = replace(record, by="annotator", column=column, annotators=by_annotator)
+    return replace(rows, confusion=estimate.confusion), record
+
+
+def _tuples(matrix: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in matrix.tolist())
+
+
+class _Response(TypedDict):
+    """Keywords of every fit of the model of the features."""
+
+    likelihood: str
+    sample_weight: Floats | None
+    classes: Sequence[int]
 
 
 def _estimated(
@@ -88,11 +101,11 @@ def _estimated(
     """Return the shares, the rows that they are from, and the model of the features of the highest evidence."""
     chosen = np.sort(rng.permutation(np.flatnonzero(rows.training))[:REFERENCE_ROWS])
     X, t = filled[chosen], rows.target[chosen]
-    options: dict[str, Any] = {
-        "likelihood": "logistic" if K == 2 else "softmax",
-        "sample_weight": None if rows.weight is None else rows.weight[chosen],
-        "classes": range(K),
-    }
+    options = _Response(
+        likelihood="logistic" if K == 2 else "softmax",
+        sample_weight=None if rows.weight is None else rows.weight[chosen],
+        classes=range(K),
+    )
     tried = []
     for kind, settings in _designs(X):
         Phi = fit_basis(kind, X, weight=options["sample_weight"], rng=rng, **settings)(X)
@@ -102,55 +115,55 @@ def _estimated(
     if rows.annotator is None:
         return estimate_label_noise(Phi, t, **options), len(chosen), kind
     present, who = np.unique(rows.annotator[chosen], return_inverse=True)
-    found = estimate_label_noise(Phi, t, annotator=who, **options)
-    return _of_all(found, present, int(rows.annotator.max()) + 1), len(chosen), kind
+    estimate = estimate_label_noise(Phi, t, annotator=who, **options)
+    return _of_all(estimate, present, int(rows.annotator.max()) + 1), len(chosen), kind
 
 
-def _of_all(found: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
+def _of_all(estimate: LabelNoise, present: NDArray[np.intp], n: int) -> LabelNoise:
     """Return the shares of n annotators, where only those present were seen: another one's are the common ones."""
-    common = found.common
+    common = estimate.common
     assert common is not None  # noqa: S101  shares are by annotator
     arrays = [np.tile(getattr(common, name), (n, 1)) for name in ARRAYS]
     for whole, name in zip(arrays, ARRAYS, strict=True):
-        whole[present] = getattr(found, name)
+        whole[present] = getattr(estimate, name)
     rate, error, low, high = arrays
-    return LabelNoise(rate, error, low, high, found.log_evidence, found.converged, common)
+    return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged, common)
 
 
-def _designs(X: Floats) -> Iterator[tuple[str, Json]]:
+def _designs(X: Floats) -> Iterator[tuple[str, BasisKeywords]]:
     yield "linear", {}
     if X.shape[1] <= MOST_SQUARES:
         yield "polynomial", {"degree": 2}
     yield "rbf", {"centres": min(CENTRES, max(2, len(X) // 20)), "linear": True}
 
 
-def _of(found: LabelNoise, annotator: int) -> LabelNoise:
-    rate, error, low, high = (getattr(found, name)[annotator] for name in ARRAYS)
-    return LabelNoise(rate, error, low, high, found.log_evidence, found.converged)
+def _of(estimate: LabelNoise, annotator: int) -> LabelNoise:
+    rate, error, low, high = (getattr(estimate, name)[annotator] for name in ARRAYS)
+    return LabelNoise(rate, error, low, high, estimate.log_evidence, estimate.converged)
 
 
-def _rates(found: LabelNoise, classes: Sequence[str]) -> Json:
-    columns = (getattr(found, name) for name in ARRAYS)
+def _rates(estimate: LabelNoise, classes: Sequence[str]) -> dict[str, WrongLabelShare]:
+    columns = (getattr(estimate, name).tolist() for name in ARRAYS)
     return {
-        name: dict(zip(ARRAYS, map(float, numbers), strict=True))
-        for name, *numbers in zip(classes, *columns, strict=True)
+        name: WrongLabelShare(rate=rate, standard_error=error, low=low, high=high)
+        for name, rate, error, low, high in zip(classes, *columns, strict=True)
     }
 
 
-def recorded_losses(
-    rows: TrainingRows, seen: NDArray[np.bool_], recorded: Floats, class_shares: Floats
-) -> Json:
-    """Return the log loss of the true classes' probabilities against the recorded labels, where these may be wrong.
+def with_recorded_losses(
+    noise: WrongLabels, rows: TrainingRows, seen: NDArray[np.bool_], recorded: Floats, class_shares: Floats
+) -> WrongLabels:
+    """Return the record with the log losses of recorded and of true classes; as it was where labels are right.
 
     `recorded` (n, K) are the probabilities of the recorded classes of the rows `seen` (N,), `class_shares` (K,) what
     rows without probabilities get.
     """
     confusion = rows.confused(seen)
     if confusion is None:
-        return {}
+        return noise
     back: Floats = np.asarray(np.linalg.inv(confusion), dtype=np.float64)
     p = np.clip(np.asarray(recorded_probability(recorded, back)), 0.0, None)
     p = np.where(np.isfinite(recorded), p / p.sum(axis=1, keepdims=True), class_shares)
     recorded = np.where(np.isfinite(recorded), recorded, class_shares)
     truth = rows.target[seen]
-    return {"log_loss": log_loss(recorded, truth), "log_loss_of_true_classes": log_loss(p, truth)}
+    return replace(noise, log_loss=log_loss(recorded, truth), log_loss_of_true_classes=log_loss(p, truth))

@@ -13,7 +13,8 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.profile.columns import readable
-from catalogs.profile.quality import Places, Quality, quality
+from catalogs.profile.leaks import Leak
+from catalogs.profile.quality import Places, quality
 from catalogs.sky.positions import unit_of_position
 from catalogs.text.table import commented_out
 from flows.features.leaks import found_leaks
@@ -22,9 +23,12 @@ from flows.features.split import position_unit
 from flows.labels.reader import LabelReader
 from flows.labels.source import LabelSource
 from flows.labels.votes import VoteReader, most_voted
+from flows.models.description import CatalogueQuality, SuspectedLeak
 from flows.specification.specification import Specification
 
 __all__ = ["catalog_qualities", "quality_remarks"]
+
+Array = np.ndarray[Any, Any]
 
 SHOWN = 8
 
@@ -35,36 +39,38 @@ def catalog_qualities(
     source: LabelSource,
     *,
     limit: int | None = None,
-) -> list[dict[str, Any]]:
-    """Return the quality of labelled catalogues, as JSON can hold it."""
+) -> tuple[CatalogueQuality, ...]:
+    """Return the quality of labelled catalogues."""
     own = replace(source)  # its counts are of the rows that were gathered
-    return [_quality(specification, catalog, own, limit) for catalog in catalogs]
+    return tuple(_quality(specification, catalog, own, limit) for catalog in catalogs)
 
 
 def _quality(
     specification: Specification, catalog: Catalog, source: LabelSource, limit: int | None
-) -> dict[str, Any]:
+) -> CatalogueQuality:
     read = _class_reader(specification, catalog, source)
-    found, seen = quality(
+    measured, seen = quality(
         catalog,
         identifier=specification.catalog.id,
         places=_places(specification, catalog),
         limit=limit,
         choice=None if read is None else lambda values: read(values) != "",
     )
-    description = found.to_dict() | {"catalogue": catalog.path.name, "commented_out": commented_out(catalog)}
-    if read is None:
-        return description
+    leaks: list[Leak] = []
+    if read is not None:
+        leaks, _ = found_leaks(catalog, seen, specification.label.column or "", read(seen.chosen))
     used = {name for text in specification.features.values() for name in parse(text).names}
-    leaks = found_leaks(catalog, seen, specification.label.column or "", read(seen.chosen))[0]
-    return description | {
-        "leaks": [Quality.leak(leak) | {"used": used.issuperset(leak.columns)} for leak in leaks]
-    }
+    return CatalogueQuality(
+        **vars(measured),
+        leaks=tuple(SuspectedLeak(**vars(leak), used=used.issuperset(leak.columns)) for leak in leaks),
+        catalogue=catalog.path.name,
+        commented_out=commented_out(catalog),
+    )
 
 
 def _class_reader(
     specification: Specification, catalog: Catalog, source: LabelSource
-) -> Callable[[Mapping[str, Any]], Any] | None:
+) -> Callable[[Mapping[str, Array]], Array] | None:
     """Return what reads the classes (n,) of rows, '' where it is missing; None where a column for it has no values.
 
     Wherever the classes are: in a column, in a table of their own, or as votes.
@@ -88,61 +94,61 @@ def _class_reader(
 
 def _places(specification: Specification, catalog: Catalog) -> Places | None:
     """Return the columns of the position; None without any, or where their unit is not known."""
-    given = specification.catalog
-    if given.ra is None or given.dec is None:
+    place = specification.catalog
+    if place.ra is None or place.dec is None:
         return None
     try:
-        unit = unit_of_position(catalog, given.ra, given.dec, stated=given.position_unit)
+        unit = unit_of_position(catalog, place.ra, place.dec, stated=place.position_unit)
     except CatalogError:
         return None  # who needs positions refuses; who does not need not state their unit
-    return Places(given.ra, given.dec, unit)
+    return Places(place.ra, place.dec, unit)
 
 
-def quality_remarks(found: Mapping[str, Any]) -> tuple[str, ...]:
+def quality_remarks(quality: CatalogueQuality) -> tuple[str, ...]:
     """Return what a reader of the report should know, in sentences; the leaks that the features hold first."""
-    return tuple(_remarks(found)) if found else ()
+    return tuple(_remarks(quality))
 
 
-def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
-    n = found["n_rows"]
-    for leak in found["leaks"]:
-        if leak["used"] and (len(leak["columns"]) == 1 or leak["derived"]):
-            columns = ", ".join(leak["columns"])
-            description = f"tell {leak['gain']:.0%} of the class"
-            if leak["derived"]:
-                description += f", by {leak['combination']}, to which no smaller set comes near"
+def _remarks(quality: CatalogueQuality) -> Iterator[str]:
+    n = quality.n_rows
+    for leak in quality.leaks:
+        if leak.used and (len(leak.columns) == 1 or leak.derived):
+            columns = ", ".join(leak.columns)
+            description = f"tell {leak.gain:.0%} of the class"
+            if leak.derived:
+                description += f", by {leak.combination}, to which no smaller set comes near"
             yield f"Suspected leakage: the features use {columns}, which {description}."
-    for key, what in (
-        ("repeated_identifiers", "repeat the identifier of another"),
-        ("repeated_positions", "lie within an arcsecond of another"),
-        ("positions_without", "have no position"),
-        ("positions_out_of_range", "have a position out of range"),
+    for count, what in (
+        (quality.repeated_identifiers, "repeat the identifier of another"),
+        (quality.repeated_positions, "lie within an arcsecond of another"),
+        (quality.positions_without, "have no position"),
+        (quality.positions_out_of_range, "have a position out of range"),
     ):
-        if found[key]:
-            yield f"{found[key]:,} of {n:,} rows {what}."
-    yield from _absences(found)
-    if found["constant"]:
-        yield f"The same in every row: {_some(found['constant'])}."
-    for group in found["duplicate_columns"][:SHOWN]:
+        if count:
+            yield f"{count:,} of {n:,} rows {what}."
+    yield from _absences(quality)
+    if quality.constant:
+        yield f"The same in every row: {_some(quality.constant)}."
+    for group in quality.duplicate_columns[:SHOWN]:
         yield f"Columns that are equal in every row: {', '.join(group)}."
-    if found["missing"]:
-        worst = _largest_first(found["missing"])
+    if quality.missing:
+        worst = _largest_first(quality.missing)
         yield f"Missing most: {_some([f'{name} {share:.0%}' for name, share in worst])}."
-    if found["outliers"]:
-        furthest = _largest_first(found["outliers"])
+    if quality.outliers:
+        furthest = _largest_first(quality.outliers)
         yield f"Far outliers: {_some([f'{name} {share:.2%}' for name, share in furthest])}."
 
 
-def _absences(found: Mapping[str, Any]) -> Iterator[str]:
+def _absences(quality: CatalogueQuality) -> Iterator[str]:
     """Yield which columns some of the files lack, and how many lines may be rows and were not read."""
-    if found.get("commented_out"):
-        yield f"{found['commented_out']}."
-    if found.get("absent"):
-        names = [f"{name} in {n:,}" for name, n in _largest_first(found["absent"])]
-        yield f"Of {found['n_files']:,} files some lack a column, which has no values there: {_some(names)}."
+    if quality.commented_out:
+        yield f"{quality.commented_out}."
+    if quality.absent:
+        names = [f"{name} in {n:,}" for name, n in _largest_first(quality.absent)]
+        yield f"Of {quality.n_files:,} files some lack a column, which has no values there: {_some(names)}."
 
 
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 

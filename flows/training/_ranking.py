@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blr.selection import compare as selection
 from blr.selection.stacking import stacking_weights
+from flows.reports.candidates import JudgedCandidate
 
 __all__ = ["Ranking", "rank", "stacked"]
 
@@ -31,35 +31,40 @@ class Ranking:
     second_order_applied: bool
 
 
-def rank(rows: Sequence[Mapping[str, Any]], *, by: str, shares: Sequence[float] | None = None) -> Ranking:
+def rank(candidates: Sequence[JudgedCandidate], *, by: str, shares: Sequence[float] | None = None) -> Ranking:
     """Return the ranking of candidates by "evidence", "bic" or "loo", higher being better, or their "average".
 
     The second-order term counts for all candidates, where all are green, or for none.  A "stack" is mixed in the
     `shares` of `stacked`, which the evidence has no part in.
     """
-    found = selection.rank(
-        [row["log_evidence"] for row in rows],
-        [row["second_order"] or 0.0 for row in rows],
-        [row["verdict"] for row in rows],
-        [row["prior_probability"] for row in rows],
+    order = selection.rank(
+        [candidate.log_evidence for candidate in candidates],
+        [candidate.second_order or 0.0 for candidate in candidates],
+        [candidate.verdict for candidate in candidates],
+        [candidate.prior_probability for candidate in candidates],
     )
-    weights = found.weight
-    by_score = by in ("bic", "loo")
-    best = found.best([row.get(by, np.nan) for row in rows] if by_score else weights)
+    weights = order.weight
+    best = order.best([_score(one, by) for one in candidates] if by in ("bic", "loo") else weights)
     members = [(best, 1.0)]
     if by in ("average", "stack"):
         mixed = weights if shares is None else np.asarray(shares, dtype=float)
         kept = np.flatnonzero(mixed >= LEAST_WEIGHT)
         members = list(zip(kept.tolist(), (mixed[kept] / mixed[kept].sum()).tolist(), strict=True))
         best = int(mixed.argmax()) if by == "stack" else best
-    return Ranking(best, tuple(members), tuple(weights.tolist()), found.second_order_applied)
+    return Ranking(best, tuple(members), tuple(weights.tolist()), order.second_order_applied)
 
 
-def stacked(rows: Sequence[Mapping[str, Any]], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
+def _score(candidate: JudgedCandidate, by: str) -> float:
+    """Return the number that ranks a candidate; NaN where it is not known."""
+    score = candidate.bic if by == "bic" else candidate.loo
+    return np.nan if score is None else score
+
+
+def stacked(candidates: Sequence[JudgedCandidate], left_out: Sequence[NDArray[np.float64]]) -> list[float]:
     """Return each candidate's share in the mixture that predicts left-out rows best.
 
     `left_out` has for each candidate (2, N, K): the rows' probabilities without themselves, and weight times classes.
     """
-    prior = np.array([row["prior_probability"] for row in rows])
+    prior = np.array([candidate.prior_probability for candidate in candidates])
     shares = stacking_weights([p for p, _ in left_out], left_out[0][1], prior_probability=prior)
     return [float(share) for share in shares]

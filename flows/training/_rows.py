@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.expressions.expression import parse
 from catalogs.files.atomic import atomic_path
-from catalogs.profile.split import name_keys
+from catalogs.profile.split import SplitSummary, name_keys
 from catalogs.sky.photometry import State, floats
 from catalogs.sky.positions import PositionUnit
 from flows.errors import TrainingError
@@ -32,7 +32,7 @@ from flows.features.split import Chosen, held_out, position_unit, split_columns,
 from flows.features.units import in_units_of_the_first
 from flows.labels.annotators import annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
-from flows.labels.conflicts import name_hashes, repeated_in_conflict
+from flows.labels.conflicts import RepeatedNames, name_hashes, repeated_in_conflict
 from flows.labels.reader import LabelReader, check_classes, label_texts
 from flows.labels.source import LabelSource
 from flows.labels.votes import VoteReader, most_voted
@@ -117,10 +117,10 @@ class Gathered:
     n_selected: int
     seen: Counter[str]  # labels of the selected rows, '' where it is missing
     source: LabelSource  # where the labels came from, its tables read
-    labels: Mapping[str, Any] = field(default_factory=dict)  # of tables and reviews: joined, in conflict
-    states: Mapping[tuple[str, State], int] = field(default_factory=dict)  # labelled rows by column and state
-    split: Mapping[str, Any] = field(default_factory=dict)  # share held out, and by what
-    annotators: tuple[str, ...] = ()
+    repeated: RepeatedNames | None  # names with rows of several classes; None where objects have no names
+    states: Mapping[tuple[str, State], int]  # labelled rows by column and state
+    split: SplitSummary
+    annotators: tuple[str, ...]
 
     @property
     def unknown_labels(self) -> dict[str, int]:
@@ -200,7 +200,7 @@ def gather(
         n_selected,
         seen,
         source,
-        source.summary() | _repeated(specification, catalogs, hashes, rows, labels),
+        _repeated(specification, catalogs, hashes, rows, labels),
         states,
         split.summary,
         annotators,
@@ -213,11 +213,11 @@ def _repeated(
     hashes: Sequence[NDArray[np.uint64]],
     rows: TrainingRows,
     labels: LabelReader,
-) -> dict[str, Any]:
-    """Return which objects have rows of several classes, by the hashes of their names; nothing without names."""
+) -> RepeatedNames | None:
+    """Return which objects have rows of several classes, by the hashes of their names; None without names."""
     name = specification.catalog.id
     if name is None or not hashes:
-        return {}
+        return None
     batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
     names = (batch_values(batch, [name])[name] for batch in batches)
     return repeated_in_conflict(np.concatenate(hashes), rows.target, labels.classes, names)

@@ -7,7 +7,6 @@ Shapes: N labelled rows, T rows of the target, F features, K classes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +17,13 @@ from blr.classifier import Classifier
 from blr.missing.moments import FeatureMoments
 from blr.shift import DensityRatio, class_priors, density_ratio, log_prior_shift, rescaled
 from flows.errors import TrainingError
-from flows.reports.shift import ESTIMATED
+from flows.reports.shift import ESTIMATED, ComparedTarget, SetDifference, ShareCorrection, TargetLoss
 from flows.specification.specification import Specification
 from flows.training._rows import TrainingRows
 from flows.training._target_rows import TargetRows, is_asked, pass_over
 
 __all__ = ["compared", "corrected", "target_loss", "with_density_weights", "with_density_weights_of_all"]
 
-Json = dict[str, Any]
 Floats = NDArray[np.float64]
 
 MOST_QUADRATIC = 20
@@ -38,8 +36,8 @@ def compared(
     filled: Floats,
     target: TargetRows,
     moments: FeatureMoments,
-) -> tuple[DensityRatio, Json] | None:
-    """Return density ratios of all labelled rows (N,), and what is said of the difference; None where that fails.
+) -> tuple[DensityRatio, SetDifference] | None:
+    """Return density ratios of all labelled rows (N,), and how the sets differ; None where that fails.
 
     `filled` (N, F) are the features, the missing ones at their conditional mean, to which `moments` bring the target's.
     """
@@ -47,29 +45,29 @@ def compared(
     degree = 2 if filled.shape[1] <= MOST_QUADRATIC else 1
     basis = fit_basis("polynomial", np.concatenate([filled, other]), degree=degree)
     try:
-        found = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
+        ratio = density_ratio(basis(filled), basis(other), train_weight=rows.weight)
     except ValueError as error:
         if is_asked(specification):
             raise TrainingError(f"shift.target: {error}") from error
         pass_over(error)
         return None
     training = rows.training
-    weight = rescaled(found.ratio[training], None if rows.weight is None else rows.weight[training])
-    return found, {
-        "target": {
-            "name": target.name,
-            "n_rows": target.n_rows,
-            "n_compared": len(target.X),
-            "content_hash": target.content_hash,
-        },
-        "auc": found.auc,
-        "auc_low": found.auc_low,
-        "auc_high": found.auc_high,
-        "advice": found.advice,
-        "density_weights": specification.shift.density_weights,
-        "n_training": int(training.sum()),
-        "n_effective": float(weight.sum()),
-    }
+    weight = rescaled(ratio.ratio[training], None if rows.weight is None else rows.weight[training])
+    return ratio, SetDifference(
+        target=ComparedTarget(
+            name=target.name,
+            n_rows=target.n_rows,
+            n_compared=len(target.X),
+            content_hash=target.content_hash,
+        ),
+        auc=float(ratio.auc),
+        auc_low=float(ratio.auc_low),
+        auc_high=float(ratio.auc_high),
+        advice=ratio.advice,
+        density_weights=specification.shift.density_weights,
+        n_training=int(training.sum()),
+        n_effective=float(weight.sum()),
+    )
 
 
 def with_density_weights(rows: TrainingRows, ratio: Floats) -> TrainingRows:
@@ -77,8 +75,8 @@ def with_density_weights(rows: TrainingRows, ratio: Floats) -> TrainingRows:
     training = rows.training
     weight = ratio if rows.weight is None else ratio * rows.weight
     weight = weight.copy()
-    given = None if rows.weight is None else rows.weight[training]
-    weight[training] = rescaled(ratio[training], given)
+    own = None if rows.weight is None else rows.weight[training]
+    weight[training] = rescaled(ratio[training], own)
     return replace(rows, weight=weight)
 
 
@@ -96,20 +94,20 @@ def with_density_weights_of_all(rows: TrainingRows, ratio: Floats) -> TrainingRo
 
 def corrected(
     specification: Specification, classifier: Classifier, share: Floats, target: TargetRows | None
-) -> tuple[Classifier, Json]:
-    """Return the classifier for the class shares of the target, and what is said of them; as it was where none are.
+) -> tuple[Classifier, ShareCorrection | None]:
+    """Return the classifier for the class shares of the target, and these; as it was, and None, where none are.
 
     `share` (K,) is that of the training rows.
     """
     prior = specification.shift.class_prior
     if prior is None:
-        return classifier, {}
+        return classifier, None
     if prior == "em":
         assert target is not None  # noqa: S101  read_target has said so
         columns = _columns(specification, classifier)
         p = classifier.score(target.X[:, columns], target.missing[:, columns]).probability
-        found = class_priors(p, share)
-        shift, source = found.log_shift, f"{ESTIMATED}{target.name}"
+        estimate = class_priors(p, share)
+        shift, source = estimate.log_shift, f"{ESTIMATED}{target.name}"
     else:
         if set(prior) != set(classifier.classes):
             raise TrainingError(
@@ -119,12 +117,12 @@ def corrected(
         shift = log_prior_shift([prior[name] for name in classifier.classes], share)
         source = specification.shift.class_prior_source or "as given"
     used = share * np.exp(shift)
-    record = {
-        "class_prior": dict(zip(classifier.classes, (used / used.sum()).tolist(), strict=True)),
-        "class_prior_training": dict(zip(classifier.classes, share.tolist(), strict=True)),
-        "class_prior_source": source,
-    }
-    return replace(classifier, log_prior_shift=shift), record
+    correction = ShareCorrection(
+        class_prior=dict(zip(classifier.classes, (used / used.sum()).tolist(), strict=True)),
+        class_prior_training=dict(zip(classifier.classes, share.tolist(), strict=True)),
+        class_prior_source=source,
+    )
+    return replace(classifier, log_prior_shift=shift), correction
 
 
 def target_loss(
@@ -133,18 +131,21 @@ def target_loss(
     rows: TrainingRows,
     share: Floats,
     ratio: Floats | None,
-) -> Json:
+) -> TargetLoss | None:
     """Return the log loss that held-out rows, weighted as the target, show: with class shares corrected, and without.
 
-    Weights are those of the classes where shares are corrected, else the density ratio (N,) where there is one.
-    `share` (K,) are the classes' in the training.
+    None where no row is held out, or nothing says how the target differs.  Weights are those of the classes where
+    shares are corrected, else the density ratio (N,) where there is one.  `share` (K,) are the classes' in the
+    training.
     """
     held_out, truth, shift = rows.held_out, rows.target[rows.held_out], classifier.log_prior_shift
+    if not held_out.any():
+        return None
     weight = np.ones(len(truth)) if rows.weight is None else rows.weight[held_out]
     if shift is not None:
         weight = weight * np.exp(shift)[truth]
     elif ratio is None:
-        return {}
+        return None
     elif not specification.shift.density_weights:  # they are in the rows' weights then
         weight = weight * ratio[held_out]
     columns = _columns(specification, classifier)
@@ -154,14 +155,15 @@ def target_loss(
         p = judged.score(X, missing).probability
         return log_loss(np.where(np.isnan(p[:, :1]), shares, p), truth, weight=weight)
 
-    record = {"n_effective_held_out": float(weight.sum() ** 2 / (weight**2).sum())}
+    effective = float(weight.sum() ** 2 / (weight**2).sum())
     if shift is None:
-        return record | {"log_loss": loss(classifier, share)}
+        return TargetLoss(n_effective_held_out=effective, log_loss=loss(classifier, share))
     new = share * np.exp(shift)
-    return record | {
-        "log_loss": loss(classifier, new / new.sum()),
-        "log_loss_uncorrected": loss(replace(classifier, log_prior_shift=None), share),
-    }
+    return TargetLoss(
+        n_effective_held_out=effective,
+        log_loss=loss(classifier, new / new.sum()),
+        log_loss_uncorrected=loss(replace(classifier, log_prior_shift=None), share),
+    )
 
 
 def _columns(specification: Specification, classifier: Classifier) -> list[int]:

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.classifier import Member
 from blr.gaussian import Gaussian
 from blr.missing.moments import FeatureMoments
-from flows.runs.manifest import write_json
+from catalogs.catalog.catalog import ColumnMetadata
+from flows.documents import from_document, read_document, to_document, write_document
+from flows.models.asdf_file import read_tree, write_tree
+from flows.models.description import TrainingDescription
+from flows.reports.candidates import PosteriorCheck
 from flows.specification.specification import Specification
-from flows.specification.stored import specification_tree, stored_specification
-from flows.training._candidates import CandidateData
+from flows.training._candidates import CandidateData, FinalMember
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
 from flows.training._target_rows import read_shift
 
 __all__ = [
+    "StagedDescription",
+    "StagedMembers",
     "StagedTraining",
     "filled_features",
+    "read_checked_parts",
     "read_described",
     "read_drafts",
+    "read_members",
+    "write_checked_parts",
     "write_described",
     "write_drafts",
+    "write_members",
 ]
 
-Json = dict[str, Any]
 Floats = NDArray[np.float64]
 
 INGESTED = "ingested.json"
+CHECKED = "checked.json"
+CHECKS = "checks"
+FITS: Sequence[str] = ("judged", "kept")
 
 
 def filled_features(rows: TrainingRows) -> tuple[FeatureMoments, Floats]:
@@ -61,15 +71,68 @@ def read_drafts(folder: Path, index: int) -> tuple[Gaussian, ...]:
     return tuple(Gaussian(array[0], array[1:]) for array in arrays)
 
 
-def write_described(specification: Specification, described: Json, folder: Path) -> None:
+@dataclass(frozen=True)
+class CheckedParts:
+    """Which parts of which candidates are compared with the exact posterior, by the candidate's index."""
+
+    parts: Mapping[int, tuple[int, ...]]
+
+
+def write_checked_parts(parts: Mapping[int, tuple[int, ...]], folder: Path) -> None:
+    """Write which parts of which candidates are checked."""
+    write_document(folder / CHECKED, CheckedParts(parts))
+
+
+def read_checked_parts(folder: Path, index: int) -> tuple[int, ...]:
+    """Return which parts of a candidate are checked."""
+    return read_document(CheckedParts, folder / CHECKED).parts.get(index, ())
+
+
+@dataclass(frozen=True, eq=False)
+class StagedMembers:
+    """The members of a candidate by the fit that they are of, "judged" or "kept", and the checks of the kept ones."""
+
+    fits: Mapping[str, Sequence[Member]]
+    checks: tuple[PosteriorCheck | None, ...]
+
+
+def write_members(fitted: Mapping[str, Sequence[FinalMember]], kept: str, path: Path) -> None:
+    """Write the members of a candidate, with the checks of those that are `kept`."""
+    tree = {which: [final.member.to_dict() for final in finals] for which, finals in fitted.items()}
+    checks = [None if final.check is None else to_document(final.check) for final in fitted[kept]]
+    write_tree({**tree, CHECKS: checks}, path)
+
+
+def read_members(path: Path) -> StagedMembers:
+    """Return what `write_members` wrote."""
+    tree = dict(read_tree(path))
+    checks = tuple(
+        None if check is None else from_document(PosteriorCheck, check, source=str(path))
+        for check in tree.pop(CHECKS)
+    )
+    fits = {which: [Member.from_dict(d) for d in tree[which]] for which in FITS if which in tree}
+    return StagedMembers(fits, checks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedDescription:
+    """What is said of the rows that wait in the folder, the specification with all that was learned of them."""
+
+    specification: Specification
+    version: str
+    classes: tuple[str, ...]
+    training: TrainingDescription
+    columns: Mapping[str, ColumnMetadata]
+
+
+def write_described(described: StagedDescription, folder: Path) -> None:
     """Write what is said of the rows; the file comes last, so with it all of the ingest is there."""
-    write_json(folder / INGESTED, {"specification": specification_tree(specification), **described})
+    write_document(folder / INGESTED, described)
 
 
-def read_described(folder: Path) -> tuple[Specification, Json]:
+def read_described(folder: Path) -> StagedDescription:
     """Return what `write_described` wrote."""
-    described: Json = json.loads((folder / INGESTED).read_text(encoding="utf-8"))
-    return stored_specification(described["specification"]), described
+    return read_document(StagedDescription, folder / INGESTED)
 
 
 @dataclass(frozen=True)
@@ -77,9 +140,13 @@ class StagedTraining:
     """The staging folder, read."""
 
     folder: Path
-    specification: Specification
-    described: Json
+    described: StagedDescription
     data: CandidateData
+
+    @property
+    def specification(self) -> Specification:
+        """The specification of the training."""
+        return self.described.specification
 
     @cached_property
     def fits(self) -> dict[str, CandidateData]:
@@ -101,11 +168,6 @@ class StagedTraining:
     @classmethod
     def read(cls, folder: Path) -> StagedTraining:
         """Return what `ingest` has written into the folder."""
-        specification, described = read_described(folder)
+        described = read_described(folder)
         filled = np.load(folder / "filled.npy", allow_pickle=False)
-        return cls(
-            folder,
-            specification,
-            described,
-            CandidateData(read_rows(folder), filled, tuple(described["classes"])),
-        )
+        return cls(folder, described, CandidateData(read_rows(folder), filled, described.classes))

@@ -6,18 +6,17 @@ Shapes: N labelled rows, T rows of the target, F features.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.catalog import Catalog, ColumnMetadata
 from catalogs.errors import CatalogError
+from flows.documents import read_document, write_document
 from flows.errors import SpecificationError, UsageError
 from flows.features.reader import FeatureReader, target_reader
 from flows.features.sentinels import check_target_marks
@@ -25,7 +24,6 @@ from flows.features.table_choice import target_table
 from flows.features.units import converted
 from flows.inputs.opening import opened, thinned
 from flows.inputs.resolve import resolve_sources
-from flows.runs.manifest import write_json
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._rows import ContentHash, write_array
@@ -62,6 +60,15 @@ class TargetRows:
     content_hash: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetOrigin:
+    """Where rows of the target come from, as it waits beside them."""
+
+    name: str
+    n_rows: int
+    content_hash: str
+
+
 @dataclass(frozen=True, eq=False)
 class StagedShift:
     """What waits beside the training rows: rows of the target, and the density ratio of the labelled ones (N,)."""
@@ -74,7 +81,8 @@ def write_shift(target: TargetRows, ratio: Floats, folder: Path) -> None:
     """Write rows of the target and density ratios, each whole or not at all."""
     for name, array in (("target_X", target.X), ("target_missing", target.missing), ("ratio", ratio)):
         write_array(array, folder / f"{name}.npy")
-    write_json(folder / STAGED, {key: getattr(target, key) for key in ("name", "n_rows", "content_hash")})
+    origin = TargetOrigin(name=target.name, n_rows=target.n_rows, content_hash=target.content_hash)
+    write_document(folder / STAGED, origin)
 
 
 def read_shift(folder: Path) -> StagedShift:
@@ -85,8 +93,8 @@ def read_shift(folder: Path) -> StagedShift:
         np.load(folder / f"{name}.npy", allow_pickle=False)
         for name in ("target_X", "target_missing", "ratio")
     )
-    described = json.loads((folder / STAGED).read_text(encoding="utf-8"))
-    return StagedShift(TargetRows(X, missing, **described), ratio)
+    origin = read_document(TargetOrigin, folder / STAGED)
+    return StagedShift(TargetRows(X, missing, **vars(origin)), ratio)
 
 
 STAGED = "target.json"
@@ -98,7 +106,7 @@ def is_needed(specification: Specification) -> bool:
 
 
 def read_target(
-    specification: Specification, trained: Mapping[str, Mapping[str, Any]], *, limit: int | None = None
+    specification: Specification, trained: Mapping[str, ColumnMetadata], *, limit: int | None = None
 ) -> TargetRows | None:
     """Return rows of the target that a specification names, None where it names none.
 
@@ -141,7 +149,7 @@ def _read(
     specification: Specification,
     general: FeatureReader,
     catalogs: Sequence[Catalog],
-    trained: Mapping[str, Mapping[str, Any]],
+    trained: Mapping[str, ColumnMetadata],
     limit: int | None,
 ) -> TargetRows:
     content = ContentHash(general.read)
@@ -159,10 +167,10 @@ def _read(
         check_target_marks(specification.target, catalog)
         for batch in thinned(part.batches(reader.read), step):
             content.feed(batch)
-            found = reader.evaluate(batch)
-            kept = found.inside & ~found.missing.all(axis=1)
-            X.append(found.X[kept])
-            missing.append(found.missing[kept])
+            features = reader.evaluate(batch)
+            kept = features.inside & ~features.missing.all(axis=1)
+            X.append(features.X[kept])
+            missing.append(features.missing[kept])
     name = (
         catalogs[0].path.name
         if len(catalogs) == 1

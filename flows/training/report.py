@@ -1,115 +1,121 @@
-"""From what a model says of itself, and summaries of what it classified, to what the report shows."""
+"""From the description of a model, and summaries of what it classified, to what the report shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from catalogs.files.atomic import atomic_path
-from flows.labels.conflicts import told_in_words
+from flows.labels.conflicts import conflict_words
+from flows.models.description import LabelSummary, ModelDescription, TrainingDescription, TrustSummary
 from flows.reports.data import (
     BoundaryPicture,
-    CandidateRow,
     ClassCount,
     Classification,
-    FeatureQuality,
     FlagShare,
     LabelCount,
     TrainReport,
 )
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
-from flows.training._evaluation import Evaluation
 from flows.training._quality import quality_remarks
 
 __all__ = ["classification", "load_boundary", "save_boundary", "train_report"]
 
-ROW_KEYS = tuple(field.name for field in fields(CandidateRow) if field.name != "features")
-
 
 def train_report(
-    described: Mapping[str, Any],
+    model: ModelDescription,
     *,
     boundary: BoundaryPicture | None = None,
     classifications: Sequence[Classification] = (),
     remarks: Sequence[str] = (),
     attribution: Sequence[str] = (),
 ) -> TrainReport:
-    """Return the report of a model, of which `Model.described`, or what `train` returned, says enough."""
-    training, evaluation = described["training"], Evaluation.from_dict(described["metrics"])
-    counts = zip(described["classes"], training["training_counts"], training["held_out_counts"], strict=True)
-    shown = {f.name: getattr(evaluation, f.name) for f in fields(Evaluation) if f.name in REPORT_KEYS}
+    """Return the report of a model."""
+    training, metrics = model.training, model.metrics
+    counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
     return TrainReport(
-        name=described["name"],
-        version=described["version"],
-        classes=tuple(described["classes"]),
+        name=model.name,
+        version=model.version,
+        classes=model.classes,
         labels=tuple(LabelCount(name=c, training=n, held_out=h) for c, n, h in counts),
-        features=tuple(FeatureQuality(**quality) for quality in training["features"]),
-        candidates=tuple(_candidate(row) for row in described["candidates"]),
-        selected=described["selected"],
-        split=training.get("split", {}),
-        selected_by=described.get("selected_by", ""),
+        features=training.features,
+        candidates=model.candidates,
+        selected=model.selected,
+        log_loss=metrics.log_loss,
+        log_loss_plugin=metrics.log_loss_plugin,
+        log_loss_baseline=metrics.log_loss_baseline,
+        accuracy=metrics.accuracy,
+        calibration_error=metrics.calibration_error,
+        reliability=metrics.reliability,
+        reliability_of=metrics.reliability_of,
+        reviews=metrics.reviews,
+        risk=metrics.risk,
+        judged_by=metrics.judged_by,
+        skill=metrics.skill,
+        split=training.split,
+        selected_by=model.selected_by,
         boundary=boundary,
         classifications=tuple(classifications),
-        catalogue=", ".join(source["name"] for source in training["inputs"]),
-        n_rows=training["n_read"],
-        remarks=(*remarks, *_trust_words(described), *_noted(training)),
+        catalogue=", ".join(file.name for file in training.inputs),
+        n_rows=training.n_read,
+        remarks=(*remarks, *_trust_words(model.trust), *_noted(training)),
         attribution=tuple(attribution),
-        provenance=_provenance(described),
-        **shown,
+        provenance=_provenance(model),
     )
 
 
-def _trust_words(described: Mapping[str, Any]) -> Iterator[str]:
+def _trust_words(trust: TrustSummary) -> Iterator[str]:
     """Yield the verdict on the model and its reasons: candidates have verdicts of their own in the table."""
-    trust = described.get("trust", {})
-    if trust.get("reasons"):
-        yield f"Trust verdict on what the model serves: {trust['verdict']}."
-        yield from (f"Trust: {reason}." for reason in trust["reasons"])
+    if trust.reasons:
+        yield f"Trust verdict on what the model serves: {trust.verdict}."
+        yield from (f"Trust: {reason}." for reason in trust.reasons)
 
 
-def _noted(training: Mapping[str, Any]) -> Iterator[str]:
+def _noted(training: TrainingDescription) -> Iterator[str]:
     """Yield what was noted of catalogue and labels at the ingest."""
-    for quality in training.get("quality", ()):
+    for quality in training.quality:
         yield from quality_remarks(quality)
-    yield from _states(training.get("states", {}))
-    if training.get("refitted"):
+    yield from _states(training.states)
+    if training.refitted:
         yield (
             "Judged on fits to the training rows; the model that is kept was fitted to all "
-            f"{training['refitted']:,} rows."
+            f"{training.refitted:,} rows."
         )
-    if "mean_power" in training:
-        power = training["mean_power"]
+    if training.mean_power is not None:
         yield (
-            f"Left-out rows are {'more' if power > 1 else 'less'} certain than the models say: probabilities were "
-            f"taken to the power {power:.2f} (temperature scaling)."
+            f"Left-out rows are {'more' if training.mean_power > 1 else 'less'} certain than the models say: "
+            f"probabilities were taken to the power {training.mean_power:.2f} (temperature scaling)."
         )
-    labels = training.get("labels", {})
-    if labels.get("conflicts"):
-        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels["conflicting"].items())
-        yield f"{labels['conflicts']:,} objects have labels in conflict, and were left out: {shown}."
-    if labels.get("repeated"):
-        yield told_in_words(labels["repeated"], labels["repeating"])
-    if labels.get("unplaced"):
-        yield f"{labels['unplaced']:,} labels of the table have no position, or one out of range."
-    if labels.get("shared"):
+    yield from _label_words(training.labels)
+    yield from noise_words(training.label_noise)
+    yield from shift_words(training.shift)
+    if training.overdispersion > 1:
         yield (
-            f"{labels['shared']:,} labels of the table are the nearest of several rows, all of which have them: narrow "
-            "label.table.radius where these are different objects."
-        )
-    if labels.get("reviewed"):
-        yield f"{labels['reviewed']:,} labels are from review."
-    yield from noise_words(training.get("label_noise", {}))
-    yield from shift_words(training.get("shift", {}))
-    if training.get("overdispersion", 1.0) > 1:
-        yield (
-            f"Votes scatter {training['overdispersion']:.2f} times as much as independent ones (variance): "
+            f"Votes scatter {training.overdispersion:.2f} times as much as independent ones (variance): "
             "their weight was divided by that."
         )
+
+
+def _label_words(labels: LabelSummary) -> Iterator[str]:
+    """Yield what was met on the way to the labels."""
+    if labels.conflicts:
+        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.conflicting.items())
+        yield f"{labels.conflicts:,} objects have labels in conflict, and were left out: {shown}."
+    if labels.repeated:
+        yield conflict_words(labels.repeated, labels.repeating or {})
+    if labels.unplaced:
+        yield f"{labels.unplaced:,} labels of the table have no position, or one out of range."
+    if labels.shared:
+        yield (
+            f"{labels.shared:,} labels of the table are the nearest of several rows, all of which have them: narrow "
+            "label.table.radius where these are different objects."
+        )
+    if labels.reviewed:
+        yield f"{labels.reviewed:,} labels are from review."
 
 
 def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -127,25 +133,16 @@ def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 MOST_STATES = 8
 MISSING_WORDS = {"not_observed": "not observed", "not_detected": "not detected", "masked": "masked"}
-REPORT_KEYS = frozenset(field.name for field in fields(TrainReport))
 
 
-def _candidate(row: Mapping[str, Any]) -> CandidateRow:
-    known = {key: row[key] for key in ROW_KEYS if key in row}
-    lists = {key: tuple(row[key]) for key in ("features", "parts", "checks") if key in row}
-    return CandidateRow(**known | lists)
-
-
-def _provenance(described: Mapping[str, Any]) -> dict[str, str]:
-    training = described["training"]
-    sources = {f"input {s['name']}": f"sha256 {s['sha256']}" for s in training["inputs"]}
+def _provenance(model: ModelDescription) -> dict[str, str]:
     return {
-        "model": described["model"],
-        "specification": f"sha256 {described['specification_hash']}",
-        "training rows": f"sha256 {training['content_hash']}",
-        "blr": described["code_version"],
-        "seed": str(described["seed"]),
-        **sources,
+        "model": model.model,
+        "specification": f"sha256 {model.specification_hash}",
+        "training rows": f"sha256 {model.training.content_hash}",
+        "blr": model.code_version,
+        "seed": str(model.seed),
+        **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
     }
 
 

@@ -5,9 +5,8 @@ What is judged are fits to the training rows; what is kept may be fitted to all 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +17,24 @@ from blr.likelihood.confusion import recorded_probability
 from blr.predictive.temperature import Temperature
 from flows.models.asdf_file import write_tree
 from flows.models.card import model_card
+from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
 from flows.models.model import Model
 from flows.models.store import Store, StoredModel
 from flows.reports.boundary import boundary_picture
+from flows.reports.candidates import CandidateRow, PosteriorCheck
 from flows.reports.html import write_report
+from flows.reports.label_noise import WrongLabels
+from flows.reports.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._candidates import CandidateData, build_classifier, used_columns
 from flows.training._checks import LEVELS, served_trust
-from flows.training._evaluation import Evaluation, evaluate
-from flows.training._label_noise import recorded_losses
+from flows.training._evaluation import evaluate
+from flows.training._label_noise import with_recorded_losses
 from flows.training._rows import TrainingRows
 from flows.training._shift import corrected, target_loss
+from flows.training._staging import StagedDescription
 from flows.training._target_rows import StagedShift
 from flows.training.report import save_boundary, train_report
 
@@ -40,7 +44,7 @@ __all__ = [
     "REPORT_FILE",
     "Judged",
     "Kept",
-    "Made",
+    "TrainedModel",
     "make_model",
     "save_model",
 ]
@@ -70,11 +74,11 @@ class Kept:
 
     members: Sequence[Member]
     data: CandidateData
-    checks: Sequence[Mapping[str, Any] | None]
+    checks: Sequence[PosteriorCheck | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class TrainedModel:
     """A model, the classifier that was judged where that is another one, and the rows that judged it."""
 
     model: Model
@@ -87,20 +91,19 @@ def make_model(
     judged: Judged,
     kept: Kept,
     *,
-    version: str,
-    candidates: Sequence[Mapping[str, Any]],
+    candidates: Sequence[CandidateRow],
     selected: int,
-    described: Mapping[str, Any],
+    described: StagedDescription,
     code_version: str,
     shifted: StagedShift,
-) -> Made:
+) -> TrainedModel:
     """Return the model, the classifier that was judged where that is another one, and the rows that judged it.
 
-    `described` is what `ingest` said of rows and columns.  The model is evaluated as the labelled rows are; as the
+    `described` is what the ingest said of rows and columns.  The model is evaluated as the labelled rows are; as the
     target, where it is `shifted`, too.
     """
-    training, trust = described["training"], _trust(kept, candidates[selected])
-    untrusted, refitted = trust["verdict"] == "red", kept.data is not judged.data
+    training, trust = described.training, _trust(kept, candidates[selected])
+    untrusted, refitted = trust.verdict == "red", kept.data is not judged.data
     temperature = judged.temperature
     tested = build_classifier(
         specification, judged.members, judged.data, untrusted=untrusted, temperature=temperature
@@ -111,11 +114,11 @@ def make_model(
         int(rows.held_out.sum()) or len(rows.target),
         "rows",
     )
-    evaluation, noise, losses = _evaluation(tested, judged, training["class_share"])
-    tell().advance(evaluation.n)
-    share = np.asarray(training["class_share"])
+    share = np.asarray(training.class_share)
+    metrics, noise, losses = _judgement(tested, judged, share, training.label_noise)
+    tell().advance(metrics.n)
     tested, correction = corrected(specification, tested, share, shifted.target)
-    loss = target_loss(specification, tested, rows, share, shifted.ratio) if rows.held_out.any() else {}
+    loss = target_loss(specification, tested, rows, share, shifted.ratio)
     classifier = tested
     if refitted:
         share = _class_share(kept.data)
@@ -125,7 +128,7 @@ def make_model(
         classifier, correction = corrected(specification, classifier, share, shifted.target)
     model = Model(
         name=specification.name,
-        version=version,
+        version=described.version,
         classes=judged.data.classes,
         features=classifier.features,
         specification=specification,
@@ -133,19 +136,19 @@ def make_model(
         candidates=tuple(candidates),
         selected=selected,
         trust=trust,
-        metrics=evaluation.to_dict(),
-        training={
-            **training,
-            "class_share": share.tolist(),
-            "shift": {**training["shift"], **correction, **loss},
-            "label_noise": {**training["label_noise"], **noise},
-            "refitted": len(rows.target) if refitted else None,
-        }
-        | ({} if temperature is None else {"mean_power": temperature.mean_power}),
-        columns=described["columns"],
+        metrics=metrics,
+        training=replace(
+            training,
+            class_share=tuple(share.tolist()),
+            shift=TargetShift.of(training.shift.difference, correction, loss),
+            label_noise=noise,
+            refitted=len(rows.target) if refitted else None,
+            mean_power=None if temperature is None else temperature.mean_power,
+        ),
+        columns=described.columns,
         code_version=code_version,
     )
-    return Made(model, tested if refitted else None, losses)
+    return TrainedModel(model, tested if refitted else None, losses)
 
 
 def _class_share(data: CandidateData) -> NDArray[np.float64]:
@@ -156,25 +159,26 @@ def _class_share(data: CandidateData) -> NDArray[np.float64]:
     return np.asarray(counts / counts.sum())
 
 
-def _trust(kept: Kept, row: Mapping[str, Any]) -> dict[str, Any]:
+def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
     """Return the verdict on what the model serves: on its checked parts, or on chains where all are sampled."""
     if any(check is not None for check in kept.checks) or kept.members[0].posterior.kind != "sampled":
-        return served_trust(row, [m.weight for m in kept.members], kept.checks)
+        return served_trust(selected, [m.weight for m in kept.members], kept.checks)
     worst = max((m.posterior.trust for m in kept.members), key=lambda t: LEVELS.index(t.verdict))
-    return {
-        "verdict": worst.verdict,
-        "reasons": list(worst.reasons),
-        "numbers": {name: float(x) if np.isfinite(x) else None for name, x in worst.numbers.items()},
-    }
+    return TrustSummary(
+        verdict=worst.verdict,
+        reasons=tuple(worst.reasons),
+        numbers={name: float(x) if np.isfinite(x) else None for name, x in worst.numbers.items()},
+    )
 
 
-def _evaluation(
-    classifier: Classifier, judged: Judged, class_share: Sequence[float]
-) -> tuple[Evaluation, dict[str, Any], JudgedRows | None]:
+def _judgement(
+    classifier: Classifier, judged: Judged, shares: NDArray[np.float64], noise: WrongLabels
+) -> tuple[Metrics, WrongLabels, JudgedRows | None]:
     """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
 
-    Where labels may be wrong it is judged by the probabilities of what was recorded; what else is known of that comes
-    second.  Last the rows with their losses, where their objects have identifiers.
+    `shares` (K,) are those of the training rows.  Where labels may be wrong the model is judged by the probabilities of
+    what was recorded; the losses of both go into the record of the `noise`.  Last the rows with their losses, where
+    their objects have identifiers.
     """
     rows = judged.data.rows
     if judged.left_out is None:
@@ -187,8 +191,7 @@ def _evaluation(
     else:
         seen = np.ones(len(rows.target), dtype=bool)
         probability = plugin = judged.left_out
-    shares = np.asarray(class_share)
-    evaluation = evaluate(
+    metrics = evaluate(
         probability,
         plugin,
         rows.target[seen],
@@ -199,8 +202,8 @@ def _evaluation(
         judged_by="held-out" if judged.left_out is None else "left-out",
     )
     return (
-        evaluation,
-        recorded_losses(rows, seen, probability, shares),
+        metrics,
+        with_recorded_losses(noise, rows, seen, probability, shares),
         _judged_rows(rows, seen, probability, shares),
     )
 
@@ -225,9 +228,9 @@ def _judged_rows(
     return JudgedRows(rows.name[seen], rows.group[seen], losses)
 
 
-def save_model(store: Store, made: Made, data: CandidateData) -> StoredModel:
+def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> StoredModel:
     """Write the report, the card and, last, the model file; `data` are the rows that the model is fitted to."""
-    model = made.model
+    model = trained.model
     names, training = list(model.specification.features), data.rows.training
     used = [names.index(name) for name in model.features]
     tell().start("drawing the report", 2, "parts")
@@ -239,14 +242,14 @@ def save_model(store: Store, made: Made, data: CandidateData) -> StoredModel:
         names=model.features,
     )
     tell().advance(1)
-    report = train_report(model.described(), boundary=picture)
+    report = train_report(store.described(model, "trained"), boundary=picture)
     folder = store.make_folder(model.name, model.version)
     if picture is not None:
         save_boundary(picture, folder / BOUNDARY_FILE)
     write_report(report, folder / REPORT_FILE)
-    if made.judged is not None:
-        write_tree(made.judged.to_dict(), folder / JUDGED_FILE)
-    if made.rows is not None:
-        write_judged_rows(made.rows, folder)
+    if trained.judged is not None:
+        write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
+    if trained.rows is not None:
+        write_judged_rows(trained.rows, folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report))

@@ -1,18 +1,17 @@
 """Train a model: the work itself, with or without Prefect.
 
-Tasks are the ingest, each candidate, the choice, and the saving.  What passes between them is paths, indices
-and small dictionaries; rows and fitted candidates wait in a staging folder, so that a killed run goes on.
+Tasks are the ingest, each candidate, the choice, and the saving.  What passes between them is small: paths, indices,
+rows of the evidence table.  Labelled rows and fitted candidates wait in a staging folder, so that a killed run goes on.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,48 +20,53 @@ from blr.classifier import Member
 from blr.predictive.temperature import Temperature, estimate_temperature
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
+from flows.documents import read_document, write_document
 from flows.errors import TrainingError
 from flows.features.reader import training_reader
 from flows.features.split import split_columns
 from flows.features.table_choice import training_table
 from flows.inputs.opening import opened_whole
 from flows.inputs.resolve import resolve_sources
-from flows.models.asdf_file import read_tree, write_tree
+from flows.models.description import ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store
+from flows.reports.candidates import CandidateRow, JudgedCandidate
 from flows.runs.interrupt import stop_points
 from flows.runs.lock import exclusive
-from flows.runs.manifest import write_json
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._candidates import fit_candidate, refit_candidate
 from flows.training._checks import checked_parts
-from flows.training._ingest import column_metadata, describe_rows
-from flows.training._label_noise import with_label_noise
-from flows.training._overdispersion import without_overdispersion
+from flows.training._ingest import column_metadata, labelled_sample, stage_rows
 from flows.training._photometry import with_learned_photometry
-from flows.training._quality import catalog_qualities
-from flows.training._ranking import rank, stacked
-from flows.training._rows import Gathered, gather, write_array, write_rows
-from flows.training._shift import compared, with_density_weights
+from flows.training._ranking import Ranking, rank, stacked
+from flows.training._rows import Gathered, gather, write_array
 from flows.training._staging import (
+    StagedDescription,
     StagedTraining,
-    filled_features,
+    read_checked_parts,
     read_described,
     read_drafts,
+    read_members,
+    write_checked_parts,
     write_described,
     write_drafts,
+    write_members,
 )
-from flows.training._target_rows import is_needed, read_shift, read_target, version_content, write_shift
+from flows.training._target_rows import (
+    is_needed,
+    read_shift,
+    read_target,
+    version_content,
+)
+from flows.training.results import Ingested, TrainingPlan, TrainingResult
 from flows.training.saving import Judged, Kept, make_model, save_model
 from flows.version import code_version
 
 __all__ = ["DIRECT", "Request", "Steps", "choose", "fit", "ingest", "refine", "save", "train"]
 
-Json = dict[str, Any]
-Row = Mapping[str, Any]
 Floats = NDArray[np.float64]
 
 
@@ -77,65 +81,41 @@ class Request:
     dry_run: bool = False
 
 
-def ingest(request: Request) -> Json:
+def ingest(request: Request) -> Ingested:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
-    given = request.specification
+    asked = request.specification
     key = "catalog.paths"
-    sources = resolve_sources(given.catalog.paths, Path(given.base_folder), key=key)
-    with opened_whole(sources, training_table(given), key=key) as opened:
+    sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
+    with opened_whole(sources, training_table(asked), key=key) as opened:
         return _ingested(request, opened)
 
 
-def _ingested(request: Request, opened: list[Catalog]) -> Json:
-    given, store, limit = request.specification, request.store, request.limit
-    specification, gathered = _gathered(given, opened, limit)
+def _ingested(request: Request, opened: list[Catalog]) -> Ingested:
+    asked, store, limit = request.specification, request.store, request.limit
+    specification, gathered = _gathered(asked, opened, limit)
     columns = column_metadata(
         opened[0], training_reader(specification, split_by=split_columns(specification)).names
     )
-    target = read_target(specification, columns, limit=limit) if is_needed(given) else None
-    version = make_version(given, version_content(gathered.content_hash, given, target), code_version())
-    found = {"version": version, "exists": store.contains(specification.name, version)}
-    if request.dry_run or (found["exists"] and not request.overwrite):
-        return found | {
-            "training": describe_rows(specification, gathered, opened),
-            "classes": [*gathered.classes],
-        }
-    rows, summary = gathered.rows, Json()
+    target = read_target(specification, columns, limit=limit) if is_needed(asked) else None
+    version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
+    exists = store.contains(specification.name, version)
+    if request.dry_run or (exists and not request.overwrite):
+        sample = labelled_sample(specification, gathered, opened)
+        return Ingested(version=version, exists=exists, sample=sample, classes=gathered.classes, folder=None)
     folder = store.make_folder(specification.name, version, staging=True)
     target = target or read_target(specification, columns, limit=limit)
-    tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
-    with single_threaded_blas():
-        moments, filled = filled_features(rows)
-        found_shift = None if target is None else compared(specification, rows, filled, target, moments)
-        if target is not None and found_shift is not None:
-            ratio, summary = found_shift
-            write_shift(target, ratio.ratio, folder)
-            if specification.shift.density_weights:
-                rows = with_density_weights(rows, ratio.ratio)
-                moments, filled = filled_features(rows)
-        gathered = replace(gathered, rows=rows)
-        rows, phi = without_overdispersion(specification, rows, filled)
-        rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
-    write_rows(rows, folder)
-    write_array(filled, folder / "filled.npy")
-    described = {
-        "version": version,
-        "classes": [*gathered.classes],
-        "training": describe_rows(specification, gathered, opened)
-        | {
-            "overdispersion": phi,
-            "label_noise": noise,
-            "shift": summary,
-            "quality": catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
-        },
-        "columns": columns,
-    }
-    write_described(specification, described, folder)
-    return found | {"folder": str(folder), "training": described["training"], "classes": described["classes"]}
-
-
-MOST_QUALITY = 4
-"""Catalogues whose quality is looked at, the first of many: each is read once more."""
+    training = stage_rows(specification, gathered, opened, target, folder, limit)
+    described = StagedDescription(
+        specification=specification,
+        version=version,
+        classes=gathered.classes,
+        training=training,
+        columns=columns,
+    )
+    write_described(described, folder)
+    return Ingested(
+        version=version, exists=exists, sample=training, classes=gathered.classes, folder=str(folder)
+    )
 
 
 def _gathered(
@@ -146,8 +126,8 @@ def _gathered(
     return learned, gather(learned, opened, limit=limit)
 
 
-def fit(folder: str, index: int, threads: int | None = None) -> Json:
-    """Fit one candidate, unless a run that was killed had done so; return its row of the evidence table."""
+def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
+    """Fit one candidate, unless a run that was killed had done so; return it as it was judged."""
     done = Path(folder) / f"candidate-{index:03d}.json"
     if not done.is_file():
         staged = StagedTraining.read(Path(folder))
@@ -161,26 +141,20 @@ def fit(folder: str, index: int, threads: int | None = None) -> Json:
         if fitted.left_out is not None:
             write_array(fitted.left_out, done.with_suffix(".npy"))
         write_drafts(fitted.drafts, Path(folder), index)
-        write_json(done, fitted.row)
-    row: Json = json.loads(done.read_text(encoding="utf-8"))
-    return row
+        write_document(done, fitted.row)
+    return read_document(JudgedCandidate, done)
 
 
-def choose(folder: str, rows: Sequence[Row]) -> Json:
+def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
     """Return which candidates make the model, and each one's posterior probability."""
-    by = read_described(Path(folder))[0].select.by
+    by = read_described(Path(folder)).specification.select.by
     shares = None
     if by == "stack":
-        left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(rows))]
-        shares = stacked(rows, [np.load(path, allow_pickle=False) for path in left_out])
-    choice = asdict(rank(rows, by=by, shares=shares))
-    write_json(
-        Path(folder) / CHECKED, {str(i): parts for i, parts in checked_parts(choice["members"], rows).items()}
-    )
-    return choice
-
-
-CHECKED = "checked.json"
+        left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(candidates))]
+        shares = stacked(candidates, [np.load(path, allow_pickle=False) for path in left_out])
+    ranking = rank(candidates, by=by, shares=shares)
+    write_checked_parts(checked_parts(ranking.members, candidates), Path(folder))
+    return ranking
 
 
 def refine(folder: str, index: int, threads: int | None = None) -> str:
@@ -192,8 +166,8 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
     done = Path(folder) / f"member-{index:03d}.asdf"
     if not done.is_file():
         staged = StagedTraining.read(Path(folder))
-        row = json.loads((Path(folder) / f"candidate-{index:03d}.json").read_text(encoding="utf-8"))
-        checked = json.loads((Path(folder) / CHECKED).read_text(encoding="utf-8")).get(str(index), [])
+        candidate = read_document(JudgedCandidate, Path(folder) / f"candidate-{index:03d}.json")
+        checked = read_checked_parts(Path(folder), index)
         kept, drafts = staged.kept, read_drafts(Path(folder), index)
         with single_threaded_blas():
             fitted = {
@@ -201,38 +175,44 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
                     staged.specification,
                     index,
                     data,
-                    row["parts"],
+                    candidate.parts,
                     drafts=drafts,
                     checked=checked if which == kept else (),
                     threads=threads,
                 )
                 for which, data in staged.fits.items()
             }
-        tree = {which: [m.member.to_dict() for m in members] for which, members in fitted.items()}
-        write_tree(tree | {"checks": [m.check for m in fitted[kept]]}, done)
+        write_members(fitted, kept, done)
     return str(done)
 
 
-def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, float], store: Store) -> Json:
+def save(
+    folder: str,
+    candidates: Sequence[JudgedCandidate],
+    ranking: Ranking,
+    members: Mapping[str, float],
+    store: Store,
+) -> ModelDescription:
     """Make the model of its members, save it, and let it be the champion if no model is.
 
     `members` are files, each with its share in the average.
     """
     staged = StagedTraining.read(Path(folder))
-    trees = {path: read_tree(Path(path)) for path in members}
+    kept = staged.kept
+    stored_members = {path: read_members(Path(path)) for path in members}
 
     def of(which: str) -> list[Member]:
-        found = ((share, Member.from_dict(d)) for path, share in members.items() for d in trees[path][which])
-        return [replace(member, weight=share * member.weight) for share, member in found]
+        shared = ((share, m) for path, share in members.items() for m in stored_members[path].fits[which])
+        return [replace(member, weight=share * member.weight) for share, member in shared]
 
-    kept = staged.kept
-    shares = dict(choice["members"])
+    shares = dict(ranking.members)
     checks = {
-        index: tree["checks"] for (index, _), tree in zip(choice["members"], trees.values(), strict=True)
+        index: stored.checks
+        for (index, _), stored in zip(ranking.members, stored_members.values(), strict=True)
     }
-    left_out, temperature = _mixed_left_out(staged, Path(folder), choice["members"])
+    left_out, temperature = _mixed_left_out(staged, Path(folder), ranking.members)
     with single_threaded_blas():
-        made = make_model(
+        trained = make_model(
             staged.specification,
             Judged(
                 of("judged"),
@@ -240,21 +220,22 @@ def save(folder: str, rows: Sequence[Row], choice: Row, members: Mapping[str, fl
                 None if staged.data.rows.held_out.any() else left_out,
                 temperature,
             ),
-            Kept(of(kept), staged.fits[kept], [check for found in checks.values() for check in found]),
-            version=staged.described["version"],
+            Kept(of(kept), staged.fits[kept], [check for some in checks.values() for check in some]),
             candidates=[
-                {**row, "weight": w, "share": shares.get(i, 0.0), "checks": checks.get(i, [])}
-                for i, (row, w) in enumerate(zip(rows, choice["weights"], strict=True))
+                CandidateRow(
+                    **vars(candidate), weight=weight, share=shares.get(i, 0.0), checks=checks.get(i, ())
+                )
+                for i, (candidate, weight) in enumerate(zip(candidates, ranking.weights, strict=True))
             ],
-            selected=choice["selected"],
+            selected=ranking.selected,
             described=staged.described,
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
         )
-        stored = save_model(store, made, staged.fits[kept])
+        stored = save_model(store, trained, staged.fits[kept])
     if store.champion(stored.name) is None:
         store.promote(stored, why="the first of its name")
-    return store.described(made.model, "trained")
+    return store.described(trained.model, "trained")
 
 
 def _mixed_left_out(
@@ -280,14 +261,42 @@ def _mixed_left_out(
 class Steps:
     """The tasks; `flows.train` puts Prefect's in their place."""
 
-    ingest: Callable[[Request], Json] = ingest
-    fit: Callable[[str, int, int | None], Json] = fit
-    choose: Callable[[str, Sequence[Row]], Json] = choose
+    ingest: Callable[[Request], Ingested] = ingest
+    fit: Callable[[str, int, int | None], JudgedCandidate] = fit
+    choose: Callable[[str, Sequence[JudgedCandidate]], Ranking] = choose
     refine: Callable[[str, int, int | None], str] = refine
-    save: Callable[[str, Sequence[Row], Row, Mapping[str, float], Store], Json] = save
+    save: Callable[
+        [str, Sequence[JudgedCandidate], Ranking, Mapping[str, float], Store], ModelDescription
+    ] = save
 
 
 DIRECT = Steps()
+
+
+@overload
+def train(
+    specification: Specification | str | Path,
+    store: str | Path,
+    *,
+    overwrite: bool = ...,
+    limit: int | None = ...,
+    threads: int | None = ...,
+    dry_run: Literal[False] = ...,
+    steps: Steps = ...,
+) -> ModelDescription: ...
+
+
+@overload
+def train(
+    specification: Specification | str | Path,
+    store: str | Path,
+    *,
+    overwrite: bool = ...,
+    limit: int | None = ...,
+    threads: int | None = ...,
+    dry_run: bool,
+    steps: Steps = ...,
+) -> TrainingResult: ...
 
 
 def train(
@@ -299,38 +308,50 @@ def train(
     threads: int | None = None,
     dry_run: bool = False,
     steps: Steps = DIRECT,
-) -> Json:
-    """Fit all candidates of a specification, save the best; return what was done, as JSON can hold it.
+) -> TrainingResult:
+    """Fit all candidates of a specification and save the best; return the model, or the plan of a dry run.
 
     `limit` is a trial: that many rows are read, and nothing is kept.
     """
     place = Store.named(store)
     request = Request(read_specification(specification), place, overwrite, limit, dry_run)
-    if limit is not None and not dry_run:
+    if dry_run:
+        return _planned(request, steps)
+    if limit is not None:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
             trial = replace(request, store=Store(Path(folder), temporary=True), overwrite=False)
-            return _trained(trial, steps, threads) | {"status": "trial", "path": None}
+            return replace(_trained(trial, steps, threads), status="trial", path=None)
     return _trained(request, steps, threads)
 
 
-def _trained(request: Request, steps: Steps, threads: int | None) -> Json:
+def _planned(request: Request, steps: Steps) -> TrainingPlan:
+    ingested = steps.ingest(request)
+    return TrainingPlan(
+        status="planned",
+        model=ModelReference(request.specification.name, ingested.version).label,
+        store=str(request.store.root),
+        version=ingested.version,
+        exists=ingested.exists,
+        training=ingested.sample,
+        classes=ingested.classes,
+    )
+
+
+def _trained(request: Request, steps: Steps, threads: int | None) -> ModelDescription:
     specification, store = request.specification, request.store
-    found = steps.ingest(request)
-    named = ModelReference(specification.name, found["version"])
-    if request.dry_run:
-        return {"status": "planned", "model": named.label, "store": str(store.root), **found}
-    if "folder" not in found:
-        return store.described(store.read(store.at(named.name, named.version)), "exists")
-    folder, n = found["folder"], len(specification.candidate)
+    ingested = steps.ingest(request)
+    folder, n = ingested.folder, len(specification.candidate)
+    if folder is None:
+        return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
     tell().start("fitting candidates", n, "candidates")
-    rows = []
+    candidates = []
     with exclusive(Path(folder)), stop_points("run the same command again to go on from there") as stop:
         for index in range(n):
             stop()
-            rows.append(steps.fit(folder, index, threads))
+            candidates.append(steps.fit(folder, index, threads))
             tell().advance(1)
-        choice = steps.choose(folder, rows)
-        members = {steps.refine(folder, index, threads): share for index, share in choice["members"]}
-        result = steps.save(folder, rows, choice, members, store)
+        ranking = steps.choose(folder, candidates)
+        members = {steps.refine(folder, index, threads): share for index, share in ranking.members}
+        model = steps.save(folder, candidates, ranking, members, store)
     shutil.rmtree(folder)
-    return result
+    return model

@@ -16,6 +16,7 @@ from flows.models.promotion import promote
 from flows.models.store import Store
 from flows.runs.model_reference import ModelReference
 from flows.specification.toml_file import read_specification
+from flows.training.results import Ingested
 from flows.training.steps import DIRECT, Request, ingest, train
 
 FLOWS = Path(flows.__file__).parent
@@ -30,7 +31,6 @@ def where(pattern: str) -> set[str]:
 
 def test_only_their_own_folder_validates_specifications():
     assert where(r"\bSpecification\.model_validate") == {
-        "specification/stored.py",
         "specification/toml_file.py",
     }
     assert where(r"load_specification\(") == {"specification/toml_file.py"}
@@ -39,9 +39,9 @@ def test_only_their_own_folder_validates_specifications():
 def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
     specification, requests = read_specification(folder / "spec.toml"), []
 
-    def first_step(request: Request) -> dict[str, str]:
+    def first_step(request: Request) -> Ingested:
         requests.append(request)
-        return {"version": "0123456789ab"}
+        return ingest(request)
 
     train(specification, folder / "models", dry_run=True, steps=replace(DIRECT, ingest=first_step))
     (request,) = requests

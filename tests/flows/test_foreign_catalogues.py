@@ -247,7 +247,7 @@ def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace)
     (folder / "spec.toml").write_text(
         make.specification.replace("\n", "\r\n"), encoding="utf-8-sig", newline=""
     )
-    assert train(folder / "spec.toml", folder / "models", dry_run=True)["status"] == "planned"
+    assert train(folder / "spec.toml", folder / "models", dry_run=True).status == "planned"
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_classes_may_be_listed_as_the_numbers_that_they_are(
     text = text[:start] + f"classes = {{ {listed} }}\n" + text[text.index("\n", start) + 1 :]
     (folder / "spec.toml").write_text(text)
     told = train(folder / "spec.toml", folder / "models", dry_run=True)
-    assert told["classes"] == ["a", "b"]
-    assert told["training"]["unlabelled"] == 0
+    assert told.classes == ("a", "b")
+    assert told.training.unlabelled == 0
 
 
 def test_an_expression_that_does_not_fit_the_columns_says_which_feature(folder: Path, make: SimpleNamespace):

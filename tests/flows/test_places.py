@@ -17,6 +17,7 @@ from flows.classification.steps import classify
 from flows.errors import SpecificationError
 from flows.reviews.selection import review
 from flows.specification.toml_file import parse_specification
+from flows.training._ingest import label_summary
 from flows.training._rows import gather
 from flows.training.steps import train
 
@@ -107,8 +108,8 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path, unit):
     found = gathered(
         tmp_path, LABEL + 'table = { path = "labels.parquet", ra = "ra", dec = "dec", radius = 1.0 }\n'
     )
-    assert found.labels["conflicts"] == 6
-    assert all(set(texts) == {"early", "late"} for texts in found.labels["conflicting"].values())
+    assert label_summary(found).conflicts == 6
+    assert all(set(texts) == {"early", "late"} for texts in label_summary(found).conflicting.values())
     assert len(found.rows.target) == 237
 
 
@@ -124,7 +125,7 @@ def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
     for unit in ("deg", "rad", "sexagesimal", "furlong"):
         write(tmp_path / "t.parquet", in_unit(columns, unit), None if unit == "sexagesimal" else unit)
         out = tmp_path / unit
-        classify([tmp_path / "t.parquet"], model=told["model"], out=out, store=tmp_path / "models")
+        classify([tmp_path / "t.parquet"], model=told.model, out=out, store=tmp_path / "models")
         found[unit] = review(out, top=12)
         table = Table.read(out / "review.vot")
         page = (out / "review.html").read_text()
@@ -168,7 +169,7 @@ def test_review_lists_go_by_the_specification(tmp_path, monkeypatch):
     paths.append(write_as("text", "sexagesimal", None))
     for path in paths:
         out = tmp_path / f"out-{path.stem}"
-        classify([path], model=told["model"], out=out, store=tmp_path / "models")
+        classify([path], model=told.model, out=out, store=tmp_path / "models")
         assert review(out, top=5)["remarks"] == []
         table = Table.read(out / "review.vot")
         rows = [int(name.removeprefix("G")) for name in table["id"]]

@@ -255,7 +255,7 @@ def test_the_card_of_a_model_takes_names_literally(trained):
     model = Store(trained / "models").load("morphology")
     report = make_report((HOSTILE, "late"))
     bad = replace(report, provenance={HOSTILE: HOSTILE})
-    trust = model.trust | {"reasons": [HOSTILE]}
+    trust = replace(model.trust, reasons=(HOSTILE,))
     card = model_card(replace(model, classes=(HOSTILE, "late"), trust=trust), bad)
     assert unescaped(card) == []
     assert card.count("alert") >= 4

@@ -58,7 +58,7 @@ def specification(folder: Path, path: str, table: str = "") -> Path:
 
 def test_the_table_that_has_the_columns_is_meant(as_fits):
     told = train(specification(as_fits, "two.fits"), as_fits / "models")
-    classify([as_fits / "two.fits"], model=told["model"], out=as_fits / "out", store=as_fits / "models")
+    classify([as_fits / "two.fits"], model=told.model, out=as_fits / "out", store=as_fits / "models")
     with fits.open(as_fits / "out" / "two.fits") as hdus:
         assert [h.name for h in hdus[1:]] == ["STARS", "DEEP"]
         assert "blr_flags" not in hdus["STARS"].columns.names
@@ -72,16 +72,16 @@ def test_of_two_that_have_them_one_is_named(as_fits):
         train(specification(as_fits, "three.fits"), as_fits / "models")
     told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
     places = {"out": as_fits / "out", "store": as_fits / "models"}
-    like = classify([as_fits / "three.fits"], model=told["model"], **{**places, "out": as_fits / "deep"})
+    like = classify([as_fits / "three.fits"], model=told.model, **{**places, "out": as_fits / "deep"})
     assert like["summary"]["n_rows"] == 200  # the table that is called as the labelled one
     with fits.open(as_fits / "three.fits") as hdus:
         hdus["DEEP"].name = "ULTRADEEP"
         hdus.writeto(as_fits / "renamed.fits")
     with pytest.raises(CatalogError, match="say which"):
-        classify([as_fits / "renamed.fits"], model=told["model"], **places)
+        classify([as_fits / "renamed.fits"], model=told.model, **places)
     named = specification(as_fits, "three.fits", 'table = "deep"')
     named.write_text(named.read_text() + "[target]\ntable = 3\n")
-    done = classify([as_fits / "three.fits"], model=told["model"], specification=named, **places)
+    done = classify([as_fits / "three.fits"], model=told.model, specification=named, **places)
     assert done["summary"]["n_rows"] == 40
     with fits.open(as_fits / "out" / "three.fits") as hdus:
         assert ["blr_flags" in h.columns.names for h in hdus[1:]] == [False, False, True]
@@ -95,7 +95,7 @@ def test_votable(tmp_path):
         resource.tables.append(votable.from_table(table).get_first_table())
     document.to_xml(str(tmp_path / "two.vot"))
     told = train(specification(tmp_path, "two.vot"), tmp_path / "models", dry_run=True)
-    assert told["training"]["n_read"] == 200
+    assert told.training.n_read == 200
 
 
 def test_inspect_and_init_take_the_name(as_fits, capsys):
@@ -106,7 +106,7 @@ def test_inspect_and_init_take_the_name(as_fits, capsys):
     out = as_fits / "deep.toml"
     assert run(["init", file, "--label", "kind", "--table", "DEEP", "--out", str(out)]) == 0
     assert 'table = "DEEP"' in out.read_text()
-    assert train(out, as_fits / "models", dry_run=True)["training"]["n_read"] == 200
+    assert train(out, as_fits / "models", dry_run=True).training.n_read == 200
 
 
 def test_shares_are_estimated_from_the_table_that_is_classified(as_fits):
@@ -114,7 +114,7 @@ def test_shares_are_estimated_from_the_table_that_is_classified(as_fits):
     galaxies(40, 2).write(as_fits / "wide.fits")
     wide = specification(as_fits, "three.fits", 'table = "deep"')
     wide.write_text(wide.read_text() + "[target]\ntable = 3\n")
-    options = {"model": told["model"], "store": as_fits / "models", "class_prior": "em"}
+    options = {"model": told.model, "store": as_fits / "models", "class_prior": "em"}
     alone = classify([as_fits / "wide.fits"], out=as_fits / "a", **options)
     named = classify([as_fits / "three.fits"], out=as_fits / "b", specification=wide, **options)
     shares = [done["summary"]["shift"]["class_priors"] for done in (alone, named)]

@@ -55,9 +55,9 @@ def test_sdss_trains_and_6dfgs_is_classified(tmp_path, monkeypatch):
     )
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
     found = classify(
-        [tmp_path / "sixdf.xml.bz2"], model=told["model"], out=tmp_path / "out", store=tmp_path / "models"
+        [tmp_path / "sixdf.xml.bz2"], model=told.model, out=tmp_path / "out", store=tmp_path / "models"
     )
     assert found["summary"]["n_rows"] == 875
     (out,) = (tmp_path / "out").glob("sixdf*.xml*")

@@ -420,9 +420,7 @@ def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeyp
     table = f'column = "hubble"\ntable = {{ path = "{web.url}/labels.csv", id = "name" }}'
     Path("joined.toml").write_text(make.specification.replace('column = "hubble"', table))
     told = train("joined.toml", "models-joined")
-    assert (
-        told["training"]["training_counts"] == train("spec.toml", "models-own")["training"]["training_counts"]
-    )
+    assert told.training.training_counts == train("spec.toml", "models-own").training.training_counts
 
 
 def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch) -> None:

@@ -106,8 +106,8 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatc
     assert "APFLUX: the same in every row" in start.text
     (legacy.parent / "spec.toml").write_text(start.text)
     told = train(legacy.parent / "spec.toml", legacy.parent / "models")
-    assert told["trust"]["verdict"] in {"green", "amber"}
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+    assert told.trust.verdict in {"green", "amber"}
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
 def test_presence_is_told_by_inspect(legacy):
@@ -336,8 +336,8 @@ def test_a_class_of_two_rows_trains(tmp_path, monkeypatch):
     Table({"name": [f"G{i}" for i in range(40)], "x": x, "kind": kind}).write(tmp_path / "t.fits")
     (tmp_path / "spec.toml").write_text(started(tmp_path / "t.fits", "kind").text)
     trained = train(tmp_path / "spec.toml", tmp_path / "models")
-    assert set(trained["classes"]) == {"a", "b", "rare"}
-    assert trained["metrics"]["log_loss"] < trained["metrics"]["log_loss_baseline"]
+    assert set(trained.classes) == {"a", "b", "rare"}
+    assert trained.metrics.log_loss < trained.metrics.log_loss_baseline
 
 
 @pytest.mark.parametrize("rows", [460, 2460])

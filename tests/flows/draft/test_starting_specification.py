@@ -131,7 +131,7 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert read_specification(out).select.by == "stack"
     told = train(out, made.parent / "models")
     assert set(told["features"]) == {"answer", "bmag_jmag", "bmag", "log_axis"}
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1
     assert "which exists, expected a new file; add --overwrite" in capsys.readouterr().err
@@ -160,7 +160,7 @@ def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     assert run(["init", str(tmp_path / "sparse.parquet"), "--label", "kind", "--out", str(out)]) == 0
     assert "mu" not in read_specification(out).features.values()
     told = train(out, tmp_path / "models")
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
 def parsed(n: int, folder: Path) -> Specification:
@@ -183,7 +183,7 @@ def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
         "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
     )
     trained = train(parsed(200, tmp_path), tmp_path / "models")
-    assert trained["metrics"]["log_loss"] < trained["metrics"]["log_loss_baseline"]
+    assert trained.metrics.log_loss < trained.metrics.log_loss_baseline
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -201,10 +201,10 @@ def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
     text = "\n".join(lines).split("[[candidate]]")
     (tmp_path / "spec.toml").write_text("[[candidate]]".join(text[:3]) + "\n")
     told = train(tmp_path / "spec.toml", tmp_path / "models", limit=3000)
-    assert told["status"] == "trial"
+    assert told.status == "trial"
     if name != "sdss":  # of all its rows amber; the first 3,000 hold too few quasars
-        assert told["trust"]["verdict"] in {"green", "amber"}
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+        assert told.trust.verdict in {"green", "amber"}
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
 @pytest.mark.parametrize("key", ["columns", "expressions"])

@@ -72,7 +72,7 @@ def test_batches_add_up_in_any_order(reference):
 
 def test_through_json(reference):
     counts = FeatureCounts.of(*rows(np.random.default_rng(5), 50), reference, NAMES)
-    text = json.dumps([counts.to_dict(), reference], allow_nan=False)
+    text = json.dumps([counts.to_dict()], allow_nan=False)
     assert FeatureCounts.from_dict(json.loads(text)[0]) == counts
 
 

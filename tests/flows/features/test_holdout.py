@@ -32,14 +32,14 @@ def few_fields(n=900):
 def test_a_survey_of_few_fields_is_split_by_finer_pixels(folder, make, capsys):
     prepared(folder, make, *few_fields())
     told = train(folder / "spec.toml", folder / "models")
-    split = told["training"]["split"]
-    assert split["healpix_order"] > 5
-    assert 0.15 <= split["share"] <= 0.25
-    skill = told["metrics"]["skill"]
-    assert skill["n_groups"] < skill["n"]
+    split = told.training.split
+    assert split.healpix_order > 5
+    assert 0.15 <= split.share <= 0.25
+    skill = told.metrics.skill
+    assert skill.n_groups < skill.n
     show_trained(told)
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"HEALPix pixels of order {split['healpix_order']}: {split['share']:.1%} of them" in shown
+    assert f"HEALPix pixels of order {split.healpix_order}: {split.share:.1%} of them" in shown
 
 
 def test_rows_in_one_place_are_refused(folder, make):
@@ -52,8 +52,8 @@ def test_rows_in_one_place_are_refused(folder, make):
 def test_an_order_that_is_stated_is_taken_unless_the_share_is_far_off(folder, make):
     lon, lat = few_fields()
     prepared(folder, make, lon, lat, "healpix_order = 9\n")
-    split = train(folder / "spec.toml", folder / "models", dry_run=True)["training"]["split"]
-    assert split["healpix_order"] == 9
+    split = train(folder / "spec.toml", folder / "models", dry_run=True).training.split
+    assert split.healpix_order == 9
     prepared(folder, make, lon, lat, "healpix_order = 2\n")
     with pytest.raises(TrainingError, match="healpix_order: got 2, by whose pixels"):
         train(folder / "spec.toml", folder / "models", dry_run=True)

@@ -78,7 +78,7 @@ def scored(folder: Path, name: str, store: str, out: Path) -> tuple[np.ndarray, 
 
 def test_rows_as_noisy_as_the_training_are_told_the_same_as_without_errors(surveys, tmp_path):
     folder, _ = surveys
-    assert Store(folder / "models").load("noisy").training["noise"] == {"colour": pytest.approx(HERE)}
+    assert Store(folder / "models").load("noisy").training.noise == {"colour": pytest.approx(HERE)}
     p, flags = scored(folder, "same", "models", tmp_path)
     np.testing.assert_array_equal(p, scored(folder, "same", "without", tmp_path)[0])
     assert not (flags & 128).any()

@@ -129,7 +129,7 @@ def probabilities(folder: Path, path: Path, model: str) -> np.ndarray:
 
 
 def test_another_surveys_fluxes_are_classified_as_the_same_objects(folder):
-    model = train(folder / "spec.toml", folder / "models")["model"]
+    model = train(folder / "spec.toml", folder / "models").model
     theirs = elsewhere()
     there = write(folder / "there.parquet", theirs, I0="mag", EI="mag")
     found = probabilities(folder, there, model)
@@ -153,7 +153,7 @@ def test_the_models_marks_hold_of_what_is_made(folder):
         ),
     )
     (folder / "spec.toml").write_text(marked)
-    model = train(folder / "spec.toml", folder / "models")["model"]
+    model = train(folder / "spec.toml", folder / "models").model
     theirs = elsewhere()
     theirs["PSF-FLUX"][:3, 1] = 0
     theirs["PSF-FLUX"][3:6, 1] = -1
@@ -179,7 +179,7 @@ def test_the_remedy_for_a_unit_is_one_that_works(folder, unit, trained, remedy):
     write(folder / "survey.parquet", columns, r=trained)
     text = SPECIFICATION.format(catalog="", target="columns = { r = 'flux r' }")
     (folder / "spec.toml").write_text(text)
-    model = train(folder / "spec.toml", folder / "models")["model"]
+    model = train(folder / "spec.toml", folder / "models").model
     theirs = survey()
     if unit == "nJy":
         theirs["r"] = 10 ** (0.4 * (NJY_ZERO - theirs["r"]))
@@ -197,7 +197,7 @@ def test_the_remedy_for_a_unit_is_one_that_works(folder, unit, trained, remedy):
 
 
 def test_a_column_that_the_expression_needs_and_is_not_there(folder):
-    model = train(folder / "spec.toml", folder / "models")["model"]
+    model = train(folder / "spec.toml", folder / "models").model
     theirs = elsewhere()
     theirs["I"] = theirs.pop("I0")
     there = write(folder / "there.parquet", theirs)
@@ -211,7 +211,7 @@ def test_an_expression_that_gives_text_is_told_of_by_its_name(folder):
     (folder / "spec.toml").write_text(
         SPECIFICATION.format(catalog="", target="expressions = { r = 'kind - 1' }")
     )
-    model = train(folder / "spec.toml", folder / "models")["model"]
+    model = train(folder / "spec.toml", folder / "models").model
     there = folder / "survey.parquet"
     with pytest.raises(CatalogError, match=r"target.expressions.r: got text where a number"):
         probabilities(folder, there, model)
@@ -260,7 +260,7 @@ class Listening:
 def test_units_that_one_side_alone_states_are_told_of(folder):
     write(folder / "survey.parquet", survey(), g="mag")
     (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=""))
-    model = train(folder / "spec.toml", folder / "models")["model"]
+    model = train(folder / "spec.toml", folder / "models").model
     there = write(folder / "there.parquet", survey(), r="nanomaggy")
     heard = Listening()
     with listening(heard):

@@ -14,6 +14,7 @@ import pytest
 from astropy.table import Table
 
 import catalogs
+from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import OutputExistsError
 from flows.classification.reprocessing import reprocess
 from flows.classification.steps import classify
@@ -23,6 +24,7 @@ from flows.training._target_rows import read_target
 from flows.training.steps import train
 
 N = 300
+NO_UNIT = ColumnMetadata(unit=None, ucd=None, description=None, datatype=None)
 STATES = """
 sentinels = { g = -9999, r = -9999 }
 not_detected = { g = 99 }
@@ -106,7 +108,7 @@ def trained(tmp_path: Path) -> tuple[Path, str]:
     text = SPECIFICATION.format(states=STATES)
     (tmp_path / "spec.toml").write_text(text)
     (tmp_path / "theirs.toml").write_text(text + THEIRS)
-    return tmp_path, train(tmp_path / "spec.toml", tmp_path / "models")["model"]
+    return tmp_path, train(tmp_path / "spec.toml", tmp_path / "models").model
 
 
 def classified(folder: Path, model: str, name: str, spec: str, out: str = "out") -> pa.Table:
@@ -204,7 +206,7 @@ def test_the_comparison_at_the_training_goes_by_them(trained):
     read = {
         name: read_target(
             parse_specification(text + said, source="x", base_folder=str(folder)),
-            {n: {"unit": None} for n in ("g", "r")},
+            dict.fromkeys(("g", "r"), NO_UNIT),
         )
         for name, said in {
             "ours": '[target]\npaths = ["survey.parquet"]\n',

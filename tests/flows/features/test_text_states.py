@@ -107,7 +107,7 @@ def test_the_reasons_are_counted_in_training(tmp_path: Path) -> None:
     label = '[label]\ncolumn = "kind"\nclasses = { e = "E", s = "S" }\n'
     (tmp_path / "spec.toml").write_text(f'{head}{STATES}{label}[features]\nm = "mag"\n')
     planned = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)
-    assert planned["training"]["states"] == {"mag": {"not_observed": 40, "not_detected": 40}}
+    assert planned.training.states == {"mag": {"not_observed": 40, "not_detected": 40}}
 
 
 @pytest.mark.parametrize("state", ["not_detected", "masked"])

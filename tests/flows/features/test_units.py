@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
+from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import unit_factor
@@ -66,6 +67,10 @@ def write(path: Path, columns: Mapping[str, Any], **units: str) -> Path:
     return path
 
 
+def metadata(unit: str) -> ColumnMetadata:
+    return ColumnMetadata(unit=unit, ucd=None, description=None, datatype="double")
+
+
 def learned(folder: Path, text: str, *names: str) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return the specification with what it learned, and the features and errors of the catalogues."""
     opened = [catalogs.open(folder / f"{name}.parquet") for name in names]
@@ -92,7 +97,7 @@ def test_units_stated_of_a_targets_fluxes_are_taken(tmp_path):
     def p(name: str, spec: Path) -> np.ndarray:
         out = tmp_path / f"out-{name}"
         path = tmp_path / f"{name}.parquet"
-        classify([path], model=told["model"], out=out, store=tmp_path / "models", specification=spec)
+        classify([path], model=told.model, out=out, store=tmp_path / "models", specification=spec)
         return pq.read_table(out / path.name)["blr_p_late"].to_numpy()
 
     here = p("survey", tmp_path / "spec.toml")
@@ -200,7 +205,7 @@ def test_a_limit_is_in_the_trainings_unit(tmp_path, column, unit, other, factor)
         plain = parse_specification(text, source="x", base_folder=str(tmp_path))
         if name == "here":
             model = with_learned_photometry(plain, [catalog])
-            trained = {column: {"unit": unit}}
+            trained = {column: metadata(unit)}
             reader = training_reader(model).of(catalog)
         else:
             reader = converted(target_reader(model, ["f"]), catalog, trained=trained, stated={})
@@ -224,7 +229,7 @@ def test_a_targets_own_limit_is_in_its_own_unit(tmp_path, column, unit, other, f
         catalog = catalogs.open(tmp_path / "there.parquet")
         specification = parse_specification(text + target, source="x", base_folder=str(tmp_path))
         plain = target_reader(specification, ["f"])
-        reader = converted(plain, catalog, trained={column: {"unit": unit}}, stated={})
+        reader = converted(plain, catalog, trained={column: metadata(unit)}, stated={})
         found.append(reader.evaluate(next(catalog.batches(catalog.names))).X)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
@@ -257,7 +262,7 @@ def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path, told):
     field = table.schema.field("mag").with_metadata({"ucd": "phot.mag;em.opt.R"} if told == "ucd" else {})
     place = table.column_names.index("mag")
     pq.write_table(table.set_column(place, field, table["mag"]), tmp_path / "survey.parquet")
-    model = train(tmp_path / "spec.toml", tmp_path / "models")["model"]
+    model = train(tmp_path / "spec.toml", tmp_path / "models").model
 
     def classified(unit: str) -> str:
         path = write(tmp_path / "target.parquet", survey(), mag=unit)

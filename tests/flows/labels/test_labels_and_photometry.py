@@ -18,11 +18,12 @@ from flows.features.reader import training_reader
 from flows.labels.source import LabelSource
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
+from flows.training._ingest import label_summary
 from flows.training._overdispersion import overdispersion
 from flows.training._photometry import with_learned_photometry
 from flows.training._quality import catalog_qualities, quality_remarks
 from flows.training._rows import gather
-from flows.training.report import _noted
+from flows.training.report import _label_words, _states
 from flows.training.steps import train
 
 HEAD = """
@@ -186,7 +187,7 @@ def test_labels_joined_by_identifier_with_conflicts(made):
     pq.write_table(pa.table({"name": names, "kind": kinds}), made / "labels.parquet")
     found = gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
     doubled = sum(k.strip() != "Late" for k in columns["kind"][:2])
-    assert found.labels["conflicts"] == doubled
+    assert label_summary(found).conflicts == doubled
     assert len(found.rows.target) == 200 - doubled
 
 
@@ -244,17 +245,19 @@ def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made):
     write(made / "labels.parquet", places, RA="furlong", DE="furlong")
     with pytest.raises(CatalogError, match=r"furlong.* position_unit = \"deg\" .*under \[label\.table\]"):
         gathered(made, label)
-    assert gathered(made, label + 'position_unit = "deg"\n').labels["joined"] == 300
+    assert label_summary(gathered(made, label + 'position_unit = "deg"\n')).joined == 300
     radians = places | {"RA": np.radians(columns["ra"]), "DE": np.radians(columns["dec"])}
     write(made / "labels.parquet", radians)
     found = gathered(made, label + 'position_unit = "rad"\n')
-    assert found.labels["joined"] == 300
-    assert found.labels["unplaced"] == 0
+    assert label_summary(found).joined == 300
+    assert label_summary(found).unplaced == 0
     away = np.where(np.arange(300) < 5, 95.0, columns["dec"])
     write(made / "labels.parquet", places | {"DE": away})
     found = gathered(made, label)
-    assert (found.labels["joined"], found.labels["unplaced"]) == (295, 5)
-    assert "5 labels of the table have no position, or one out of range." in _noted({"labels": found.labels})
+    assert (label_summary(found).joined, label_summary(found).unplaced) == (295, 5)
+    assert "5 labels of the table have no position, or one out of range." in _label_words(
+        label_summary(found)
+    )
 
 
 def test_rows_that_share_a_label_by_position_are_counted(made):
@@ -267,11 +270,11 @@ def test_rows_that_share_a_label_by_position_are_counted(made):
     write(made / "labels.parquet", {n: columns[n][alone] for n in ("ra", "dec", "kind")})
     table = 'table = { path = "labels.parquet", ra = "ra", dec = "dec" }'
     found = gathered(made, f'[label]\ncolumn = "kind"\n{table}\n')
-    assert (found.labels["joined"], found.labels["shared"]) == (300, 2)
-    (told,) = _noted({"labels": found.labels})
+    assert (label_summary(found).joined, label_summary(found).shared) == (300, 2)
+    (told,) = _label_words(label_summary(found))
     assert told.startswith("2 labels of the table are the nearest of several rows")
     narrow = gathered(made, f'[label]\ncolumn = "kind"\n{table[:-2]}, radius = 0.1 }}\n')
-    assert (narrow.labels["joined"], narrow.labels["shared"]) == (297, 0)
+    assert (label_summary(narrow).joined, label_summary(narrow).shared) == (297, 0)
 
 
 def test_rows_of_one_name_and_several_classes_are_reported(made):
@@ -284,10 +287,10 @@ def test_rows_of_one_name_and_several_classes_are_reported(made):
     columns["kind"][[20, 21]] = "early", "Late"  # nameless ones are not one object
     write(made / "survey.parquet", columns)
     found = gathered(made, '[label]\ncolumn = "kind"\n')
-    assert found.labels["repeated"] == 1
-    assert found.labels["repeating"] == {"G3": ["Late", "early"]}
+    assert label_summary(found).repeated == 1
+    assert label_summary(found).repeating == {"G3": ("Late", "early")}
     assert len(found.rows.target) == 300
-    (told,) = _noted({"labels": found.labels})
+    (told,) = _label_words(label_summary(found))
     assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
 
 
@@ -296,9 +299,9 @@ def test_more_names_in_conflict_than_are_shown(made):
     columns["id"] = np.array([f"G{i // 3}" for i in range(300)])
     columns["kind"] = np.array(["early", "Late", "early"] * 100)
     write(made / "survey.parquet", columns)
-    labels = gathered(made, '[label]\ncolumn = "kind"\n').labels
-    assert labels["repeated"] == 100
-    assert len(labels["repeating"]) == 20
+    labels = label_summary(gathered(made, '[label]\ncolumn = "kind"\n'))
+    assert labels.repeated == 100
+    assert len(labels.repeating) == 20
 
 
 @pytest.mark.parametrize("where", ["column", "id", "place", "votes"])
@@ -327,7 +330,7 @@ def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
     specification = parse_specification(text, source="here", base_folder=str(made))
     opened = [catalogs.open(made / "survey.parquet")]
     (found,) = catalog_qualities(specification, opened, LabelSource.of(specification))
-    alone = {leak["columns"][0]: leak["used"] for leak in found["leaks"] if len(leak["columns"]) == 1}
+    alone = {leak.columns[0]: leak.used for leak in found.leaks if len(leak.columns) == 1}
     voted = {"n_late": False, "n_early": False} if where == "votes" else {}
     assert alone | voted == {"answer": True, "n_late": False, "n_early": False}
     assert "the features use answer, which tell" in " ".join(quality_remarks(found))
@@ -337,7 +340,7 @@ def test_answers_of_a_review_replace_labels(made):
     (made / "review.csv").write_text("id,label\nG0,early\nG1,early\n")
     label = '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'
     found = gathered(made, label)
-    assert found.labels["reviewed"] == 2
+    assert label_summary(found).reviewed == 2
     assert [found.classes[k] for k in found.rows.target[:2]] == ["early", "early"]
     before = found.content_hash
     (made / "review.csv").write_text("id,label\nG0,Late\nG1,early\n")
@@ -384,8 +387,8 @@ def test_training_on_votes(made):
     text = HEAD + '[label.votes]\nearly = "n_early"\nlate = "n_late"\n' + TAIL
     (made / "spec.toml").write_text(text)
     told = train(made / "spec.toml", made / "models")
-    assert told["classes"] == ["early", "late"]
-    assert told["training"]["overdispersion"] == pytest.approx(1, abs=0.25)
+    assert told.classes == ("early", "late")
+    assert told.training.overdispersion == pytest.approx(1, abs=0.25)
 
 
 def test_overdispersion_of_correlated_votes():
@@ -432,14 +435,14 @@ def test_a_flux_without_unit_has_to_be_stated(made):
 def test_a_model_of_fluxes_reads_another_unit(made):
     (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + FLUX)
     told = train(made / "spec.toml", made / "models")
-    model = Store(made / "models").load(told["model"])
+    model = Store(made / "models").load(told.model)
     assert model.specification.photometry["mag"].softening == pytest.approx(0.3e-9)
     columns, factor = survey(), 10 ** ((31.4 - 22.5) / 2.5)
     columns |= {"flux": columns["flux"] * factor, "flux_ivar": columns["flux_ivar"] / factor**2}
     write(made / "target.parquet", columns, flux="nJy")
     for name in ("survey", "target"):
         classify(
-            [made / f"{name}.parquet"], model=told["model"], out=made / f"out-{name}", store=made / "models"
+            [made / f"{name}.parquet"], model=told.model, out=made / f"out-{name}", store=made / "models"
         )
     one, two = (
         pq.read_table(made / f"out-{n}" / f"{n}.parquet")["blr_p_early"].to_numpy()
@@ -454,12 +457,12 @@ def test_a_model_of_magnitudes_refuses_fluxes(made):
     told = train(made / "spec.toml", made / "models")
     write(made / "target.parquet", survey(), x="nanomaggy")
     with pytest.raises(CatalogError, match="got column 'x' in 'nanomaggy', expected 'mag'"):
-        classify([made / "target.parquet"], model=told["model"], out=made / "out", store=made / "models")
+        classify([made / "target.parquet"], model=told.model, out=made / "out", store=made / "models")
     columns = survey()
     columns["x"] = columns["x"] * 1000
     write(made / "milli.parquet", columns, x="mmag")
-    classify([made / "milli.parquet"], model=told["model"], out=made / "out-milli", store=made / "models")
-    classify([made / "survey.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    classify([made / "milli.parquet"], model=told.model, out=made / "out-milli", store=made / "models")
+    classify([made / "survey.parquet"], model=told.model, out=made / "out", store=made / "models")
     one = pq.read_table(made / "out" / "survey.parquet")["blr_p_early"].to_numpy()
     two = pq.read_table(made / "out-milli" / "milli.parquet")["blr_p_early"].to_numpy()
     assert np.allclose(one, two, atol=1e-6)
@@ -472,7 +475,7 @@ def test_not_detected_is_not_missing(made):
     states = "not_detected = { x = 99.0 }\nsentinels = { x = -99.0 }\n"
     (made / "spec.toml").write_text(HEAD + states + '[label]\ncolumn = "kind"\n' + TAIL + 'ra = "ra"\n')
     told = train(made / "spec.toml", made / "models")
-    classify([made / "survey.parquet"], model=told["model"], out=made / "out", store=made / "models")
+    classify([made / "survey.parquet"], model=told.model, out=made / "out", store=made / "models")
     flags = pq.read_table(made / "out" / "survey.parquet")["blr_flags"].to_numpy()
     assert np.array_equal((flags & 256) > 0, np.arange(300) < 10)
     assert np.array_equal((flags & 16) > 0, np.arange(300) < 20)
@@ -526,9 +529,9 @@ def test_three_reasons_for_no_value_are_kept_apart(made):
     assert np.array_equal(found.not_detected, row < 10), "flag 8 is not of the masked ones"
     planned = train(made / "spec.toml", made / "models", dry_run=True)
     counts = {"not_observed": 20, "not_detected": 10, "masked": 7}
-    assert planned["training"]["states"] == {"x": counts}
+    assert planned.training.states == {"x": counts}
     told = "Missing in labelled rows, by the reason: x: 20 not observed, 10 not detected, 7 masked."
-    assert list(_noted(planned["training"])) == [told]
+    assert list(_states(planned.training.states)) == [told]
 
 
 @pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
@@ -613,7 +616,7 @@ def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made, pad
     )
     found = gathered(made, given)
     assert len(found.rows.target) == 299
-    assert found.labels["conflicts"] == 1
+    assert label_summary(found).conflicts == 1
 
 
 def test_names_of_other_zeros_stay_apart_where_they_are_texts(made):

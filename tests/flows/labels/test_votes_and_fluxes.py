@@ -12,6 +12,7 @@ from astropy import units
 from sklearn.metrics import log_loss
 
 import catalogs
+from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
 from flows.classification.steps import classify
@@ -89,13 +90,13 @@ def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path):
     for name, label in (("counts", COUNTS), ("fractions", FRACTIONS)):
         (tmp_path / f"{name}.toml").write_text(VOTES.replace('"zoo"', f'"{name}"') + label)
         told[name] = train(tmp_path / f"{name}.toml", tmp_path / "models")
-    metrics = told["counts"]["metrics"]
-    assert metrics["log_loss"] == pytest.approx(told["fractions"]["metrics"]["log_loss"], abs=1e-6)
-    assert told["counts"]["training"]["overdispersion"] == pytest.approx(3, rel=0.15)
-    assert metrics["log_loss"] < metrics["log_loss_baseline"]
+    metrics = told["counts"].metrics
+    assert metrics.log_loss == pytest.approx(told["fractions"].metrics.log_loss, abs=1e-6)
+    assert told["counts"].training.overdispersion == pytest.approx(3, rel=0.15)
+    assert metrics.log_loss < metrics.log_loss_baseline
     classify(
         [tmp_path / "zoo.parquet"],
-        model=told["counts"]["model"],
+        model=told["counts"].model,
         out=tmp_path / "out",
         store=tmp_path / "models",
     )
@@ -104,7 +105,7 @@ def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path):
     p = table.blr_p_smooth.astype(float)
     # Held-out losses are against the shares of the votes, as those of all rows by hand are, but for chance.
     loss = -(share * np.log(p) + (1 - share) * np.log(1 - p))
-    assert metrics["log_loss"] == pytest.approx(loss.mean(), abs=0.05)
+    assert metrics.log_loss == pytest.approx(loss.mean(), abs=0.05)
     assert np.corrcoef(p, share)[0, 1] > 0.8
 
 
@@ -144,9 +145,9 @@ votes = {{ smooth = "{SMOOTH}_count", features = "{FEATURES}_count"{third} }}
 """
     )
     told = train(tmp_path / "spec.toml", tmp_path / "models", limit=2500)
-    assert told["classes"] == ["smooth", "features", "star"][: 3 if star else 2]
-    assert told["training"]["overdispersion"] > 1.5
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
+    assert told.classes == ("smooth", "features", "star")[: 3 if star else 2]
+    assert told.training.overdispersion > 1.5
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
 HEAD = """
@@ -240,7 +241,7 @@ def test_a_trained_model_takes_the_dust_off(tmp_path):
     nothing = np.zeros(240)
     clean = survey() | {"ebv": nothing, "a_r": nothing, "through": nothing + 1}
     paths = [tmp_path / "survey.parquet", write(tmp_path / "clean.parquet", clean, flux="nanomaggy")]
-    classify(paths, model=told["model"], out=tmp_path / "out", store=tmp_path / "models")
+    classify(paths, model=told.model, out=tmp_path / "out", store=tmp_path / "models")
     one, two = (pq.read_table(tmp_path / "out" / p.name)["blr_p_late"].to_numpy() for p in paths)
     assert np.isfinite(one).all()
     np.testing.assert_allclose(one, two, atol=1e-6)
@@ -298,7 +299,8 @@ def test_mega_is_not_milli():
     assert flux_unit("MJy") is None
     there = catalogs.Catalog("made", Path("made"), (catalogs.Column("flux", pa.float64(), unit="MJy"),), ())
     for trained in ("mJy", "Jy"):
-        found = conversions({"flux": {"unit": trained}}, there, mapping=ColumnMapping(), stated={})
+        column = ColumnMetadata(unit=trained, ucd=None, description=None, datatype="double")
+        found = conversions({"flux": column}, there, mapping=ColumnMapping(), stated={})
         assert found["flux"] == pytest.approx(units.Unit("MJy").to(trained))
 
 
@@ -312,12 +314,10 @@ def test_a_plain_flux_is_converted_and_a_magnitude_is_not(tmp_path):
         there = columns | {"flux": columns["flux"] * unit_factor("nanomaggy", unit)}
         write(tmp_path / f"{unit}.parquet", there, flux=unit)
     paths = [tmp_path / f"{name}.parquet" for name in ("survey", "nJy", "Jy")]
-    classify(paths, model=told["model"], out=tmp_path / "out", store=tmp_path / "models")
+    classify(paths, model=told.model, out=tmp_path / "out", store=tmp_path / "models")
     same, *others = (pq.read_table(tmp_path / "out" / p.name)["blr_p_late"].to_numpy() for p in paths)
     for p in others:
         np.testing.assert_allclose(p, same, atol=1e-6)
     write(tmp_path / "mag.parquet", columns, flux="mag")
     with pytest.raises(CatalogError, match="got column 'flux' in 'mag', expected 'nanomaggy'"):
-        classify(
-            [tmp_path / "mag.parquet"], model=told["model"], out=tmp_path / "o", store=tmp_path / "models"
-        )
+        classify([tmp_path / "mag.parquet"], model=told.model, out=tmp_path / "o", store=tmp_path / "models")

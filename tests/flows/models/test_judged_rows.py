@@ -61,8 +61,8 @@ def test_the_file_and_its_bound(tmp_path):
 def test_a_training_keeps_the_rows_that_judged_it(trained: Path):
     stored = Store(trained / "models")
     model, kept = stored.load("morphology"), read_judged_rows(stored.find("morphology").folder)
-    assert len(kept.name) == model.metrics["n"]
-    assert kept.log_loss.mean() == pytest.approx(model.metrics["log_loss"])
+    assert len(kept.name) == model.metrics.n
+    assert kept.log_loss.mean() == pytest.approx(model.metrics.log_loss)
     assert len(np.unique(kept.name)) == len(kept.name)
 
 
@@ -74,13 +74,13 @@ def test_promotion_goes_by_the_common_objects(store):
     worse = JudgedRows(mine.name[:half], mine.group[:half], mine.log_loss[:half] + 0.02)
     write_judged_rows(worse, store.find(label).folder)
     told = promote(label, store=store.root, rule="better")
-    assert told["status"] == "kept"
-    assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told["why"]
+    assert told.status == "kept"
+    assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told.why
     write_judged_rows(replace(worse, log_loss=worse.log_loss - 0.04), store.find(label).folder)
     table = comparison_table(compare(label, store=store.root))
     assert table.rows[2][0] == f"log loss on {half:,} objects new to both"
     told = promote(label, store=store.root, rule="better")
-    assert (told["status"], told["comparison"]["common"]["n"]) == ("promoted", half)
+    assert (told.status, told.comparison.common.n) == ("promoted", half)
     assert "objects new to both smaller by 0.0200 nats" in store.history("morphology")[-1].why
 
 

@@ -25,8 +25,8 @@ def store(trained: Path, tmp_path: Path) -> Store:
 def challenger(store: Store, gain: float, *, verdict: str = "green", **changes: object) -> str:
     """Store a model whose held-out log loss is better by that much; return its label."""
     model = store.load("morphology")
-    metrics = {**model.metrics, "log_loss": model.metrics["log_loss"] - gain}
-    trust = {**model.trust, "verdict": verdict, "reasons": ["a reason"]}
+    metrics = replace(model.metrics, log_loss=model.metrics.log_loss - gain)
+    trust = replace(model.trust, verdict=verdict, reasons=("a reason",))
     store.save(replace(model, version=VERSION, metrics=metrics, trust=trust, **changes), card="")
     return f"morphology@{VERSION}"
 
@@ -34,10 +34,10 @@ def challenger(store: Store, gain: float, *, verdict: str = "green", **changes: 
 def test_the_better_one_is_promoted_by_rule(store):
     before, label = store.find("morphology").label, challenger(store, 0.01)
     told = promote("morphology", store=store.root, rule="better")
-    assert (told["status"], told["model"], told["previous"]) == ("promoted", label, before)
+    assert (told.status, told.model, told.previous) == ("promoted", label, before)
     assert "held-out log loss" in store.history("morphology")[-1].why
     assert store.champion("morphology") == VERSION
-    assert promote(label, store=store.root, rule="better")["status"] == "is the champion"
+    assert promote(label, store=store.root, rule="better").status == "is the champion"
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_the_rule_keeps_the_champion(store, gain, changes, why):
     before = store.champion("morphology")
     label = challenger(store, gain, **changes)
     told = promote(label, store=store.root, rule="better")
-    assert told["status"] == "kept"
-    assert why in told["why"]
+    assert told.status == "kept"
+    assert why in told.why
     assert store.champion("morphology") == before
-    assert promote(label, store=store.root, why="I know better")["status"] == "promoted"
+    assert promote(label, store=store.root, why="I know better").status == "promoted"
 
 
 def test_a_dry_run_changes_nothing(store):
     before = store.champion("morphology")
     told = promote(challenger(store, 0.1), store=store.root, dry_run=True)
-    assert (told["status"], store.champion("morphology")) == ("planned", before)
+    assert (told.status, store.champion("morphology")) == ("planned", before)
 
 
 def test_a_decision_about_another_champion_does_not_hold(store):
@@ -80,7 +80,7 @@ def test_the_comparison(store):
 def test_the_first_of_its_name(store):
     (store.root / "morphology" / "champion").unlink()
     told = promote("morphology", store=store.root, rule="better")
-    assert (told["status"], told["previous"], told["why"]) == ("promoted", None, "the first of its name")
+    assert (told.status, told.previous, told.why) == ("promoted", None, "the first of its name")
 
 
 def test_a_promotion_killed_after_its_line_in_the_log_is_finished(store, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_promotion_killed_after_its_line_in_the_log_is_finished(store, monkeyp
         with pytest.raises(KeyboardInterrupt):
             promote(label, store=store.root)
     lines = len(store.history("morphology"))
-    assert promote(label, store=store.root)["status"] == "promoted"
+    assert promote(label, store=store.root).status == "promoted"
     assert len(store.history("morphology")) == lines
 
 
@@ -111,7 +111,7 @@ def test_a_challenger_that_folds_judged_is_said_to_be(store):
     label = challenger(store, 0.1)
     assert comparison_table(compare(label, store=store.root)).rows[0][0] == "held-out log loss"
     model = store.load(label)
-    by_folds = replace(model, version="0123456789ac", metrics={**model.metrics, "judged_by": "left-out"})
+    by_folds = replace(model, version="0123456789ac", metrics=replace(model.metrics, judged_by="left-out"))
     store.save(by_folds, card="")
     found = compare(by_folds.label, store=store.root)
     assert (found.judged_by, found.champion_judged_by) == ("left-out", "held-out")

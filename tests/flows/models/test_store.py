@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from flows.classification.steps import classify
+from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, read_tree, write_model, write_tree
+from flows.models.description import ModelDescription
 from flows.models.model import SCHEMA_VERSION, digest, make_version, model_id
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
@@ -228,7 +230,8 @@ def test_an_asdf_file_of_something_else(tmp_path):
 
 def test_a_description_is_json(store):
     told = store.described(store.load("morphology"), "stored")
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    document = json.loads(json.dumps(to_document(told), allow_nan=False))
+    assert from_document(ModelDescription, document, source="told") == told
 
 
 def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_work(store, trained, tmp_path):

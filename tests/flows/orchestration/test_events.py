@@ -202,12 +202,12 @@ def test_a_promotion_is_told_and_brings_the_release_up_to_date(prefect_server, c
     target = deployment("reprocess-after-promotion")
     automation(example("reprocess-after-promotion.yaml", DEPLOYMENT_ID=target))
     told = promote(f"morphology@{CHALLENGER}", store=store.root, how="now", why="a | b")
-    assert told["status"] == "promoted"
+    assert told.status == "promoted"
     (payload,) = wait_for(lambda: promotions(prefect_server, "a | b"), "the promotion")
     assert payload == {
         "model": f"morphology@{CHALLENGER}",
         "previous": champion,
-        "who": told["who"],
+        "who": told.who,
         "why": "a | b",
     }
     assert wait_for(lambda: runs_of(prefect_server, target), "the run that it starts")
@@ -251,12 +251,12 @@ def test_a_person_is_asked(prefect_server, challenged, monkeypatch, decision):
         said = person.submit(answered, prefect_server, decision=decision, why=why)
         told = promote.promote("morphology", store=store.root, how="ask", timeout=600)
     assert "held-out log loss" in said.result()
-    assert (told["model"], told["why"]) == (f"morphology@{CHALLENGER}", why)
+    assert (told.model, told.why) == (f"morphology@{CHALLENGER}", why)
     if decision == "promote":
-        assert (told["status"], store.champion("morphology")) == ("promoted", CHALLENGER)
+        assert (told.status, store.champion("morphology")) == ("promoted", CHALLENGER)
         assert wait_for(lambda: promotions(prefect_server, why), "the promotion")
     else:
-        assert (told["status"], store.find("morphology").label) == ("rejected", champion)
+        assert (told.status, store.find("morphology").label) == ("rejected", champion)
 
 
 @pytest.mark.usefixtures("prefect_server")

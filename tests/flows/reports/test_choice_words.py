@@ -16,7 +16,8 @@ from flows.training.report import train_report
 
 @pytest.fixture(scope="module")
 def report(trained):
-    found = train_report(Store(trained / "models").load("morphology").described())
+    store = Store(trained / "models")
+    found = train_report(store.described(store.load("morphology"), "stored"))
     assert found.selected_by == "evidence"
     return replace(found, selected=0)
 

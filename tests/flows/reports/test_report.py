@@ -15,9 +15,9 @@ from rich.console import Console
 from flows.reports import tables
 from flows.reports._drawings import pictures
 from flows.reports._figures import LIGHT, boundary_figure
+from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.reports.data import (
     BoundaryPicture,
-    CandidateRow,
     ClassCount,
     Classification,
     FeatureQuality,
@@ -29,6 +29,7 @@ from flows.reports.data import (
     TrainReport,
 )
 from flows.reports.html import render_report, write_report
+from tests.flows.candidates import CANDIDATE
 
 HOSTILE = "<script>alert(1)</script>\" onerror='x' $\\frac{1 | **b** [link](http://evil) \x1b[31m 星系"
 
@@ -59,7 +60,8 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
     rng = np.random.default_rng(1)
     reviewed = np.linspace(0, 1, 101)
     candidates = tuple(
-        CandidateRow(
+        replace(
+            CANDIDATE,
             features=("b_j", "axis_ratio")[: 1 + i % 2],
             basis=basis,
             n_functions=10 * i + 3,
@@ -95,7 +97,13 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
                 unit="mag",
             ),
             FeatureQuality(
-                name="axis_ratio", expression="minax / majax", missing=0, minimum=0.08, median=0.62, maximum=1
+                name="axis_ratio",
+                expression="minax / majax",
+                missing=0,
+                minimum=0.08,
+                median=0.62,
+                maximum=1,
+                unit=None,
             ),
         ),
         candidates=candidates,
@@ -111,7 +119,9 @@ def make_report(classes: tuple[str, ...] = ("early", "late")) -> TrainReport:
         ),
         reviews=tuple(Review(share=s, moderated=2 * s, plugin=1.9 * s, random=s) for s in (0.05, 0.1, 0.2)),
         risk=RiskCurve(
-            reviewed=reviewed, moderated=1 - (1 - reviewed) ** 2, plugin=1 - (1 - reviewed) ** 1.9
+            reviewed=tuple(reviewed),
+            moderated=tuple(1 - (1 - reviewed) ** 2),
+            plugin=tuple(1 - (1 - reviewed) ** 1.9),
         ),
         boundary=make_picture(len(classes), rng),
         classifications=(
@@ -334,11 +344,22 @@ def test_figures_are_drawn_anew_where_only_what_judges_differs() -> None:
 def checked_report() -> TrainReport:
     """Return the report of a stack of two candidates, of which some parts were checked."""
     report = replace(make_report(), selected_by="stack")
-    check = {"way": "matched", "mean_difference": 0.0052, "largest_difference": 0.0612}
-    check |= {"log_evidence": -4210.456, "log_evidence_error": 0.114}
-    parts = ({"scale": 1.5, "weight": 0.75}, {"scale": 3.8, "weight": 0.25})
-    failed = {"way": "failed", "log_evidence": None, "log_evidence_error": None}
-    checks: tuple[tuple[dict[str, object] | None, ...], ...] = ((None, None), (check, failed), ())
+    check = PosteriorCheck(
+        way="matched",
+        reason="moments",
+        verdict="green",
+        reasons=(),
+        mean_difference=0.0052,
+        largest_difference=0.0612,
+        log_evidence=-4210.456,
+        log_evidence_error=0.114,
+    )
+    unknown = dict.fromkeys(
+        ("mean_difference", "largest_difference", "log_evidence", "log_evidence_error"), None
+    )
+    failed = replace(check, way="failed", **unknown)
+    parts = tuple(CandidatePart(scale=s, weight=w, width=0) for s, w in ((1.5, 0.75), (3.8, 0.25)))
+    checks: tuple[tuple[PosteriorCheck | None, ...], ...] = ((None, None), (check, failed), ())
     rows = zip(report.candidates, (0.0, 0.6, 0.4), checks, strict=True)
     return replace(
         report,

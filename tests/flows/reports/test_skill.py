@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,14 +12,16 @@ import pytest
 from blr.selection.skill import Skill, skill
 from flows.cli._models import run_list
 from flows.cli._show import show_models, show_trained
+from flows.documents import from_document, to_document
+from flows.models._earlier_versions import read_metrics
 from flows.models.asdf_file import write_model
 from flows.models.card import model_card
+from flows.models.description import ModelListing
 from flows.models.promotion import compare, comparison_table
 from flows.models.store import Store
 from flows.reports import tables
 from flows.reports.html import render_report
-from flows.reports.skill import read_skill, skill_tree, skill_words
-from flows.training._evaluation import Evaluation
+from flows.reports.skill import SkillSummary, skill_words
 from flows.training.report import train_report
 from flows.training.steps import train
 
@@ -34,8 +37,8 @@ def useless(folder, make):
 
 def test_no_skill_is_said_first_and_in_words(useless, capsys):
     told, store = useless
-    assert told["trust"]["verdict"] == "green"
-    assert told["metrics"]["skill"]["verdict"] != "better"
+    assert told.trust.verdict == "green"
+    assert told.metrics.skill.verdict != "better"
     model, report = store.load("morphology"), train_report(told)
     show_trained(told)
     first, *others = capsys.readouterr().out.splitlines()
@@ -51,7 +54,7 @@ def test_no_skill_is_said_first_and_in_words(useless, capsys):
     run_list(store.root, json=True)
     listed = json.loads(capsys.readouterr().out)
     assert listed["models"][0]["has_skill"] is False
-    show_models(listed)
+    show_models(from_document(ModelListing, listed, source="list"))
     assert "no skill" in capsys.readouterr().out
     assert "No skill" in comparison_table(compare("morphology", store=store.root)).rows[2][1]
 
@@ -59,11 +62,11 @@ def test_no_skill_is_said_first_and_in_words(useless, capsys):
 def test_skill_is_told_with_its_interval(trained, capsys):
     store = Store(trained / "models")
     model = store.load("morphology")
-    found = read_skill(model.metrics["skill"])
+    found = model.metrics.skill
     assert 0 < found.low < found.gain < found.high
-    assert found.n == found.n_groups == model.metrics["n"]
-    assert found.gain == pytest.approx(model.metrics["log_loss_baseline"] - model.metrics["log_loss"])
-    show_trained(store.described(model, "stored") | {"history": []})
+    assert found.n == found.n_groups == model.metrics.n
+    assert found.gain == pytest.approx(model.metrics.log_loss_baseline - model.metrics.log_loss)
+    show_trained(store.described(model, "stored"))
     shown = capsys.readouterr().out
     assert not shown.startswith("No skill")
     assert "Skill: on" in shown
@@ -80,10 +83,12 @@ def test_a_damaged_model_does_not_hide_the_others_in_a_list(useless, capsys):
 
 def test_a_model_of_an_earlier_version_has_no_interval_and_is_judged_by_its_loss(useless, tmp_path):
     told, store = useless
-    del told["metrics"]["skill"]
-    old = Evaluation.from_dict(told["metrics"])
+    tree = to_document(told.metrics)
+    del tree["skill"]
+    del tree["judged_by"]
+    old = read_metrics(tree, "an old model")
     assert old.skill is None
-    report = train_report(told)
+    report = train_report(replace(told, metrics=old))
     assert report.has_skill == (report.log_loss < report.log_loss_baseline)
     assert "held-out objects" in report.skill_words
     write_model(store.load("morphology"), tmp_path / "again.asdf")
@@ -93,8 +98,8 @@ def test_objects_that_the_split_keeps_together_count_once(folder, make):
     """Each object twice, under one name: the interval is that of the single ones."""
     columns = make.survey()
     make.parquet(folder / "survey.parquet", {k: np.concatenate([v, v]) for k, v in columns.items()})
-    found = train(folder / "spec.toml", folder / "models")["metrics"]["skill"]
-    assert found["n"] == 2 * found["n_groups"]
+    found = train(folder / "spec.toml", folder / "models").metrics.skill
+    assert found.n == 2 * found.n_groups
 
 
 @pytest.mark.parametrize(
@@ -103,13 +108,18 @@ def test_objects_that_the_split_keeps_together_count_once(folder, make):
 )
 def test_words(loss, words):
     gain = 0.7 - loss
-    found = Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
+    found = SkillSummary.of(
+        Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
+    )
     assert skill_words(found, log_loss=loss, baseline=0.7).startswith(words)
-    assert read_skill(skill_tree(found)) == found
+    assert from_document(SkillSummary, to_document(found), source="skill") == found
 
 
 def test_an_interval_that_is_not_known_goes_through_json():
-    found = skill([[0.6, 0.4]], [0], class_shares=[0.5, 0.5])
-    assert found.high == math.inf
-    assert read_skill(json.loads(json.dumps(skill_tree(found), allow_nan=False))) == found
+    unknown = skill([[0.6, 0.4]], [0], class_shares=[0.5, 0.5])
+    assert unknown.high == math.inf
+    found = SkillSummary.of(unknown)
+    document = json.loads(json.dumps(to_document(found), allow_nan=False))
+    assert document["high"] is None
+    assert from_document(SkillSummary, document, source="skill") == found
     assert "not known" in skill_words(found, log_loss=0.5, baseline=0.7)

@@ -6,14 +6,15 @@ import inspect
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 from pydantic import ValidationError
 
 from blr.basis.kinds import BASES
+from flows.documents import from_document, to_document
 from flows.specification.basis import BASIS_KINDS, basis_words
 from flows.specification.specification import Specification, canonical_json, specification_hash
-from flows.specification.stored import specification_tree, stored_specification
 from flows.specification.toml_file import load_specification, parse_specification, specification_toml
 
 TEXT = """
@@ -100,9 +101,16 @@ def test_toml_there_and_back_keeps_the_order_of_classes():
     assert list(again.label.classes) == ["early", "late"]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A value of which a specification is a part, as in a staging folder."""
+
+    specification: Specification
+
+
 def test_json_there_and_back_in_a_staging_folder():
-    text = json.dumps(specification_tree(parsed()))
-    assert stored_specification(json.loads(text)) == parsed()
+    text = json.dumps(to_document(Kept(parsed())))
+    assert from_document(Kept, json.loads(text), source="kept").specification == parsed()
 
 
 def test_json_there_and_back_as_prefect_does_it():

@@ -105,5 +105,5 @@ def test_t_types_train_as_init_writes_them(tmp_path: Path, monkeypatch: pytest.M
     assert "renamed" not in start.text
     (tmp_path / "spec.toml").write_text(start.text)
     told = train(tmp_path / "spec.toml", tmp_path / "models")
-    assert told["metrics"]["log_loss"] < 0.7 * told["metrics"]["log_loss_baseline"]
+    assert told.metrics.log_loss < 0.7 * told.metrics.log_loss_baseline
     assert sum(start.classes.values()) == np.sum(columns["t"] > -90)

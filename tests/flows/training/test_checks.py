@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.models.description import TrustSummary
 from flows.models.store import Store
+from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.training._checks import MOST_CHECKED, checked_parts, served_trust
 from flows.training.steps import train
+from tests.flows.candidates import CANDIDATE
 
-ROW = {"verdict": "red", "reasons": ["the posterior is skewed"], "numbers": {"shift": 4.0}}
+ROW = replace(CANDIDATE, verdict="red", reasons=("the posterior is skewed",), numbers={"shift": 4.0})
 
 
 def check(verdict="green", way="confirmed", reason="it holds"):
-    return {"verdict": verdict, "way": way, "reason": reason, "reasons": [reason]}
+    return PosteriorCheck(
+        verdict=verdict,
+        way=way,
+        reason=reason,
+        reasons=(reason,),
+        mean_difference=None,
+        largest_difference=None,
+        log_evidence=None,
+        log_evidence_error=None,
+    )
 
 
 def test_parts_of_the_largest_shares_are_checked():
-    rows = [{"parts": [{"weight": 0.7}, {"weight": 0.3}]}, {"parts": [{"weight": 1.0}]}] * 2
+    mixture = (0.7, 0.3), (1.0,)
+    rows = [
+        replace(CANDIDATE, parts=tuple(CandidatePart(scale=1.0, weight=w, width=0) for w in weights))
+        for weights in mixture * 2
+    ]
     chosen = checked_parts([(0, 0.5), (1, 0.2), (2, 0.25), (3, 0.05)], rows)
-    assert chosen == {0: [0, 1], 1: [0], 2: [0]}
+    assert chosen == {0: (0, 1), 1: (0,), 2: (0,)}
     assert sum(map(len, chosen.values())) == MOST_CHECKED
 
 
@@ -31,25 +49,26 @@ def test_reasons_name_the_share_of_their_part():
         (0.6, 0.3, 0.1),
         (check("green", "confirmed", "it holds"), check("red", "failed", "no mixing"), None),
     )
-    assert found["verdict"] == "red"
-    assert found["reasons"] == [
+    assert found.verdict == "red"
+    assert found.reasons == (
         "30% of the mixture: no mixing",
         "60% of the mixture: it holds",
         "parts with 10% of the mixture, all of them small, were not compared with the exact posterior",
-    ]
+    )
 
 
 def test_a_part_that_is_the_model_has_no_share():
-    assert served_trust(ROW, (1.0,), (check("green", "matched", "moments"),))["reasons"] == ["moments"]
+    assert served_trust(ROW, (1.0,), (check("green", "matched", "moments"),)).reasons == ("moments",)
 
 
 def test_a_green_fit_says_nothing_of_what_was_not_checked():
     found = served_trust(ROW, [0.5, 0.5], [check(way="unchanged", reason="fine"), None])
-    assert (found["verdict"], found["reasons"]) == ("green", ["50% of the mixture: fine"])
+    assert (found.verdict, found.reasons) == ("green", ("50% of the mixture: fine",))
 
 
 def test_without_a_check_the_candidates_own_verdict_stands():
-    assert served_trust(ROW, [1.0], [None]) == ROW
+    own = TrustSummary(verdict=ROW.verdict, reasons=ROW.reasons, numbers=ROW.numbers)
+    assert served_trust(ROW, [1.0], [None]) == own
 
 
 SPECIFICATION = """
@@ -88,14 +107,14 @@ def separable(tmp_path, monkeypatch):
 
 def test_a_separable_training_is_served_by_what_was_checked(separable):
     told = train(separable / "spec.toml", separable / "models")
-    best = told["candidates"][told["selected"]]
-    assert best["verdict"] == "red"  # of the Gaussian at the mode
-    ways = {found["way"] for row in told["candidates"] for found in row["checks"] if found}
+    best = told.candidates[told.selected]
+    assert best.verdict == "red"  # of the Gaussian at the mode
+    ways = {found.way for row in told.candidates for found in row.checks if found}
     assert ways & {"confirmed", "matched", "sampled"}  # other scales may be less skewed
     assert "failed" not in ways
-    assert told["trust"]["verdict"] != "red"
+    assert told.trust.verdict != "red"
     model = Store(separable / "models").load("separable")
     assert not model.classifier.untrusted
-    found = [x["log_evidence"] for row in told["candidates"] for x in row["checks"] if x]
-    assert all(abs(x - best["log_evidence"]) < 20 for x in found if x is not None)
+    found = [x.log_evidence for row in told.candidates for x in row.checks if x]
+    assert all(abs(x - best.log_evidence) < 20 for x in found if x is not None)
     assert any(x is not None for x in found)  # chains give the evidence, too

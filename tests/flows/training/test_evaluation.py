@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, log_loss
 
-from flows.training._evaluation import REVIEWED, Evaluation, evaluate
+from flows.documents import from_document, to_document
+from flows.models.description import Metrics
+from flows.training._evaluation import REVIEWED, evaluate
 
 
 @pytest.fixture(params=[2, 5])
@@ -20,7 +22,7 @@ def held_out(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np
     return p, sharper, truth
 
 
-def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Evaluation:
+def evaluated(p: np.ndarray, q: np.ndarray, truth: np.ndarray) -> Metrics:
     K = p.shape[1]
     return evaluate(p, q, truth, class_shares=np.full(K, 1 / K), classes=tuple(f"c{k}" for k in range(K)))
 
@@ -68,7 +70,5 @@ def test_unclassifiable_rows_are_told_the_class_shares(
 
 def test_goes_through_json(held_out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     found = evaluated(*held_out)
-    again = Evaluation.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
-    assert again.reviews == found.reviews
-    assert again.reliability == found.reliability
-    np.testing.assert_array_equal(again.risk.moderated, found.risk.moderated)
+    document = json.loads(json.dumps(to_document(found), allow_nan=False))
+    assert from_document(Metrics, document, source="metrics") == found

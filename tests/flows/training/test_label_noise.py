@@ -12,7 +12,7 @@ from flows.models.store import Store
 from flows.reports.label_noise import noise_words
 from flows.specification.label_noise import stated_confusion
 from flows.specification.toml_file import parse_specification
-from flows.training._label_noise import recorded_losses, with_label_noise
+from flows.training._label_noise import with_label_noise, with_recorded_losses
 from flows.training._rows import TrainingRows
 from flows.training.steps import train
 
@@ -81,10 +81,10 @@ def test_shares_are_told_with_intervals_that_hold_them():
     found, told = with_label_noise(
         specification("column = 't'\nnoise = 'estimated'"), given, given.X, ("a", "b")
     )
-    rates = told["rates"]
-    assert rates["b"]["low"] < 0.2 < rates["b"]["high"]
-    assert rates["a"]["low"] == 0.0
-    assert found.confused(given.training) == pytest.approx(np.array(told["confusion"]))
+    rates = told.rates
+    assert rates["b"].low < 0.2 < rates["b"].high
+    assert rates["a"].low == 0.0
+    assert found.confused(given.training) == pytest.approx(np.array(told.confusion))
     words = " ".join(noise_words(told))
     assert "95 % intervals" in words
     assert "true class" in words
@@ -94,16 +94,16 @@ def test_annotators_have_shares_of_their_own():
     given = rows(n=1500, flipped=0.35, annotators=2)
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
     found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("careful", "hasty"))
-    careful, hasty = (told["annotators"][name]["b"] for name in ("careful", "hasty"))
-    assert careful["rate"] < 0.1
-    assert hasty["rate"] > 0.2
-    assert hasty["low"] < 0.35 < hasty["high"]
+    careful, hasty = (told.annotators[name]["b"] for name in ("careful", "hasty"))
+    assert careful.rate < 0.1
+    assert hasty.rate > 0.2
+    assert hasty.low < 0.35 < hasty.high
     mask = np.arange(1500) < 10
     assert found.confused(mask)[:, 1, 0] == pytest.approx(
-        np.where(given.annotator[:10] == 0, careful["rate"], hasty["rate"])
+        np.where(given.annotator[:10] == 0, careful.rate, hasty.rate)
     )
-    losses = recorded_losses(found, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
-    assert losses["log_loss"] == pytest.approx(np.log(2))
+    losses = with_recorded_losses(told, found, mask, np.full((10, 2), 0.5), np.array([0.3, 0.7]))
+    assert losses.log_loss == pytest.approx(np.log(2))
 
 
 def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others():
@@ -112,7 +112,7 @@ def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others():
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
     found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("x", "y", OTHERS))
     assert found.confusion.shape == (3, 2, 2)
-    assert told["annotators"][OTHERS] == told["rates"]
+    assert told.annotators[OTHERS] == told.rates
 
 
 def test_annotators_of_few_rows_are_taken_together():
@@ -128,9 +128,9 @@ def test_a_training_takes_stated_shares(folder):
     assert "noise" in text
     path.write_text(text)
     told = train(path, folder / "models")
-    noise = told["training"]["label_noise"]
-    assert noise["rates"]["early"]["rate"] == pytest.approx(0.1)
-    assert noise["log_loss"] == pytest.approx(told["metrics"]["log_loss"])
+    noise = told.training.label_noise
+    assert noise.rates["early"].rate == pytest.approx(0.1)
+    assert noise.log_loss == pytest.approx(told.metrics.log_loss)
     model = read_model(Store(folder / "models").find("morphology").path)
     assert all(m.posterior.problem.mislabelled for m in model.classifier.members)
     card = (Store(folder / "models").find("morphology").path.parent / "card.md").read_text()

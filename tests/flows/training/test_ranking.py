@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import blr
 from blr.selection.compare import compare
 from flows.training._ranking import rank, stacked
+from tests.flows.candidates import CANDIDATE
 
 
 def row(evidence, *, verdict="green", second_order=0.0, bic=0.0, prior=1.0):
-    return {
-        "log_evidence": evidence,
-        "second_order": second_order,
-        "bic": bic,
-        "loo": None,
-        "verdict": verdict,
-        "prior_probability": prior,
-    }
+    return replace(
+        CANDIDATE,
+        log_evidence=evidence,
+        second_order=second_order,
+        bic=bic,
+        verdict=verdict,
+        prior_probability=prior,
+    )
 
 
 def test_evidence_with_prior_probability():

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from flows.inputs.opening import thinned
 from flows.models.asdf_file import read_model, read_tree
 from flows.models.store import Store
 from flows.orchestration.tables import class_change_table
+from flows.reports.shift import TargetShift
 from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import load_specification, parse_specification
@@ -99,15 +101,15 @@ def surveys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-Trained = Callable[[str, str], dict]
+Trained = Callable[[str, str], SimpleNamespace]
 
 
 @pytest.fixture(scope="module")
 def trained(surveys: Path) -> Trained:
     """Return what trains on a survey with a table [shift], once each; reports, which take seconds, are not drawn."""
-    done: dict[tuple[str, str], dict] = {}
+    done: dict[tuple[str, str], SimpleNamespace] = {}
 
-    def train_with(survey: str, shift: str) -> dict:
+    def train_with(survey: str, shift: str) -> SimpleNamespace:
         if (survey, shift) not in done:
             folder = surveys / survey
             spec = folder / f"spec{len(done)}.toml"
@@ -117,16 +119,18 @@ def trained(surveys: Path) -> Trained:
                     "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
                 )
                 told = train(spec, folder / f"models{len(done)}")
-            done[survey, shift] = told | {"store": str(folder / f"models{len(done)}"), "spec": str(spec)}
+            done[survey, shift] = SimpleNamespace(
+                **vars(told), store=str(folder / f"models{len(done)}"), spec=str(spec)
+            )
         return done[survey, shift]
 
     return train_with
 
 
-def loss(surveys: Path, survey: str, told: dict, out: Path, **options: object) -> float:
+def loss(surveys: Path, survey: str, told: SimpleNamespace, out: Path, **options: object) -> float:
     """Return the log loss on the target, nats an object."""
     target = surveys / survey / "target.parquet"
-    classify([target], model="types", store=told["store"], out=out, **options)
+    classify([target], model="types", store=told.store, out=out, **options)
     p = pq.read_table(out / "target.parquet")["blr_p_late"].to_numpy().astype(float)
     happened = np.where(np.load(surveys / survey / "late.npy"), p, 1 - p)
     return float(-np.mean(np.log(np.maximum(happened, 1e-7))))  # float32 may have rounded to 0
@@ -141,10 +145,10 @@ def test_other_class_shares_want_their_correction_and_no_weights(surveys, traine
     corrected = loss(surveys, "classes", em, tmp_path / "em")
     assert corrected < plain - 0.05
     assert corrected < weighted - 0.05
-    told = em["training"]["shift"]
-    assert told["class_prior"]["late"] == pytest.approx(0.1, abs=0.03)
-    assert told["log_loss"] < told["log_loss_uncorrected"] - 0.03
-    assert told["log_loss"] == pytest.approx(corrected, abs=0.05)
+    told = em.training.shift
+    assert told.class_prior["late"] == pytest.approx(0.1, abs=0.03)
+    assert told.log_loss < told.log_loss_uncorrected - 0.03
+    assert told.log_loss == pytest.approx(corrected, abs=0.05)
 
 
 def test_other_features_want_weights_and_no_class_shares(surveys, trained, tmp_path):
@@ -155,33 +159,33 @@ def test_other_features_want_weights_and_no_class_shares(surveys, trained, tmp_p
     em = loss(surveys, "colours", unweighted, tmp_path / "em", class_prior="em")
     assert better < plain - 0.1
     assert better < em - 0.1
-    said = [t["training"]["shift"]["log_loss"] for t in (weighted, unweighted)]  # of held-out labelled rows
+    said = [t.training.shift.log_loss for t in (weighted, unweighted)]  # of held-out labelled rows
     assert said[0] < said[1] - 0.1
 
 
 def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained):
     alone, told = trained("colours", ""), trained("colours", AGAINST)
-    assert alone["candidates"] == told["candidates"]
-    shift = told["training"]["shift"]
-    assert 0.85 < shift["auc_low"] < shift["auc"] < shift["auc_high"] < 1
+    assert alone.candidates == told.candidates
+    shift = told.training.shift
+    assert 0.85 < shift.auc_low < shift.auc < shift.auc_high < 1
     remarks = " ".join(train_report(told).remarks)
-    assert f"AUC of {shift['auc']:.3f} ({shift['auc_low']:.3f} to {shift['auc_high']:.3f}" in remarks
-    assert shift["advice"] in remarks
+    assert f"AUC of {shift.auc:.3f} ({shift.auc_low:.3f} to {shift.auc_high:.3f}" in remarks
+    assert shift.advice in remarks
     assert "shift.density_weights" in remarks
-    assert f"{shift['n_effective']:,.1f}" in remarks
+    assert f"{shift.n_effective:,.1f}" in remarks
     assert not [r for r in train_report(alone).remarks if "AUC" in r]
 
 
 def test_weights_sum_to_their_effective_number(trained):
     told = trained("colours", AGAINST + "density_weights = true")
-    shift = told["training"]["shift"]
-    assert 10 < shift["n_effective"] < 0.7 * shift["n_training"]
-    kept = read_model(Path(told["path"]) / "model.asdf").classifier.members[0].posterior
-    judged = Classifier.from_dict(read_tree(Path(told["path"]) / "judged.asdf")).members[0].posterior
-    assert judged.n_effective == pytest.approx(shift["n_effective"], rel=1e-9)
+    shift = told.training.shift
+    assert 10 < shift.n_effective < 0.7 * shift.n_training
+    kept = read_model(Path(told.path) / "model.asdf").classifier.members[0].posterior
+    judged = Classifier.from_dict(read_tree(Path(told.path) / "judged.asdf")).members[0].posterior
+    assert judged.n_effective == pytest.approx(shift.n_effective, rel=1e-9)
     assert judged.n_effective < kept.n_effective < 1.6 * judged.n_effective  # of a fifth more rows
-    assert "density_weights = true" in (Path(told["path"]) / "card.md").read_text()
-    assert f"count as {shift['n_effective']:,.1f}" in (Path(told["path"]) / "card.md").read_text()
+    assert "density_weights = true" in (Path(told.path) / "card.md").read_text()
+    assert f"count as {shift.n_effective:,.1f}" in (Path(told.path) / "card.md").read_text()
 
 
 def test_the_version_follows_the_target_where_the_model_does(surveys, tmp_path):
@@ -190,19 +194,19 @@ def test_the_version_follows_the_target_where_the_model_does(surveys, tmp_path):
     versions = {}
     for key, shift in {"seen": AGAINST, "weighted": AGAINST + "density_weights = true"}.items():
         (tmp_path / "spec.toml").write_text(SPECIFICATION + shift)
-        versions[key] = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)["model"]
+        versions[key] = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True).model
     write(tmp_path / "target.parquet", *by_colour(500, 1.0, np.random.default_rng(4)))
     for key, shift in {"seen": AGAINST, "weighted": AGAINST + "density_weights = true"}.items():
         (tmp_path / "spec.toml").write_text(SPECIFICATION + shift)
-        now = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True)["model"]
+        now = train(tmp_path / "spec.toml", tmp_path / "models", dry_run=True).model
         assert (now == versions[key]) == (key == "seen")
 
 
 def test_shares_are_in_every_output(surveys, trained, tmp_path):
     told = trained("classes", AGAINST + 'class_prior = "em"')
-    used = told["training"]["shift"]["class_prior"]
+    used = told.training.shift.class_prior
     target = surveys / "classes" / "target.fits"
-    classify([target], model="types", store=told["store"], out=tmp_path)
+    classify([target], model="types", store=told.store, out=tmp_path)
     summary, manifest = (json.loads((tmp_path / f"{f}.json").read_text()) for f in ("summary", "manifest"))
     assert summary["shift"]["class_priors"] == pytest.approx(used)
     assert summary["shift"]["class_priors_source"] == "EM over target.parquet"
@@ -226,7 +230,7 @@ def test_shares_at_classification_are_those_of_a_training_with_them(surveys, tra
     plain = trained("classes", "")
     given = {"early": 0.9, "late": 0.1}
     by_option = loss(surveys, "classes", plain, tmp_path / "a", class_prior=given)
-    spec = Path(trained("classes", "class_prior = { early = 0.9, late = 0.1 }")["spec"])
+    spec = Path(trained("classes", "class_prior = { early = 0.9, late = 0.1 }").spec)
     by_spec = loss(surveys, "classes", plain, tmp_path / "b", specification=spec)
     in_training = trained("classes", "class_prior = { early = 0.9, late = 0.1 }")
     by_training = loss(surveys, "classes", in_training, tmp_path / "c")
@@ -236,7 +240,7 @@ def test_shares_at_classification_are_those_of_a_training_with_them(surveys, tra
     again = classify(
         [surveys / "classes" / "target.parquet"],
         model="types",
-        store=plain["store"],
+        store=plain.store,
         out=tmp_path / "d",
         class_prior="em",
     )
@@ -281,16 +285,16 @@ def test_both_are_refused_at_classification(surveys, trained, tmp_path):
 
 
 def test_weights_are_no_option_of_a_classification(surveys, trained, tmp_path):
-    weighted = Path(trained("colours", AGAINST + "density_weights = true")["spec"])
+    weighted = Path(trained("colours", AGAINST + "density_weights = true").spec)
     with pytest.raises(UsageError, match="which was trained without"):
         loss(surveys, "colours", trained("colours", ""), tmp_path, specification=weighted)
 
 
 def test_a_release_does_not_estimate_shares_anew(trained, tmp_path):
     told = trained("classes", "")
-    em = Path(trained("classes", AGAINST + 'class_prior = "em"')["spec"])
+    em = Path(trained("classes", AGAINST + 'class_prior = "em"').spec)
     with pytest.raises(UsageError, match="shares that stay the same"):
-        reprocess(em, store=told["store"], out=tmp_path / "out")
+        reprocess(em, store=told.store, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -321,7 +325,7 @@ def test_votes_have_no_class_shares(trained):
     assert parse_specification(votes + "density_weights = true", source="spec").shift.density_weights
     with pytest.raises(SpecificationError, match="votes of one class are for objects of several"):
         parse_specification(votes + 'class_prior = "em"', source="spec")
-    model = Store(Path(trained("classes", "")["store"])).load("types")
+    model = Store(Path(trained("classes", "").store)).load("types")
     of_votes = model.specification.model_copy(
         update={"label": parse_specification(votes, source="spec").label}
     )
@@ -348,7 +352,7 @@ def test_a_release_that_cannot_be_compared_holds_up_no_training(surveys, tmp_pat
         (tmp_path / "release.fits").write_bytes(b"SIMPLE  =")
     if release == "tiny":
         write(tmp_path / "release.parquet", *by_colour(2, 1.0, np.random.default_rng(0)))
-    assert train(tmp_path / "spec.toml", tmp_path / "models", limit=200)["training"]["shift"] == {}
+    assert train(tmp_path / "spec.toml", tmp_path / "models", limit=200).training.shift == TargetShift()
     (tmp_path / "spec.toml").write_text(SPECIFICATION + 'target = "release*"')
     with pytest.raises((CatalogError, TrainingError, UsageError)):
         train(tmp_path / "spec.toml", tmp_path / "models", limit=200)
@@ -376,7 +380,7 @@ def test_shares_on_the_command_line():
 
 
 def test_the_command(surveys, trained, tmp_path, capsys):
-    store = trained("classes", "")["store"]
+    store = trained("classes", "").store
     common = ["classify", str(surveys / "classes" / "target.parquet"), "--model", "types", "--store", store]
     chosen = ["--out", str(tmp_path), "--class-prior", "early=0.9,late=0.1", "--direct", "--json"]
     assert run([*common, *chosen]) == 0
@@ -390,12 +394,12 @@ def test_the_command(surveys, trained, tmp_path, capsys):
 def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained):
     """As models made before there was a table [shift]."""
     told = trained("classes", "")
-    model = Store(Path(told["store"])).load("types")
-    del model.training["shift"]
+    model = Store(Path(told.store)).load("types")
+    model = replace(model, training=replace(model.training, shift=TargetShift()))
     given = Specification.model_validate(
         model.specification.model_dump() | {"shift": {"class_prior": {"early": 0.9, "late": 0.1}}}
     )
-    share = np.array(model.training["class_share"])
+    share = np.array(model.training.class_share)
     moved = with_shares(model, given).log_prior_shift
     np.testing.assert_allclose(moved, np.log([0.9, 0.1]) - np.log(share))
     assert with_shares(model, model.specification).log_prior_shift is None

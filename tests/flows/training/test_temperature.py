@@ -34,7 +34,7 @@ def spec(folder, more):
 def test_the_model_is_judged_and_stored_at_its_temperature(folder, asked):
     result = steps.train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
     [(p, shares)] = asked
-    assert result["metrics"]["log_loss"] == pytest.approx(log_loss(SHARP.scaled(p), shares))
+    assert result.metrics.log_loss == pytest.approx(log_loss(SHARP.scaled(p), shares))
     stored = Store(folder / "models").load("morphology").classifier.temperature
     np.testing.assert_array_equal(stored.power, SHARP.power)
     assert any("to the power 2.00 (temperature scaling)" in text for text in train_report(result).remarks)
@@ -57,7 +57,7 @@ def test_a_model_judged_on_held_out_rows_has_it_as_well(folder, asked):
 def test_where_it_is_not_wanted_nothing_is_asked(folder, asked, more):
     result = steps.train(spec(folder, more), folder / "models")
     assert not asked
-    assert "mean_power" not in result["training"]
+    assert result.training.mean_power is None
     assert Store(folder / "models").load("morphology").classifier.temperature is None
 
 

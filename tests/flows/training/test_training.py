@@ -14,10 +14,14 @@ import pytest
 
 from catalogs.errors import ColumnNotFoundError
 from flows.cli._show import show_trained
+from flows.documents import from_document, to_document
 from flows.errors import Interrupted, TrainingError
 from flows.models.asdf_file import read_model
+from flows.models.description import ModelDescription
 from flows.models.store import Store
+from flows.reports.candidates import JudgedCandidate
 from flows.training._quality import quality_remarks
+from flows.training._ranking import Ranking
 from flows.training.report import train_report
 from flows.training.steps import DIRECT, train
 
@@ -31,51 +35,52 @@ def text_of(folder: Path, old: str = "", new: str = "") -> None:
 
 def test_what_is_told_is_what_is_stored(folder):
     told = train(folder / "spec.toml", folder / "models")
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["status"] == "trained"
-    assert told["champion"] == told["version"]
+    document = json.loads(json.dumps(to_document(told), allow_nan=False))
+    assert from_document(ModelDescription, document, source="told") == told
+    assert told.status == "trained"
+    assert told.champion == told.version
     model = Store(folder / "models").load("morphology")
-    assert model.label == told["model"]
-    assert told["metrics"]["log_loss"] < told["metrics"]["log_loss_baseline"]
-    assert [row["basis"] for row in told["candidates"]] == ["linear", "polynomial, degree 2"]
-    assert sum(row["weight"] for row in told["candidates"]) == pytest.approx(1)
+    assert model.label == told.model
+    assert told.metrics.log_loss < told.metrics.log_loss_baseline
+    assert [row.basis for row in told.candidates] == ["linear", "polynomial, degree 2"]
+    assert sum(row.weight for row in told.candidates) == pytest.approx(1)
 
 
 def test_rows_are_counted(folder, make):
-    told = train(folder / "spec.toml", folder / "models")["training"]
+    told = train(folder / "spec.toml", folder / "models").training
     columns = make.survey()
     inside = columns["type"] == "G"
     labelled = inside & np.isin(columns["hubble"], ["E", "S0", "Sb", "Sc"])
-    assert told["n_read"] == 400
-    assert told["n_selected"] == inside.sum()
-    assert sum(told["training_counts"]) + sum(told["held_out_counts"]) == labelled.sum()
-    assert told["unknown_labels"] == {"S?": int(np.sum(columns["hubble"][inside] == "S?"))}
-    assert told["unlabelled"] == np.sum(columns["hubble"][inside] == "")
-    missing = {f["name"]: f["missing"] for f in told["features"]}
+    assert told.n_read == 400
+    assert told.n_selected == inside.sum()
+    assert sum(told.training_counts) + sum(told.held_out_counts) == labelled.sum()
+    assert told.unknown_labels == {"S?": int(np.sum(columns["hubble"][inside] == "S?"))}
+    assert told.unlabelled == np.sum(columns["hubble"][inside] == "")
+    missing = {f.name: f.missing for f in told.features}
     assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
 
 
 def test_the_same_again_does_nothing(folder):
     first = train(folder / "spec.toml", folder / "models")
-    before = (Path(first["path"]) / "model.asdf").stat().st_mtime_ns
+    before = (Path(first.path) / "model.asdf").stat().st_mtime_ns
     second = train(folder / "spec.toml", folder / "models")
-    assert second["status"] == "exists"
-    assert second["candidates"] == first["candidates"]
-    assert (Path(first["path"]) / "model.asdf").stat().st_mtime_ns == before
+    assert second.status == "exists"
+    assert second.candidates == first.candidates
+    assert (Path(first.path) / "model.asdf").stat().st_mtime_ns == before
     third = train(folder / "spec.toml", folder / "models", overwrite=True)
-    assert third["status"] == "trained"
-    assert third["version"] == first["version"]
+    assert third.status == "trained"
+    assert third.version == first.version
 
 
 def test_same_bytes_whatever_the_threads_and_the_format(folder, make):
     one = train(folder / "spec.toml", folder / "one", threads=1)
     two = train(folder / "spec.toml", folder / "two", threads=2)
-    assert (Path(one["path"]) / "model.asdf").read_bytes() == (Path(two["path"]) / "model.asdf").read_bytes()
+    assert (Path(one.path) / "model.asdf").read_bytes() == (Path(two.path) / "model.asdf").read_bytes()
     (folder / "survey.parquet").unlink()
     make.fits(folder / "survey.parquet", make.survey())  # a file is known by what it holds
     three = train(folder / "spec.toml", folder / "three")
-    assert three["version"] == one["version"]
-    assert three["candidates"] == one["candidates"]
+    assert three.version == one.version
+    assert three.candidates == one.candidates
 
 
 def test_a_candidate_more_leaves_the_others_as_they_were(folder):
@@ -84,18 +89,18 @@ def test_a_candidate_more_leaves_the_others_as_they_were(folder):
     with_rbf = train(folder / "spec.toml", folder / "models")
     text_of(folder, '[[candidate]]\nbasis = { kind = "linear" }\n', "")
     without = train(folder / "spec.toml", folder / "models")
-    own = {"weight": 0, "share": 0, "checks": []}  # which depend on the others
+    own = {"weight": 0, "share": 0, "checks": ()}  # which depend on the others
     for i in (0, 1):
-        assert without["candidates"][i] | own == with_rbf["candidates"][i + 1] | own
-    assert without["version"] != with_rbf["version"]
-    assert without["champion"] == with_rbf["version"]
+        assert replace(without.candidates[i], **own) == replace(with_rbf.candidates[i + 1], **own)
+    assert without.version != with_rbf.version
+    assert without.champion == with_rbf.version
 
 
 def test_a_killed_run_goes_on_where_it_was(folder):
     expected = train(folder / "spec.toml", folder / "whole")
     fitted = []
 
-    def fit(place: str, index: int, threads: int | None) -> dict:
+    def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
         if index == 1 and not fitted:
             fitted.append(index)
             raise KeyboardInterrupt
@@ -110,18 +115,18 @@ def test_a_killed_run_goes_on_where_it_was(folder):
     assert Store(folder / "models").names() == []
     times = []
 
-    def choose(place: str, rows: list) -> dict:
+    def choose(place: str, rows: list[JudgedCandidate]) -> Ranking:
         times.append(row.stat().st_mtime_ns)
         return DIRECT.choose(place, rows)
 
     told = train(folder / "spec.toml", folder / "models", steps=replace(DIRECT, choose=choose))
     assert times == [before]
     assert not staging.exists()
-    assert told["candidates"] == expected["candidates"]
+    assert told.candidates == expected.candidates
 
 
 def test_ctrl_c_finishes_the_candidate_in_hand(folder):
-    def fit(place: str, index: int, threads: int | None) -> dict:
+    def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.fit(place, index, threads)
 
@@ -134,15 +139,15 @@ def test_ctrl_c_finishes_the_candidate_in_hand(folder):
 
 def test_a_trial_keeps_nothing(folder):
     told = train(folder / "spec.toml", folder / "models", limit=200)
-    assert told["status"] == "trial"
-    assert told["training"]["n_read"] == 200
+    assert told.status == "trial"
+    assert told.training.n_read == 200
     assert not (folder / "models").exists()
 
 
 def test_a_dry_run_says_what_would_be(folder):
     told = train(folder / "spec.toml", folder / "models", dry_run=True)
     assert not (folder / "models").exists()
-    assert told["model"] == train(folder / "spec.toml", folder / "models")["model"]
+    assert told.model == train(folder / "spec.toml", folder / "models").model
 
 
 def test_weights_count_as_rows(folder, make):
@@ -153,13 +158,13 @@ def test_weights_count_as_rows(folder, make):
     make.parquet(folder / "survey.parquet", {n: np.repeat(c, 2) for n, c in columns.items()})
     text_of(folder, '\nweight = "w"', "")
     doubled = train(folder / "spec.toml", folder / "models")
-    for a, b in zip(weighted["candidates"], doubled["candidates"], strict=True):
-        assert a["log_evidence"] == pytest.approx(b["log_evidence"], rel=1e-9)
+    for a, b in zip(weighted.candidates, doubled.candidates, strict=True):
+        assert a.log_evidence == pytest.approx(b.log_evidence, rel=1e-9)
 
 
 def test_a_label_column_alone(folder):
     text_of(folder, 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }', "")
-    assert train(folder / "spec.toml", folder / "models")["classes"] == ["E", "S0", "S?", "Sb", "Sc"]
+    assert train(folder / "spec.toml", folder / "models").classes == ("E", "S0", "S?", "Sb", "Sc")
 
 
 def test_two_catalogues_are_one(folder, make):
@@ -169,8 +174,8 @@ def test_two_catalogues_are_one(folder, make):
     whole = train(folder / "spec.toml", folder / "models")
     text_of(folder, '"survey.parquet"', '"[ab].parquet"')
     halves = train(folder / "spec.toml", folder / "models")
-    assert halves["training"]["content_hash"] == whole["training"]["content_hash"]
-    assert halves["candidates"] == whole["candidates"]
+    assert halves.training.content_hash == whole.training.content_hash
+    assert halves.candidates == whole.candidates
 
 
 def test_a_folder_whose_files_drift_is_one_with_nulls(folder, make):
@@ -189,9 +194,9 @@ def test_a_folder_whose_files_drift_is_one_with_nulls(folder, make):
         make.parquet(folder / "parts" / f"{i}.parquet", part)
     text_of(folder, '"survey.parquet"', '"parts"')
     drifted = train(folder / "spec.toml", folder / "models")
-    assert drifted["candidates"] == whole["candidates"]
-    (quality,) = drifted["training"]["quality"]
-    assert quality["absent"] == {"jmag": 1}
+    assert drifted.candidates == whole.candidates
+    (quality,) = drifted.training.quality
+    assert quality.absent == {"jmag": 1}
     assert "Of 3 files some lack a column, which has no values there: jmag in 1." in quality_remarks(quality)
 
 
@@ -244,7 +249,7 @@ def test_rows_that_carry_no_fit(folder, old, new, error, message):
 def test_the_model_does_not_know_the_survey_any_more(folder):
     told = train(folder / "spec.toml", folder / "models")
     shutil.move(folder / "survey.parquet", folder / "gone.parquet")
-    assert read_model(Path(told["path"]) / "model.asdf").label == told["model"]
+    assert read_model(Path(told.path) / "model.asdf").label == told.model
 
 
 @pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
@@ -254,9 +259,7 @@ def test_the_posterior_that_is_asked_for(folder, posterior):
     model = Store(folder / "models").load("morphology")
     assert {m.posterior.kind for m in model.classifier.members} == {posterior}
     # The evidence table is Laplace's, whatever becomes of the chosen one: bounds and chains are not ranked against it.
-    assert told["candidates"][told["selected"]]["log_loss"] == pytest.approx(
-        told["metrics"]["log_loss"], abs=0.02
-    )
+    assert told.candidates[told.selected].log_loss == pytest.approx(told.metrics.log_loss, abs=0.02)
 
 
 def test_refinement_from_the_drafts_ends_where_one_without_them_does(folder):
@@ -284,21 +287,21 @@ def test_a_stack_of_candidates(folder):
     told = train(folder / "spec.toml", folder / "models")
     members = Store(folder / "models").load("morphology").classifier.members
     assert sum(m.weight for m in members) == pytest.approx(1)
-    assert len(members) == sum(len(row["parts"]) for row in told["candidates"])  # none predicts nothing
+    assert len(members) == sum(len(row.parts) for row in told.candidates)  # none predicts nothing
     shares = [sum(m.weight for m in members if len(m.columns) == n) for n in (2, 1)]
-    assert [row["share"] for row in told["candidates"]] == pytest.approx(shares)
-    evidence = [row["weight"] for row in told["candidates"]]
+    assert [row.share for row in told.candidates] == pytest.approx(shares)
+    evidence = [row.weight for row in told.candidates]
     assert shares != pytest.approx(evidence, abs=0.01)
-    assert told["selected"] == int(np.argmax(shares))
+    assert told.selected == int(np.argmax(shares))
 
 
 def test_an_average_of_candidates(folder):
     text_of(folder, "[features]", '[select]\nby = "average"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     model = Store(folder / "models").load("morphology")
-    rows = [row for row in told["candidates"] if row["weight"] >= 1e-3]
-    total = sum(row["weight"] for row in rows)
-    shares = [row["weight"] / total * part["weight"] for row in rows for part in row["parts"]]
+    rows = [row for row in told.candidates if row.weight >= 1e-3]
+    total = sum(row.weight for row in rows)
+    shares = [row.weight / total * part.weight for row in rows for part in row.parts]
     assert [m.weight for m in model.classifier.members] == pytest.approx(shares)
 
 
@@ -307,9 +310,9 @@ def test_all_labels_train_and_folds_judge(folder, capsys):
     told = train(folder / "spec.toml", folder / "models")
     report = train_report(told)
     assert report.judged_words == "left-out (five folds)"
-    assert report.n_judged == report.n_training == told["metrics"]["n"]
+    assert report.n_judged == report.n_training == told.metrics.n
     assert not any("Judged on fits" in text for text in report.remarks)
-    card = (Path(told["path"]) / "card.md").read_text()
+    card = (Path(told.path) / "card.md").read_text()
     assert "left-out objects" in card
     assert "eld-out" not in card
     show_trained(told)
@@ -320,11 +323,11 @@ def test_all_labels_train_and_folds_judge(folder, capsys):
 
 def test_the_refit_is_said(folder):
     told = train(folder / "spec.toml", folder / "models")
-    n = sum(told["training"]["training_counts"]) + sum(told["training"]["held_out_counts"])
+    n = sum(told.training.training_counts) + sum(told.training.held_out_counts)
     report = train_report(told)
     said = f"Judged on fits to the training rows; the model that is kept was fitted to all {n:,} rows."
     assert said in report.remarks
     assert report.judged_words == "held-out"
-    checked = {**told, "trust": {**told["trust"], "verdict": "green", "reasons": ["chains confirm it"]}}
-    remarks = train_report(checked).remarks
+    trust = replace(told.trust, verdict="green", reasons=("chains confirm it",))
+    remarks = train_report(replace(told, trust=trust)).remarks
     assert remarks[:2] == ("Trust verdict on what the model serves: green.", "Trust: chains confirm it.")

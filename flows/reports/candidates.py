@@ -1,0 +1,71 @@
+"""The rows of the evidence table: a candidate, the parts that it is a mixture of, and the checks of its posteriors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["CandidatePart", "CandidateRow", "JudgedCandidate", "PosteriorCheck"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidatePart:
+    """One fit of a candidate: what another fit of the same part needs, and its share of the candidate."""
+
+    scale: float | None  # standard deviation of the prior; None where the evidence is highest
+    weight: float  # share of the candidate
+    width: int  # index into the widths of the basis that are tried
+    widths: tuple[float, ...] | None = None  # (F,), where each feature has its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorCheck:
+    """How a refined posterior compares with the exact one, and what is served; None where it is not known."""
+
+    way: str  # "unchanged", "confirmed", "matched", "sampled" or "failed"
+    reason: str
+    verdict: str  # on what is served: "green", "amber" or "red"
+    reasons: tuple[str, ...]
+    mean_difference: float | None  # of probabilities
+    largest_difference: float | None
+    log_evidence: float | None  # nats
+    log_evidence_error: float | None  # one sigma, nats
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedCandidate:
+    """A candidate fitted and judged by itself.
+
+    The evidence and the BIC are of the training rows, in nats, higher is better.  The evidence is of the whole
+    mixture of `parts`; BIC, effective parameters and verdict are the best part's.  None is what could not be computed.
+    """
+
+    features: tuple[str, ...]
+    basis: str  # in words: "polynomial, degree 2"
+    n_functions: int  # M
+    log_evidence: float
+    second_order: float | None  # nats, to be added to the evidence
+    log_likelihood: float | None  # at the best part's mode, nats
+    log_occam_factor: float | None  # what the likelihood leaves of the evidence, nats
+    bic: float
+    loo: float | None  # log density of the training rows, each left out, nats
+    loo_standard_error: float | None
+    effective_parameters: float | None
+    log_loss: float  # mean over the rows that judge, nats
+    parts: tuple[CandidatePart, ...]  # the best first; empty in models of earlier versions
+    verdict: str  # on the Gaussian approximation: "green", "amber" or "red"
+    reasons: tuple[str, ...]
+    numbers: Mapping[str, float | None]  # the diagnostics behind the verdict
+    converged: bool
+    n_iter: int
+    prior_probability: float
+    left_out_by: str  # "folds", "one step" or "held-out rows"; "" in models of earlier versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateRow(JudgedCandidate):
+    """A row of the evidence table: a candidate beside the others."""
+
+    weight: float  # posterior probability of the candidate
+    share: float | None  # of the model; None in models of earlier versions
+    checks: tuple[PosteriorCheck | None, ...]  # of each part that is kept; none for a candidate that is not
