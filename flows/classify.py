@@ -17,6 +17,7 @@ from flows.classification import steps as classification
 from flows.classification.annotation import annotate_each
 from flows.classification.execution import finish_outputs
 from flows.inputs.resolve import check_parameters
+from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, run_id
 from flows.specification.specification import Specification
 
@@ -37,7 +38,7 @@ STEPS = classification.Steps(
 results kept: a run that is tried again would read them, and whatever somebody has put in their place."""
 
 
-@flow(name="classify", persist_result=True, result_serializer="json")
+@flow(name="classify", persist_result=True, result_serializer=RESULTS)
 def classify(
     catalogues: list[Annotated[str, BeforeValidator(str)]],
     model: str,

@@ -27,6 +27,7 @@ from flows.models.promotion import (
 )
 from flows.models.promotion import promote as put_in_place
 from flows.orchestration.events import model_promoted
+from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_markdown
 from flows.reports.tables import to_markdown
 
@@ -46,7 +47,7 @@ class Approval(RunInput):
     why: str = Field(default="", max_length=500, description="For the champion's log")
 
 
-@flow(name="promote", persist_result=True, result_serializer="json")
+@flow(name="promote", persist_result=True, result_serializer=RESULTS)
 def promote(
     model: str,
     store: Path = Path("models"),

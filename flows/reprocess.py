@@ -16,13 +16,14 @@ from flows.classification import reprocessing
 from flows.classification.execution import DIRECT
 from flows.classify import STEPS
 from flows.inputs.still_written import PATIENCE, QUIET
+from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, progress_kept
 from flows.specification.specification import Specification
 
 __all__ = ["reprocess"]
 
 
-@flow(name="reprocess", persist_result=True, result_serializer="json")
+@flow(name="reprocess", persist_result=True, result_serializer=RESULTS)
 def reprocess(
     specification: Specification | Path,
     store: Path = Path("models"),

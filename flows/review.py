@@ -11,12 +11,13 @@ from typing import Any
 from prefect import flow
 from pydantic import NonNegativeInt
 
+from flows.orchestration.results import RESULTS
 from flows.reviews import selection as reviewing
 
 __all__ = ["review"]
 
 
-@flow(name="review", persist_result=True, result_serializer="json")
+@flow(name="review", persist_result=True, result_serializer=RESULTS)
 def review(
     out: Path,
     top: NonNegativeInt = 100,

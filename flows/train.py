@@ -13,6 +13,7 @@ from prefect.context import FlowRunContext
 from pydantic import PositiveInt
 
 from flows.models.description import ModelDescription
+from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_markdown, keep_table
 from flows.reports.choice import choice_words
 from flows.reports.tables import candidate_table, markdown_report
@@ -36,7 +37,7 @@ STEPS = training.Steps(
 """Not cached by Prefect: the staging folder knows what is done, and whether it is still there."""
 
 
-@flow(name="train", persist_result=True, result_serializer="json")
+@flow(name="train", persist_result=True, result_serializer=RESULTS)
 def train(
     specification: Specification | Path,
     store: Path = Path("models"),

@@ -1,4 +1,7 @@
-"""Result files of flow runs hold JSON; whatever else is put in their place is not loaded.
+"""Result files of flow runs hold JSON, and give the typed value back; whatever else is put there is not loaded.
+
+Prefect's own JSON has a key "data" for a typed value, which its reader of result files takes for the mark of an old
+format, so that the type is lost.  `RESULTS` writes other keys, and reads only values of ours.
 
 A result file itself names what is to read it, and Prefect obeys: one that says "pickle" runs code.  So a process of
 ours, which runs one flow and then ends, reads JSON and nothing else.  Not for a user's own program, which may have
@@ -8,13 +11,51 @@ good pickles of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any, Final, NoReturn
 
 from prefect.serializers import CompressedSerializer, JSONSerializer, PickleSerializer
+from prefect.utilities.importtools import from_qualified_name, to_qualified_name
 
+from flows.documents import from_document, to_document
 from flows.errors import FlowError
 
-__all__ = ["PREFECTS", "read_json_only"]
+__all__ = ["PREFECTS", "RESULTS", "decode_value", "encode_value", "read_json_only"]
+
+KIND, DOCUMENT = "blr_kind", "blr_document"
+"""The keys of a typed value: the name of its class, and its JSON object."""
+
+
+def encode_value(value: Any) -> dict[str, Any]:
+    """Return the JSON object of a typed value, with the name of its type."""
+    return {KIND: to_qualified_name(type(value)), DOCUMENT: to_document(value)}
+
+
+def decode_value(document: dict[str, Any]) -> Any:
+    """Return the value of `encode_value`; any other JSON object as it is.
+
+    Raises
+    ------
+    FlowError
+        If the type is none of ours.
+    """
+    if document.keys() != {KIND, DOCUMENT}:
+        return document
+    name = str(document[KIND])
+    kind = from_qualified_name(name) if name.startswith("flows.") else None
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise FlowError(
+            f"got a result of the type '{name}', expected one of flows: somebody has put it there, or another version "
+            "has; find out who, and empty the folder of results"
+        )
+    return from_document(kind, document[DOCUMENT], source="a result of a run")
+
+
+RESULTS: Final[JSONSerializer[Any]] = JSONSerializer(
+    object_encoder="flows.orchestration.results.encode_value",
+    object_decoder="flows.orchestration.results.decode_value",
+)
+"""How the results of our flows are kept."""
 
 PREFECTS: Final[dict[type, Callable[..., Any]]] = {
     s: s.loads for s in (PickleSerializer, CompressedSerializer, JSONSerializer)
@@ -38,7 +79,7 @@ def _refuse(serializer: Any, blob: bytes) -> NoReturn:  # noqa: ARG001
 
 
 def _loads_plain(serializer: JSONSerializer, blob: bytes) -> Any:
-    ours = (_PLAIN.jsonlib, _PLAIN.object_decoder, _PLAIN.loads_kwargs)
-    if (serializer.jsonlib, serializer.object_decoder, serializer.loads_kwargs) != ours:
+    ours = [(own.jsonlib, own.object_decoder, own.loads_kwargs) for own in (_PLAIN, RESULTS)]
+    if (serializer.jsonlib, serializer.object_decoder, serializer.loads_kwargs) not in ours:
         _refuse(serializer, blob)
     return PREFECTS[JSONSerializer](serializer, blob)

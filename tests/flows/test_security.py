@@ -28,7 +28,7 @@ from flows.cli import _serve as cli_serve
 from flows.errors import FlowError, ModelError, UsageError
 from flows.models.card import model_card
 from flows.models.store import Store
-from flows.orchestration.results import PREFECTS, read_json_only
+from flows.orchestration.results import PREFECTS, RESULTS, read_json_only
 from flows.orchestration.tables import run_tables
 from flows.promote import promote
 from flows.reports.tables import to_markdown
@@ -86,7 +86,16 @@ FLOWS = (train, classify, reprocess, review, promote)
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
 def test_results_of_flows_are_json(flow):
-    assert (flow.persist_result, flow.result_serializer) == (True, "json")
+    assert (flow.persist_result, flow.result_serializer) == (True, RESULTS)
+    assert RESULTS.type == "json"
+
+
+@pytest.mark.parametrize("kind", ["subprocess.Popen", "flows.cli.app.run", "flows.version.code_version"])
+def test_a_result_is_of_a_type_of_ours(kind):
+    """A file of results names the type: nothing else is made of it, or called."""
+    blob = json.dumps({"blr_kind": kind, "blr_document": {"args": "true"}}).encode()
+    with pytest.raises(FlowError, match=f"got a result of the type '{kind}', expected one of flows"):
+        RESULTS.loads(blob)
 
 
 @pytest.mark.usefixtures("unrestricted")
