@@ -29,12 +29,12 @@ def split_columns(specification: Specification) -> tuple[str, ...]:
 
 def position_unit(specification: Specification, catalog: Catalog) -> PositionUnit:
     """Return the unit of the position in a catalogue; SpecificationError where it is needed and not known."""
-    given, table = specification.catalog, specification.label.table
+    place, table = specification.catalog, specification.label.table
     needed = specification.split.by == "healpix" or (table is not None and table.id is None)
-    if not needed or given.ra is None or given.dec is None:
+    if not needed or place.ra is None or place.dec is None:
         return "deg"
     try:
-        return unit_of_position(catalog, given.ra, given.dec, stated=given.position_unit)
+        return unit_of_position(catalog, place.ra, place.dec, stated=place.position_unit)
     except CatalogError as error:
         who = "split.by: got 'healpix'" if specification.split.by == "healpix" else "label.table"
         raise SpecificationError(f"{who}: {error}, or split by 'id'") from error

@@ -59,11 +59,11 @@ def label_reader(
 
 def check_names(specification: Specification, classes: Sequence[str]) -> None:
     """Raise `TrainingError` where columns of classes would have one name."""
-    given = specification.output
+    output = specification.output
     if len(classes) < 2:
         return
     try:
-        standard_columns(classes, given.prefix, columns=given.columns)
+        standard_columns(classes, output.prefix, columns=output.columns)
     except NameClashError as error:
         raise TrainingError(
             f"label.column: {error}; of those that differ only in case, case_sensitive = false under [label] makes one"

@@ -86,9 +86,9 @@ class LabelReader:
 
     def index(self, text: str) -> int:
         """Return the class of a label, -1 where it is of none; marks such as -99 are in no range."""
-        found = self.spellings.get(text if self.case_sensitive else text.casefold())
-        if found is not None or not self.ranges or is_doubtful(text):
-            return -1 if found is None else found
+        k = self.spellings.get(text if self.case_sensitive else text.casefold())
+        if k is not None or not self.ranges or is_doubtful(text):
+            return -1 if k is None else k
         try:
             x = float(text)
         except ValueError:
@@ -97,8 +97,8 @@ class LabelReader:
 
     def read(self, texts: Array) -> NDArray[np.intp]:
         """Return the class index (n,) of each label."""
-        found, inverse, _ = unique_texts(texts)
-        index = np.array([self.index(text) for text in found], dtype=np.intp)
+        distinct, inverse, _ = unique_texts(texts)
+        index = np.array([self.index(text) for text in distinct], dtype=np.intp)
         return np.asarray(index[inverse]) if len(texts) else np.empty(0, dtype=np.intp)
 
 
@@ -112,9 +112,9 @@ class LabelledRows:
     def __call__(self, values: Mapping[str, Array]) -> NDArray[np.bool_]:
         """Return which rows (n,) of a batch have one."""
         texts = label_texts(values[self.column])
-        found = Counter(texts.tolist())
-        self.counts += found
-        named = {text for text in found if text and not is_doubtful(text)}
+        counts = Counter(texts.tolist())
+        self.counts += counts
+        named = {text for text in counts if text and not is_doubtful(text)}
         return np.array([text in named for text in texts.tolist()], dtype=bool)
 
 

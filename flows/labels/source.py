@@ -55,9 +55,11 @@ class LabelSource:
     @classmethod
     def of(cls, specification: Specification) -> LabelSource:
         """Return the source that a specification names; its tables are read."""
-        label, given, base = specification.label, specification.catalog, Path(specification.base_folder)
+        label, catalog, base = specification.label, specification.catalog, Path(specification.base_folder)
         source = cls(
-            label.column or "", given.id, place=(given.ra, given.dec) if given.ra and given.dec else None
+            label.column or "",
+            catalog.id,
+            place=(catalog.ra, catalog.dec) if catalog.ra and catalog.dec else None,
         )
         if label.table is not None:
             places = resolve_sources([label.table.path], base, key="label.table.path")
@@ -86,21 +88,21 @@ class LabelSource:
                 self._number_the_names()
             names = label_texts(identifiers).tolist()
             self.first_met = self.first_met or next((name for name in names if name), "")
-            found = np.array(
+            labels = np.array(
                 [self.by_id.get(_number(n) if self.numbered else n, "") for n in names], dtype=object
             )
-            self.n_joined += int(np.count_nonzero(found != ""))
+            self.n_joined += int(np.count_nonzero(labels != ""))
         elif self.by_place is not None and self.place:
-            found = self._nearest(values, unit)
-            self.n_joined += int(np.count_nonzero(found != ""))
+            labels = self._nearest(values, unit)
+            self.n_joined += int(np.count_nonzero(labels != ""))
         else:
-            found = label_texts(values[self.column])
+            labels = label_texts(values[self.column])
         if not self.reviewed:
-            return found
+            return labels
         names = label_texts(values[str(self.identifier)])
         answers = np.array([self.reviewed.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
-        return np.where(answers != "", answers, found)
+        return np.where(answers != "", answers, labels)
 
     def require_match(self) -> None:
         """Raise `TrainingError` where a table has labels, and no row that was read has one of them."""
@@ -145,46 +147,48 @@ class LabelSource:
                 f"{who}: got labels to join by identifier without a catalog.id, expected the column that names "
                 'an object; add id = "..." under [catalog]'
             )
-        found: dict[str, str] = {}
+        labels: dict[str, str] = {}
         for keys, texts in _columns(table, [key, column], who, texts=1):
             require_exact(keys, who, key)
             self.numbered |= keys.dtype.kind in "iuf" and who == "label.table"
             for name, text in zip(label_texts(keys).tolist(), texts.tolist(), strict=True):
                 if name and text:
-                    self._note(found, name, text)
-        return {name: text for name, text in found.items() if name not in self.conflicts}
+                    self._note(labels, name, text)
+        return {name: text for name, text in labels.items() if name not in self.conflicts}
 
     def _number_the_names(self) -> None:
         """Make '0001234' of the table the number that it is in the catalogue; two names of one may be in conflict."""
         if self.numbered or self.by_id is None:
             return
-        found: dict[str, str] = {}
+        labels: dict[str, str] = {}
         for name, text in self.by_id.items():
-            self._note(found, _number(name), text)
-        self.by_id = {name: text for name, text in found.items() if name not in self.conflicts}
+            self._note(labels, _number(name), text)
+        self.by_id = {name: text for name, text in labels.items() if name not in self.conflicts}
         self.numbered = True
 
-    def _note(self, found: dict[str, str], name: str, text: str) -> None:
+    def _note(self, labels: dict[str, str], name: str, text: str) -> None:
         """Take a label; a second one that differs is a conflict."""
-        before = found.setdefault(name, text)
+        before = labels.setdefault(name, text)
         if before != text:
             self.conflicts[name] = tuple(dict.fromkeys((*self.conflicts.get(name, (before,)), text)))
 
     def _join_by_place(self, specification: Specification, table: Catalog) -> None:
-        given = specification.label.table
-        if given is None or given.ra is None or given.dec is None:
+        columns = specification.label.table
+        if columns is None or columns.ra is None or columns.dec is None:
             return
         if self.place is None:
             raise SpecificationError(
                 "label.table: got labels to join by position without catalog.ra and catalog.dec, expected the "
                 "columns of the position; add them under [catalog]"
             )
-        unit = unit_of_position(table, given.ra, given.dec, stated=given.position_unit, table="[label.table]")
-        parts = list(_columns(table, [given.ra, given.dec, self.column], "label.table", texts=1))
+        unit = unit_of_position(
+            table, columns.ra, columns.dec, stated=columns.position_unit, table="[label.table]"
+        )
+        parts = list(_columns(table, [columns.ra, columns.dec, self.column], "label.table", texts=1))
         ra, dec, texts = (np.concatenate(column) for column in zip(*parts, strict=True))
         place = positions(ra, dec, unit)
         self.n_unplaced = int(np.count_nonzero(np.isnan(place.ra) & (texts != "")))
-        self.by_place = self._agreed(place.ra, place.dec, texts, given.radius)
+        self.by_place = self._agreed(place.ra, place.dec, texts, columns.radius)
 
     def _agreed(
         self, ra: Array, dec: Array, texts: Array, radius: float
@@ -194,15 +198,15 @@ class LabelSource:
         ra, dec, texts = ra[known], dec[known], texts[known]
         agreed = np.ones(len(ra), dtype=bool)
         for i, others in enumerate(near_others(ra, dec, radius=radius)):
-            found = tuple(dict.fromkeys([texts[i], *texts[others]]))
-            if len(found) > 1:
+            differing = tuple(dict.fromkeys([texts[i], *texts[others]]))
+            if len(differing) > 1:
                 agreed[i] = False
-                self.conflicts[f"{ra[i]:.6f} {dec[i]:+.6f}"] = tuple(sorted(found))
+                self.conflicts[f"{ra[i]:.6f} {dec[i]:+.6f}"] = tuple(sorted(differing))
         return ra[agreed], dec[agreed], texts[agreed], radius
 
     def _answers(self, paths: Sequence[Path]) -> dict[str, str]:
         """Return the answers of reviews, the later file's word standing."""
-        found: dict[str, str] = {}
+        answers: dict[str, str] = {}
         for path in paths:
             table = catalogs.open(path, columns=[self.identifier] if self.identifier else ())
             if self.identifier is None or self.identifier not in table.names:
@@ -217,8 +221,8 @@ class LabelSource:
                     f"{nearest(self.column, table.names)}"
                 )
             here: dict[str, str] = self._joined_by_id(table, self.identifier, column, "label.extra")
-            found |= here
-        return found
+            answers |= here
+        return answers
 
     @property
     def n_shared(self) -> int:

@@ -15,6 +15,8 @@ from typing import Any
 
 from asdf.tags.core import NDArrayType
 
+from flows.models._earlier_versions import Tree
+
 __all__ = ["check_blocks", "check_tree"]
 
 MAGIC = b"\xd3BLK"
@@ -39,7 +41,7 @@ def check_blocks(path: Path) -> None:
                 raise ValueError(f"a block claims {max(kept, used, inflated):,} bytes that are not there")
 
 
-def check_tree(tree: Mapping[str, Any], size: int) -> None:
+def check_tree(tree: Tree, size: int) -> None:
     """Raise ValueError where a tree, its arrays not read yet, has more parts than a file of that many bytes can."""
     left = size  # each part, and each element of an array, takes a byte or more
     parts: list[Any] = [tree]

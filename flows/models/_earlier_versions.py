@@ -13,10 +13,10 @@ from flows.documents import from_document
 from flows.models.description import Metrics, TrainingDescription, TrustSummary
 from flows.reports.candidates import CandidateRow
 
-__all__ = ["read_candidate", "read_metrics", "read_training", "read_trust"]
+__all__ = ["Tree", "read_candidate", "read_metrics", "read_training", "read_trust"]
 
 Tree = Mapping[str, Any]
-"""A part of a model file."""
+"""What an ASDF file holds, or a part of it: scalars, texts, arrays, and lists and mappings of them."""
 
 CANDIDATE: Tree = {"parts": [], "left_out_by": "", "share": None, "checks": []}
 TRUST: Tree = {"reasons": [], "numbers": {}}

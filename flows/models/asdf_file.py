@@ -13,9 +13,9 @@ import asdf
 from catalogs.files.atomic import atomic_path
 from flows.errors import ModelError
 from flows.models._asdf_limits import check_blocks, check_tree
-from flows.models._earlier_versions import read_metrics, read_trust
+from flows.models._earlier_versions import Tree, read_metrics, read_trust
 from flows.models.description import Metrics, TrustSummary
-from flows.models.model import SCHEMA_VERSION, Model, Tree, digest
+from flows.models.model import SCHEMA_VERSION, Model, digest
 
 __all__ = [
     "ModelFacts",

@@ -15,7 +15,7 @@ from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
-from flows.models._earlier_versions import read_candidate, read_metrics, read_training, read_trust
+from flows.models._earlier_versions import Tree, read_candidate, read_metrics, read_training, read_trust
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
 from flows.reports.candidates import CandidateRow
 from flows.runs.model_reference import ModelReference
@@ -32,9 +32,6 @@ __all__ = [
     "make_version",
     "model_id",
 ]
-
-Tree = Mapping[str, Any]
-"""What an ASDF file holds: scalars, texts, arrays, and lists and mappings of them."""
 
 SCHEMA_VERSION = 1
 """Raised when an older reader would misread the file; older files stay readable."""
@@ -102,6 +99,12 @@ class Model:
 
     def to_tree(self) -> Tree:
         """Return the tree that the model file holds, its digest included."""
+        rows, trust = [to_document(row) for row in self.candidates], to_document(self.trust)
+        # What the verdict has from the selected candidate is one object, which the file holds once.
+        checked = any(check is not None for row in self.candidates for check in row.checks)
+        for key in ("numbers",) if checked else ("numbers", "reasons"):
+            if trust[key] == rows[self.selected][key]:
+                trust[key] = rows[self.selected][key]
         tree: Tree = {
             "format": "blr-model",
             "schema_version": SCHEMA_VERSION,
@@ -114,9 +117,9 @@ class Model:
             "specification": specification_toml(self.specification),
             "specification_hash": specification_hash(self.specification),
             "classifier": self.classifier.to_dict(),
-            "candidates": [to_document(row) for row in self.candidates],
+            "candidates": rows,
             "selected": self.selected,
-            "trust": to_document(self.trust),
+            "trust": trust,
             "metrics": to_document(self.metrics),
             "training": to_document(self.training),
             "columns": {name: to_document(column) for name, column in self.columns.items()},

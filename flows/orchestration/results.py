@@ -37,7 +37,7 @@ def decode_value(document: dict[str, Any]) -> Any:
     Raises
     ------
     FlowError
-        If the type is none of ours.
+        If the type is not one of ours.
     """
     if document.keys() != {KIND, DOCUMENT}:
         return document

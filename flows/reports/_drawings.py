@@ -43,14 +43,14 @@ def pictures(report: TrainReport) -> tuple[Picture, ...]:
     """Return a report's figures; what was drawn last is not drawn again for the report with more in it."""
     key = _key(report)
     with _LOCK:
-        found = _DRAWN.get(key)
-    if found is None:
-        found = _draw(report)
+        drawn = _DRAWN.get(key)
+    if drawn is None:
+        drawn = _draw(report)
         with _LOCK:
             if len(_DRAWN) >= KEPT:
                 _DRAWN.pop(next(iter(_DRAWN)))
-            _DRAWN[key] = found
-    return found
+            _DRAWN[key] = drawn
+    return drawn
 
 
 def _key(report: TrainReport) -> str:

@@ -64,7 +64,7 @@ def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
 
     Over the rows that have it, and scaled by their share: a feature that few objects have makes a poor axis.
     """
-    found = np.zeros(X.shape[1])
+    share = np.zeros(X.shape[1])
     for j in range(X.shape[1]):
         known = ~missing[:, j]
         values, classes = X[known, j], labels[known]
@@ -72,8 +72,8 @@ def separation(X: Floats, missing: Mask, labels: NDArray[np.intp]) -> Floats:
             counts = np.bincount(classes)
             means = np.bincount(classes, weights=values) / np.maximum(counts, 1)
             between = np.sum(counts * (means - values.mean()) ** 2)
-            found[j] = known.mean() * between / np.sum((values - values.mean()) ** 2)
-    return found
+            share[j] = known.mean() * between / np.sum((values - values.mean()) ** 2)
+    return share
 
 
 def _axis(values: Floats, n: int) -> Floats:

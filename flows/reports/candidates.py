@@ -22,14 +22,14 @@ class CandidatePart:
 class PosteriorCheck:
     """How a refined posterior compares with the exact one, and what is served; None where it is not known."""
 
-    way: str  # "unchanged", "confirmed", "matched", "sampled" or "failed"
-    reason: str
-    verdict: str  # on what is served: "green", "amber" or "red"
-    reasons: tuple[str, ...]
-    mean_difference: float | None  # of probabilities
-    largest_difference: float | None
+    largest_difference: float | None  # of probabilities
     log_evidence: float | None  # nats
     log_evidence_error: float | None  # one sigma, nats
+    mean_difference: float | None
+    reason: str  # why it is served in this way
+    reasons: tuple[str, ...]  # of the verdict
+    verdict: str  # on what is served: "green", "amber" or "red"
+    way: str  # "unchanged", "confirmed", "matched", "sampled" or "failed"
 
 
 @dataclass(frozen=True, kw_only=True)

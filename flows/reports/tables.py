@@ -183,31 +183,33 @@ def review_table(report: TrainReport) -> ReportTable:
     )
 
 
-def class_count_table(found: Classification) -> ReportTable:
+def class_count_table(classified: Classification) -> ReportTable:
     """Return the class counts of a catalogue, with errors."""
     return ReportTable(
-        title=f"Classes in {found.catalogue}",
+        title=f"Classes in {classified.catalogue}",
         columns=("class", "assigned", "expected", "±"),
         rows=tuple(
-            (c.name, _count(c.assigned), _fixed(c.expected, 1), _fixed(c.error, 1)) for c in found.counts
+            (c.name, _count(c.assigned), _fixed(c.expected, 1), _fixed(c.error, 1)) for c in classified.counts
         ),
         numeric=frozenset({1, 2, 3}),
-        note=f"{_count(found.n_rows)} objects. Assigned: by the largest probability. Expected: sum of "
+        note=f"{_count(classified.n_rows)} objects. Assigned: by the largest probability. Expected: sum of "
         "probabilities, "
         + (
-            f"without an error: {found.no_error}."
-            if found.no_error
+            f"without an error: {classified.no_error}."
+            if classified.no_error
             else "with the error from each object's uncertainty and from the weights that all share."
         ),
     )
 
 
-def flag_table(found: Classification) -> ReportTable:
+def flag_table(classified: Classification) -> ReportTable:
     """Return the share of each flag in a catalogue."""
     return ReportTable(
-        title=f"Flags in {found.catalogue}",
+        title=f"Flags in {classified.catalogue}",
         columns=("bit", "flag", "meaning", "objects", "share"),
-        rows=tuple((str(f.bit), f.name, f.meaning, _count(f.count), _percent(f.share)) for f in found.flags),
+        rows=tuple(
+            (str(f.bit), f.name, f.meaning, _count(f.count), _percent(f.share)) for f in classified.flags
+        ),
         numeric=frozenset({0, 3, 4}),
     )
 

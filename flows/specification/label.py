@@ -24,8 +24,8 @@ def _spelt(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    found = value if isinstance(value, (list, tuple)) else (value,)
-    return tuple(map(_spelt, found)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
+    listed = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(map(_spelt, listed)) if isinstance(value, (str, bool, int, float, list, tuple)) else value
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]

@@ -33,11 +33,11 @@ def load_specification(path: Path | str) -> Specification:
     return specification
 
 
-def read_specification(given: Specification | str | Path) -> Specification:
-    """Return the specification that was given, or is in the file that was."""
-    if isinstance(given, Specification):
-        return given
-    return load_specification(check_inside(Path(given), key="specification"))
+def read_specification(specification: Specification | str | Path) -> Specification:
+    """Return the specification itself, or the one in a file."""
+    if isinstance(specification, Specification):
+        return specification
+    return load_specification(check_inside(Path(specification), key="specification"))
 
 
 def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Specification:

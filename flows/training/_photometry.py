@@ -68,10 +68,10 @@ def with_learned_photometry(
     return specification.model_copy(update={"photometry": bands})
 
 
-def _check_stated(specification: Specification, found: Sequence[Mapping[str, str]]) -> None:
+def _check_stated(specification: Specification, by_catalogue: Sequence[Mapping[str, str]]) -> None:
     """Raise SpecificationError where a unit is stated, and every catalogue says another of the flux."""
     for name, band in specification.photometry.items():
-        said = [units[name] for units in found if name in units]
+        said = [units[name] for units in by_catalogue if name in units]
         if band.unit is not None and said and band.unit not in said:
             factor = unit_factor(band.unit, said[0])
             raise SpecificationError(

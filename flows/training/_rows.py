@@ -46,7 +46,7 @@ class ContentHash:
     """Columns hashed one by one, so that the boundaries of batches do not matter."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._columns: dict[str, Any] = {name: hashlib.sha256() for name in names}
+        self._columns = {name: hashlib.sha256() for name in names}
 
     def feed(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch."""
@@ -60,11 +60,11 @@ class ContentHash:
                 one_nan = np.where(np.isnan(plain), np.nan, plain)  # of the many there are
                 self._columns[name].update(one_nan.tobytes())
 
-    def hexdigest(self, given: Mapping[str, str] | None = None) -> str:
-        """Return the hash of all columns, and of what else was `given` with the rows."""
+    def hexdigest(self, also: Mapping[str, str] | None = None) -> str:
+        """Return the hash of all columns, and of what `also` came with the rows."""
         digests = {name: column.hexdigest() for name, column in self._columns.items()}
-        if given:
-            digests[""] = hashlib.sha256(repr(sorted(given.items())).encode()).hexdigest()
+        if also:
+            digests[""] = hashlib.sha256(repr(sorted(also.items())).encode()).hexdigest()
         return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
 
 
@@ -232,7 +232,7 @@ def _part(
     unit: PositionUnit,
 ) -> _Part:
     """Return the contribution of a batch that holds training rows only."""
-    found = reader.evaluate(batch)
+    features = reader.evaluate(batch)
     values = reader.values(batch)
     text = specification.catalog.weight
     weight = None if text is None else _weight(text, values)
@@ -247,16 +247,16 @@ def _part(
     who = None if column is None else label_texts(values[column])
     identifier = specification.catalog.id
     name = name_keys([values[identifier]]) if identifier in values else None
-    return _Part(found.X, found.missing, texts, place, weight, votes, found.errors, who, name)
+    return _Part(features.X, features.missing, texts, place, weight, votes, features.errors, who, name)
 
 
 def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
-    found = parse(text).evaluate(values)
-    if found.dtype.kind not in "biuf":
+    weight = parse(text).evaluate(values)
+    if weight.dtype.kind not in "biuf":
         raise TrainingError(
             f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; name another column'
         )
-    return np.asarray(np.broadcast_to(floats(found), next(iter(values.values())).shape[:1]))
+    return np.asarray(np.broadcast_to(floats(weight), next(iter(values.values())).shape[:1]))
 
 
 def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> TrainingRows:

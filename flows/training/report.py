@@ -175,6 +175,6 @@ def load_boundary(path: Path) -> BoundaryPicture | None:
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as stored:
-        values: dict[str, Any] = {name: stored[name] for name in stored.files}
-    values |= {name: str(values[name]) for name in ("x_name", "y_name")}
-    return BoundaryPicture(**values)
+        arrays = {name: stored[name] for name in stored.files}
+    x_name, y_name = (str(arrays.pop(name)) for name in ("x_name", "y_name"))
+    return BoundaryPicture(x_name=x_name, y_name=y_name, **arrays)
