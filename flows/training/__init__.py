@@ -34,6 +34,8 @@ For this folder alone:
   said of them.
 - `_target_rows`: Rows of the catalogue to classify, read at the training: what the labelled ones are
   compared with.
+- `_temperature`: What the mixture of candidates says of rows that were left out of the fits, and the power that they
+  ask for.
 """
 
 __all__ = ["report", "results", "saving", "steps"]

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.classifier import Member
-from blr.predictive.temperature import Temperature, estimate_temperature
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.documents import read_document, write_document
@@ -61,6 +60,7 @@ from flows.training._target_rows import (
     read_target,
     version_content,
 )
+from flows.training._temperature import mixed_left_out
 from flows.training.results import Ingested, TrainingPlan, TrainingResult
 from flows.training.saving import Judged, Kept, make_model, save_model
 from flows.version import code_version
@@ -210,7 +210,7 @@ def save(
         index: stored.checks
         for (index, _), stored in zip(ranking.members, stored_members.values(), strict=True)
     }
-    left_out, temperature = _mixed_left_out(staged, Path(folder), ranking.members)
+    left_out, temperature = mixed_left_out(staged, Path(folder), ranking.members)
     with single_threaded_blas():
         trained = make_model(
             staged.specification,
@@ -236,25 +236,6 @@ def save(
     if store.champion(stored.name) is None:
         store.promote(stored, why="the first of its name")
     return store.described(trained.model, "trained")
-
-
-def _mixed_left_out(
-    staged: StagedTraining, folder: Path, members: Sequence[tuple[int, float]]
-) -> tuple[Floats | None, Temperature | None]:
-    """Return the rows' left-out probabilities (N, K) under the mixture that makes the model, and its temperature.
-
-    The probabilities are at that temperature.  None and None where nothing was left out.  There is no temperature where
-    labels may be wrong: the probabilities are of what was recorded then.
-    """
-    files = [folder / f"candidate-{index:03d}.npy" for index, _ in members]
-    if not all(path.is_file() for path in files):
-        return None, None
-    parts = [np.load(path, allow_pickle=False) for path in files]
-    left_out = np.asarray(sum(share * p for (_, share), (p, _) in zip(members, parts, strict=True)))
-    if staged.specification.select.temperature == "none" or staged.data.rows.confusion is not None:
-        return left_out, None
-    temperature = estimate_temperature(left_out, parts[0][1])
-    return left_out if temperature is None else temperature.scaled(left_out), temperature
 
 
 @dataclass(frozen=True)

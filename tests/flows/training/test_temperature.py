@@ -6,7 +6,7 @@ import pytest
 from blr.calibration import log_loss
 from blr.predictive.temperature import Temperature
 from flows.models.store import Store
-from flows.training import steps
+from flows.training import _temperature, steps
 from flows.training.report import train_report
 
 SHARP = Temperature(np.array([1.5, 2.5]), np.array([0.5, 0.5]))
@@ -21,7 +21,7 @@ def asked(monkeypatch):
         rows.append((p, shares))
         return SHARP
 
-    monkeypatch.setattr(steps, "estimate_temperature", estimate)
+    monkeypatch.setattr(_temperature, "estimate_temperature", estimate)
     return rows
 
 

@@ -1,0 +1,35 @@
+"""What the mixture of candidates says of rows that were left out of the fits, and the power that they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.predictive.temperature import Temperature, estimate_temperature
+from flows.training._staging import StagedTraining
+
+__all__ = ["mixed_left_out"]
+
+Floats = NDArray[np.float64]
+
+
+def mixed_left_out(
+    staged: StagedTraining, folder: Path, members: Sequence[tuple[int, float]]
+) -> tuple[Floats | None, Temperature | None]:
+    """Return the rows' left-out probabilities (N, K) under the mixture that makes the model, and its temperature.
+
+    The probabilities are at that temperature.  None and None where nothing was left out.  There is no temperature where
+    labels may be wrong: the probabilities are of what was recorded then.
+    """
+    files = [folder / f"candidate-{index:03d}.npy" for index, _ in members]
+    if not all(path.is_file() for path in files):
+        return None, None
+    parts = [np.load(path, allow_pickle=False) for path in files]
+    left_out = np.asarray(sum(share * p for (_, share), (p, _) in zip(members, parts, strict=True)))
+    if staged.specification.select.temperature == "none" or staged.data.rows.confusion is not None:
+        return left_out, None
+    temperature = estimate_temperature(left_out, parts[0][1])
+    return left_out if temperature is None else temperature.scaled(left_out), temperature
