@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -19,6 +20,7 @@ from flows.classification.execution import finish_outputs
 from flows.inputs.resolve import check_parameters
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, run_id
+from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
 
 __all__ = ["classify"]
@@ -26,7 +28,7 @@ __all__ = ["classify"]
 STEPS = classification.Steps(
     together=task(
         name="annotate",
-        task_run_name="annotate {group[label]}",
+        task_run_name="annotate {group.label}",
         cache_policy=NO_CACHE,
         persist_result=False,
     )(annotate_each),
@@ -51,7 +53,7 @@ def classify(
     verify: bool = False,  # noqa: FBT001, FBT002
     limit: PositiveInt | None = None,
     threads: PositiveInt | None = None,
-) -> dict[str, Any]:
+) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row.
 
     Args:
@@ -67,22 +69,24 @@ def classify(
         limit: For a trial: score that many rows of each catalogue, write nothing.
         threads: Threads that score; default: the cores of the machine.
     """
-    options: dict[str, Any] = {
-        "model": model,
-        "store": store,
-        "out": out,
-        "specification": specification,
-        "class_prior": class_prior,
-        "output_format": output_format,
-        "overwrite": overwrite,
-        "verify": verify,
-        "limit": limit,
-        "threads": threads,
-    }
+    work = partial(
+        classification.classify,
+        catalogues,
+        model=model,
+        store=store,
+        out=out,
+        specification=specification,
+        class_prior=class_prior,
+        output_format=output_format,
+        overwrite=overwrite,
+        verify=verify,
+        limit=limit,
+        threads=threads,
+    )
     if FlowRunContext.get() is None:
-        return classification.classify(catalogues, steps=classification.DIRECT, **options)
+        return work(steps=classification.DIRECT)
     check_parameters(catalogues)
     with progress_kept("classify"):
-        result = classification.classify(catalogues, steps=STEPS, **options)
+        result = work(steps=STEPS)
     keep_run(result)
     return result

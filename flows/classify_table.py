@@ -43,19 +43,19 @@ def classify_table(
     """
     place = Store.named(store)
     loaded = place.load(model)
-    given = loaded.specification if specification is None else read_specification(specification)
+    wanted = loaded.specification if specification is None else read_specification(specification)
     source = in_memory(table)
-    read = target_reader(annotation_settings(loaded, given), loaded.features).read
+    read = target_reader(annotation_settings(loaded, wanted), loaded.features).read
     # What is not read need not be written down, unless to say which columns there are.
     known = bool(read) and set(read) <= set(source.names)
     catalog = catalogs.open(source.arrow(read) if known else table)
     catalog = replace(catalog, path=Path(f"the {type(table).__name__}"))  # as messages call it
     settings = settled(
-        loaded, given, class_prior, sources=lambda: [LocalSource(p.path) for p in catalog.partitions]
+        loaded, wanted, class_prior, sources=lambda: [LocalSource(p.path) for p in catalog.partitions]
     )
     scorer = scorer_for(loaded, settings, catalog)
-    made_of = provenance(loaded, settings, catalog.content_hash(), read)
+    maker = provenance(loaded, settings, catalog.content_hash(), read)
     with single_threaded_blas():
         return catalogs.annotate_table(
-            table, scorer.columns, scorer, read=read, provenance=made_of, threads=threads
+            table, scorer.columns, scorer, read=read, provenance=maker, threads=threads
         )

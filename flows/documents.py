@@ -40,7 +40,7 @@ def to_document(value: Dataclass) -> dict[str, JsonValue]:
         If a field holds something of another type than it declares: a mistake of ours.
     """
     document: dict[str, JsonValue] = _adapter(type(value)).dump_python(
-        value, mode="json", exclude_defaults=True, warnings="error"
+        value, mode="json", by_alias=True, exclude_defaults=True, warnings="error"
     )
     return document
 

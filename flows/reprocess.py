@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from prefect.context import FlowRunContext
@@ -18,6 +18,7 @@ from flows.classify import STEPS
 from flows.inputs.still_written import PATIENCE, QUIET
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, progress_kept
+from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
 
 __all__ = ["reprocess"]
@@ -33,7 +34,7 @@ def reprocess(
     threads: PositiveInt | None = None,
     quiet_seconds: NonNegativeFloat = QUIET,
     patience: NonNegativeFloat = PATIENCE,
-) -> dict[str, Any]:
+) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences.
 
     Args:
@@ -46,18 +47,20 @@ def reprocess(
         quiet_seconds: A file that changed less than this ago is still being written.
         patience: Seconds to wait for such files, before they are left for the next run.
     """
-    options: dict[str, Any] = {
-        "store": store,
-        "model": model,
-        "out": out,
-        "verify": verify,
-        "threads": threads,
-        "quiet_seconds": quiet_seconds,
-        "patience": patience,
-    }
+    work = partial(
+        reprocessing.reprocess,
+        specification,
+        store=store,
+        model=model,
+        out=out,
+        verify=verify,
+        threads=threads,
+        quiet_seconds=quiet_seconds,
+        patience=patience,
+    )
     if FlowRunContext.get() is None:
-        return reprocessing.reprocess(specification, steps=DIRECT, **options)
+        return work(steps=DIRECT)
     with progress_kept("reprocess"):
-        result = reprocessing.reprocess(specification, steps=STEPS, **options)
+        result = work(steps=STEPS)
     keep_run(result)
     return result

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from pydantic import NonNegativeInt
 
 from flows.orchestration.results import RESULTS
 from flows.reviews import selection as reviewing
+from flows.reviews.selection import ReviewResult
 
 __all__ = ["review"]
 
@@ -24,7 +24,7 @@ def review(
     draw: NonNegativeInt = 0,
     identifier: str | None = None,
     seed: NonNegativeInt = 0,
-) -> dict[str, Any]:
+) -> ReviewResult:
     """Choose objects of annotated catalogues for a human look, and write the review list.
 
     Args:

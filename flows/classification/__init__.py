@@ -4,6 +4,7 @@
   way.
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
+- `report`: From the counts of a classification to what a report shows of it.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
 - `steps`: Classify catalogues with a stored model: the work itself, with or without Prefect.
@@ -18,6 +19,7 @@ For this folder alone:
   the better choice.
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
+- `_narrowed`: A value as one of its base class: what a result shows of a fuller record.
 - `_output_columns`: What `output.columns = "full"` adds to the standard columns, in the order of
   `catalogs.catalog.new_columns`.
 - `_plan`: What a classification would do, found out before any work starts and without writing anything.
@@ -26,8 +28,10 @@ For this folder alone:
 - `_releases`: What a release has changed: `_releases/0007.json` in the output folder, one small file a
   release, kept for ever.
 - `_tally`: What a catalogue's annotation adds up to: class counts with errors, flags, missing shares.
+- `_tasks`: What the tasks of a classification get and give: files to be annotated, their records, and the
+  publication.
 - `_trial`: A trial of a classification: the first rows of each catalogue are scored, and nothing is
   written.
 """
 
-__all__ = ["annotation", "execution", "reprocessing", "scoring", "steps"]
+__all__ = ["annotation", "execution", "report", "reprocessing", "scoring", "steps"]

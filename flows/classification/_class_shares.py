@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from flows.inputs.source import LocalSource
 from flows.inputs.table_choice import TableChoice
 from flows.models.model import Model
 from flows.reports.shift import ESTIMATED
+from flows.runs.counts import ShiftRecord
 from flows.specification.specification import Shift, Specification
 
 __all__ = [
@@ -90,16 +91,16 @@ def with_shares(model: Model, specification: Specification) -> Classifier:
 
 
 def chosen_shift(
-    model: Model, given: Shift, *, asked: Asked | None = None, estimate: Estimate | None = None
+    model: Model, stated: Shift, *, asked: Asked | None = None, estimate: Estimate | None = None
 ) -> Shift:
-    """Return the table [shift] of a classification: the model's, unless `given` or `asked` for are other class shares.
+    """Return the table [shift] of a classification: the model's, unless `stated` or `asked` for are other class shares.
 
     `estimate` finds the shares where "em" is asked for that the model was not trained with.
     """
     trained = model.specification.shift
-    if asked is None and (given == trained or (given.class_prior is None and not given.density_weights)):
+    if asked is None and (stated == trained or (stated.class_prior is None and not stated.density_weights)):
         return trained
-    wanted = given if asked is None else _asked(asked)
+    wanted = stated if asked is None else _asked(asked)
     if wanted.density_weights and not trained.density_weights:
         raise UsageError(
             f"shift.density_weights: got true for {model.label}, which was trained without, expected a model of "
@@ -163,13 +164,13 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
     """
     tolerated = (DamagedFileError, OSError)  # such files are quarantined later
     catalogues = [InputCatalogue.of(source, scorer.choice) for source in sources]
-    found, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
-    if failed and not found:
+    files, failed = find_files(catalogues, scorer.reader.check, tolerated=tolerated)
+    if failed and not files:
         raise next(iter(failed.values()))
-    step = max(1, math.ceil(sum(f.partition.n_rows for f in found) / EM_ROWS))
+    step = max(1, math.ceil(sum(f.partition.n_rows for f in files) / EM_ROWS))
     parts = [np.empty((0, len(model.classes)))]
     with single_threaded_blas():
-        for file in found:
+        for file in files:
             here = scorer.on(open_source(file.catalogue))
             batches = thinned(file.partition.batches(here.reader.read), step)
             parts.extend(here.score(batch)[0].probability for batch in batches)
@@ -179,7 +180,7 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
     except ValueError as error:
         raise UsageError(f'class_prior: got "em" over rows that say nothing of it: {error}') from error
     rounded = np.round(shares / shares.sum(), DIGITS)
-    first = found[0].catalogue.source.path.name
+    first = files[0].catalogue.source.path.name
     name = first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
     return Shift(
         class_prior=dict(zip(model.classes, rounded.tolist(), strict=True)),
@@ -187,27 +188,29 @@ def estimated_shares(model: Model, sources: Sequence[LocalSource], scorer: RowSc
     )
 
 
-def shift_record(model: Model, specification: Specification) -> dict[str, Any]:
-    """Return what outputs say of class shares and of weights in the training; texts, and shares by class."""
+def shift_record(model: Model, specification: Specification) -> ShiftRecord:
+    """Return what outputs say of class shares, and of weights in the training."""
     trained = model.training.shift
     shift = with_shares(model, specification).log_prior_shift
     old = prior_shares(model)
     new = old if shift is None else old * np.exp(shift)
-    record: dict[str, Any] = {"class_priors": _by_class(model, new / new.sum())}
-    if shift is not None:
-        given = (
-            isinstance(specification.shift.class_prior, Mapping) and specification.shift.class_prior_source
-        )
-        record["class_priors_training"] = _by_class(model, old)
-        record["class_priors_source"] = given or trained.class_prior_source or "as given"
-    difference = trained.difference
+    weights, difference = None, trained.difference
     if model.specification.shift.density_weights and difference is not None:
         target = difference.target
-        record["training_weights"] = (
+        weights = (
             f"density ratio against {target.name} (sha256 {target.content_hash}): {difference.n_training} rows "
             f"count as {difference.n_effective:.6g}"
         )
-    return record
+    record = ShiftRecord(class_priors=_by_class(model, new / new.sum()), training_weights=weights)
+    if shift is None:
+        return record
+    stated = specification.shift
+    source = stated.class_prior_source if isinstance(stated.class_prior, Mapping) else None
+    return replace(
+        record,
+        class_priors_training=_by_class(model, old),
+        class_priors_source=source or trained.class_prior_source or "as given",
+    )
 
 
 def _by_class(model: Model, shares: Floats) -> dict[str, float]:

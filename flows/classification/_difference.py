@@ -8,7 +8,7 @@ Shapes: n rows, K classes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,13 +23,14 @@ from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
+from flows.classification._narrowed import narrowed
 from flows.inputs.table_choice import annotated_table
+from flows.runs.difference import Difference, FileDifference, MovedObject, Transition
 
 __all__ = ["MOVED", "Annotation", "compare", "total_difference"]
 
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float32]
-Json = dict[str, Any]
 
 MOVED = 0.1
 """In the probability of some class, from which an object is counted."""
@@ -82,7 +83,7 @@ class _Count:
     transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
     gained: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
-    examples: list[Json] = field(default_factory=list)
+    examples: list[MovedObject] = field(default_factory=list)
 
     def add(self, old: _Rows, new: _Rows) -> None:
         """Count rows that are each other's."""
@@ -111,37 +112,37 @@ class _Count:
     def _keep_examples(self, old: _Rows, new: _Rows, moves: Array, chosen: Array) -> None:
         first = chosen[np.argsort(-moves[chosen], kind="stable")[:MOST_EXAMPLES]]
         self.examples += [
-            {
-                "id": str(new.ids[i]),  # text of a catalogue: whoever shows it escapes it
-                "was": self.names[old.classes[i]],
-                "is": self.names[new.classes[i]],
-                "moved": round(float(moves[i]), 6),
-            }
+            MovedObject(
+                id=str(new.ids[i]),  # text of a catalogue: whoever shows it escapes it
+                was=self.names[old.classes[i]],
+                now=self.names[new.classes[i]],
+                moved=round(float(moves[i]), 6),
+            )
             for i in first.tolist()
         ]
-        self.examples.sort(key=lambda e: (-e["moved"], e["id"]))
+        self.examples.sort(key=lambda e: (-e.moved, e.id))
         del self.examples[MOST_EXAMPLES:]
 
-    def summary(self, matched_by: str) -> Json:
-        """Return the differences as JSON can hold them."""
+    def difference(self, matched_by: str) -> FileDifference:
+        """Return what was counted."""
         transitions = sorted(self.transitions.items())
-        return {
-            "matched_by": matched_by,
-            "compared": self.compared,
-            "appeared": self.appeared,
-            "vanished": self.vanished,
-            "class_changed": sum(self.transitions.values()),
-            "transitions": [{"was": a, "is": b, "objects": n} for (a, b), n in transitions],
-            "flag_changed": self.flag_changed,
-            "flags_gained": dict(self.gained),
-            "flags_lost": dict(self.lost),
-            "moved": self.moved,
-            "largest_move": round(self.largest_move, 6),
-            "examples": self.examples,
-        }
+        return FileDifference(
+            matched_by=matched_by,
+            compared=self.compared,
+            appeared=self.appeared,
+            vanished=self.vanished,
+            class_changed=sum(self.transitions.values()),
+            transitions=tuple(Transition(was, now, n) for (was, now), n in transitions),
+            flag_changed=self.flag_changed,
+            flags_gained=dict(self.gained),
+            flags_lost=dict(self.lost),
+            moved=self.moved,
+            largest_move=round(self.largest_move, 6),
+            examples=tuple(self.examples),
+        )
 
 
-def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> Json:
+def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: bool) -> FileDifference:
     """Return the differences of a file's annotation from the one before.
 
     `by_row`: the rows are the same ones in the same order.  `id_column` names the objects.
@@ -154,14 +155,14 @@ def compare(old: Annotation, new: Annotation, *, id_column: str | None, by_row: 
     if by_row and before.n_rows == after.n_rows:
         for a, b in zip(read(before, old), read(after, new), strict=True):
             count.add(a, b)
-        return count.summary("row")
+        return count.difference("row")
     if known is None:
         count.appeared, count.vanished = after.n_rows, before.n_rows
-        return count.summary("nothing")
+        return count.difference("nothing")
     passes = 1 + before.n_rows // ROWS_AT_ONCE
     for residue in range(passes):
         _compare_by_id(count, partial(read, before, old), partial(read, after, new), residue, passes)
-    return count.summary("id")
+    return count.difference("id")
 
 
 def _rows(
@@ -182,11 +183,11 @@ def _rows(
 def _of_batch(
     batch: pa.RecordBatch, columns: Sequence[str], id_column: str | None, names: Sequence[str], start: int
 ) -> _Rows:
-    given, *others = columns
+    class_column, *others = columns
     values = batch_values(batch, [*others, *([id_column] if id_column else [])])
     flags, *p = (values[name] for name in others)
     # As numbers: texts, one a row, would take longer than the classification.
-    numbers = pc.index_in(batch.column(given).cast(pa.string()), pa.array(names, pa.string()))
+    numbers = pc.index_in(batch.column(class_column).cast(pa.string()), pa.array(names, pa.string()))
     n = batch.num_rows
     return _Rows(
         classes=np.asarray(numbers.fill_null(0), dtype=np.int64),
@@ -249,14 +250,17 @@ def _hashed(ids: Array) -> NDArray[np.uint64]:
     return np.asarray(pd.util.hash_array(plain), dtype=np.uint64)
 
 
-def total_difference(parts: Sequence[Mapping[str, Any]]) -> Json:
+def total_difference(parts: Sequence[Difference]) -> Difference:
     """Return the differences of several files together."""
     count = _Count()
     for part in parts:
-        for name in ("compared", "appeared", "vanished", "flag_changed", "moved"):
-            setattr(count, name, getattr(count, name) + part[name])
-        count.largest_move = max(count.largest_move, part["largest_move"])
-        count.transitions.update({(t["was"], t["is"]): t["objects"] for t in part["transitions"]})
-        count.gained.update(part["flags_gained"])
-        count.lost.update(part["flags_lost"])
-    return count.summary(", ".join(sorted({part["matched_by"] for part in parts})))
+        count.compared += part.compared
+        count.appeared += part.appeared
+        count.vanished += part.vanished
+        count.flag_changed += part.flag_changed
+        count.moved += part.moved
+        count.largest_move = max(count.largest_move, part.largest_move)
+        count.transitions.update({(t.was, t.now): t.objects for t in part.transitions})
+        count.gained.update(part.flags_gained)
+        count.lost.update(part.flags_lost)
+    return narrowed(Difference, count.difference(", ".join(sorted({part.matched_by for part in parts}))))

@@ -14,9 +14,10 @@ from typing import Literal
 
 from catalogs.errors import OutputExistsError
 from flows.errors import UsageError
-from flows.inputs.files import Found
+from flows.inputs.files import OpenedFile
 from flows.inputs.source import Origin
-from flows.runs.manifest import FileState, Manifest, Output
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import FileState, Output
 from flows.runs.staging import Staging
 
 __all__ = ["MOST_TASKS", "Group", "Job", "Looker", "Policy", "groups"]
@@ -42,7 +43,7 @@ manifest lists, as it was or changed since; or a file of somebody else's."""
 class Job:
     """One file of a catalogue: its state, the name of its output, and what of it is done already."""
 
-    found: Found
+    opened: OpenedFile
     state: FileState
     why: str = "new"  # why it is to be done
     finished: Output | None = None  # listed in the manifest, and there
@@ -54,22 +55,22 @@ class Job:
     @property
     def path(self) -> Path:
         """Where the file is."""
-        return self.found.file.path
+        return self.opened.file.path
 
     @property
     def name(self) -> str:
         """What its copy is called."""
-        return self.found.name
+        return self.opened.name
 
     @property
     def n_rows(self) -> int:
         """How many rows it has."""
-        return self.found.partition.n_rows
+        return self.opened.partition.n_rows
 
     @property
     def origin(self) -> Origin | None:
         """Where it was fetched from, if it was."""
-        return self.found.file.origin
+        return self.opened.file.origin
 
     @property
     def to_do(self) -> bool:
@@ -104,32 +105,32 @@ class Looker:
     policy: Policy
     verify: bool
 
-    def jobs(self, found: Iterable[Found]) -> Iterator[Job]:
+    def jobs(self, files: Iterable[OpenedFile]) -> Iterator[Job]:
         """Yield what is to be done to files, without those that have gone since they were opened."""
-        for file in found:
+        for file in files:
             try:
                 job = self.job(file)
             except FileNotFoundError:
                 continue
             yield job
 
-    def job(self, found: Found) -> Job:
+    def job(self, opened: OpenedFile) -> Job:
         """Return what is to be done to one file; OutputExistsError where something else has its place."""
-        path = found.file.path
-        final = self.staging.out / found.name
+        path = opened.file.path
+        final = self.staging.out / opened.name
         if final.exists() and final.samefile(path):
             raise UsageError(
                 f"{path}: got an output folder in which the annotated copy would replace its own input, "
                 "expected another; choose one with --out"
             )
-        listed = self.before.find(found.name) if self.before else None
-        state = found.file.state(None if self.verify or listed is None else listed.input)
+        listed = self.before.find(opened.name) if self.before else None
+        state = opened.file.state(None if self.verify or listed is None else listed.input)
         intact = listed is not None and listed.is_in(final, verify=self.verify)
-        job = Job(found, state, previous=listed if intact else None)
+        job = Job(opened, state, previous=listed if intact else None)
         if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
             return job.finished_as(listed)
-        staged = self.staging.find(found.name, state)
-        there = self._occupant(final, found.name, listed, staged)
+        staged = self.staging.find(opened.name, state)
+        there = self._occupant(final, opened.name, listed, staged)
         if there == "listed" and intact and listed and listed.input.sha256 == state.sha256:
             there = "ours"
         if there not in REPLACEABLE[self.policy]:
@@ -184,13 +185,13 @@ def groups(jobs: Sequence[Job]) -> list[Group]:
     total = sum(job.n_rows for job in jobs)
     wanted = max(ROWS_A_TASK, math.ceil(total / MOST_TASKS))
     most_files = math.ceil(len(jobs) / MOST_TASKS)  # files of no rows cost time too
-    found: list[list[Job]] = []
+    grouped: list[list[Job]] = []
     rows = 0
     for job in jobs:
-        full = rows + job.n_rows > wanted and len(found[-1]) >= most_files if found else True
+        full = rows + job.n_rows > wanted and len(grouped[-1]) >= most_files if grouped else True
         if full:
-            found.append([])
+            grouped.append([])
             rows = 0
-        found[-1].append(job)
+        grouped[-1].append(job)
         rows += job.n_rows
-    return [Group(tuple(group)) for group in found]
+    return [Group(tuple(group)) for group in grouped]

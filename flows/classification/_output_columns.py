@@ -45,8 +45,8 @@ def kept_columns(specification: Specification) -> tuple[str, ...]:
 
 def _kept(specification: Specification) -> dict[str, str]:
     """Return our names of id and position, each with its key."""
-    given = specification.catalog
-    keyed = {"catalog.id": given.id, "catalog.ra": given.ra, "catalog.dec": given.dec}
+    catalog = specification.catalog
+    keyed = {"catalog.id": catalog.id, "catalog.ra": catalog.ra, "catalog.dec": catalog.dec}
     return {name: key for key, name in keyed.items() if name}
 
 

@@ -20,12 +20,13 @@ from flows.classification.scoring import Scorer
 from flows.errors import UsageError
 from flows.features.units import unchecked
 from flows.inputs.catalogue import InputCatalogue
-from flows.inputs.files import Found, copy_name_of, find_files
+from flows.inputs.files import OpenedFile, copy_name_of, find_files
 from flows.inputs.origins import Brought, Known
 from flows.inputs.source import InputFile, Origin
 from flows.models.model import Model
 from flows.runs.allowed_roots import OutputFolder
-from flows.runs.manifest import FileState, Manifest, Output, Quarantined
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.progress import tell
 from flows.runs.staging import Staging
 from flows.specification.specification import Specification, specification_hash
@@ -49,7 +50,7 @@ class Plan:
     out: OutputFolder
     staging: Staging
     jobs: tuple[Job, ...]
-    found: Manifest | None  # what was in the folder, of whatever maker
+    before: Manifest | None  # what was in the folder, of whatever maker
     same_maker: bool
     policy: Policy = "add"
     quarantined: tuple[Quarantined, ...] = ()
@@ -62,7 +63,7 @@ class Plan:
     @property
     def nothing_to_do(self) -> bool:
         """Whether every file's output is there and listed, and nothing else is."""
-        known = self.found.quarantined if self.found and self.same_maker else ()
+        known = self.before.quarantined if self.before and self.same_maker else ()
         done = all(job.finished and not job.learned for job in self.jobs) and set(self.quarantined) == set(
             known
         )
@@ -73,7 +74,7 @@ class Plan:
         """Outputs in the folder that are not of these inputs, or of files that were not fetched again, and stay."""
         if self.policy == "release":
             return tuple(self.brought.unchanged)
-        listed = self.found.outputs if self.found and self.same_maker else ()
+        listed = self.before.outputs if self.before and self.same_maker else ()
         others = {o.name: o for o in (*listed, *self.adopted)}
         return (*self.brought.unchanged, *(o for name, o in others.items() if name not in self.names))
 
@@ -82,7 +83,7 @@ class Plan:
         """Outputs in the folder that are not of these inputs, and go."""
         if self.policy != "release":
             return ()
-        listed = self.found.outputs if self.found else ()
+        listed = self.before.outputs if self.before else ()
         return tuple(sorted({o.name for o in (*listed, *self.adopted)} - self.names))
 
     @property
@@ -93,7 +94,7 @@ class Plan:
 
     def still_good(self, name: str) -> Output | None:
         """Return the output, of an earlier state of its input, that may stay where a new one did not come to be."""
-        listed = self.found.find(name) if self.found and self.same_maker else None
+        listed = self.before.find(name) if self.before and self.same_maker else None
         return listed if listed is not None and listed.summary and listed.is_in(self.out / name) else None
 
 
@@ -129,7 +130,7 @@ def make_plan(
     def check(catalog: Catalog) -> None:
         units.update(dict.fromkeys(_check(catalog, scorer, specification)))
 
-    found, failed = find_files(
+    files, failed = find_files(
         [c.leaving_out({**deferred, **{path: q.reason for path, q in known.items()}}) for c in catalogues],
         check,
         tolerated=TOLERATED[policy],
@@ -138,22 +139,22 @@ def make_plan(
         tell().note(_said_of(units))
     errors = [*failed.values(), *(error for _, error in brought.failed)]
     if errors and not (
-        found or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
+        files or known or deferred or brought.unchanged or brought.quarantined or brought.deferred
     ):
         raise errors[0]
-    _check_names_distinct(found, brought)
-    names = {f.name for f in found}
+    _check_names_distinct(files, brought)
+    names = {f.name for f in files}
     if before is not None and not same and policy != "release":
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     staging = Staging.of(out, model.label, spec_hash)
     looker = Looker(staging, before, same, policy, verify)
-    jobs = tuple(looker.jobs(found))
+    jobs = tuple(looker.jobs(files))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
         for path, error in failed.items()
     ]
-    fresh += [Quarantined(origin.name, origin.url, reason(error)) for origin, error in brought.failed]
+    fresh += [Quarantined(origin.name, origin.url, reason(error), None) for origin, error in brought.failed]
     plan = Plan(
         out,
         staging,
@@ -236,16 +237,16 @@ def _still_quarantined(
 
 def _with_adopted(plan: Plan) -> Plan:
     """Return the plan with what killed runs have published and could not list."""
-    listed = plan.found.outputs if plan.found else ()
+    listed = plan.before.outputs if plan.before else ()
     known = plan.names.union(o.name for o in listed)
     records = plan.staging.published_records(others=plan.policy == "release")
     adopted = tuple(o for o in records if o.name not in known)
     return plan if not adopted else Plan(**{**vars(plan), "adopted": adopted})
 
 
-def _check_names_distinct(found: Sequence[Found], brought: Brought) -> None:
+def _check_names_distinct(files: Sequence[OpenedFile], brought: Brought) -> None:
     first = {name: Path("a file at a URL") for name in brought.left_out()}
-    for one in found:
+    for one in files:
         path = one.partition.path
         other = first.setdefault(one.name, path)
         if other != path:

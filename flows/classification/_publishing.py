@@ -3,87 +3,111 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._class_shares import shift_record
+from flows.classification._narrowed import narrowed
 from flows.classification._output_columns import kept_columns
 from flows.classification._releases import release_report, write_report
-from flows.classification._tally import Tally, summarise, total
+from flows.classification._tally import summarise, total
+from flows.classification._tasks import Publication, Published
 from flows.classification.scoring import Scorer, flag_names, provenance
-from flows.features.drift import FeatureCounts, drift, drifted
+from flows.documents import write_document
+from flows.errors import OutputFolderError
+from flows.features.drift import drift, total_counts
 from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
 from flows.models.model import Model
 from flows.reports.shift import why_no_error
-from flows.runs.manifest import SUMMARY, Manifest, Output, Quarantined, write_json
-from flows.runs.staging import Staging
+from flows.runs.counts import FileCounts, ShiftRecord, Tally
+from flows.runs.manifest import (
+    SUMMARY,
+    ColumnDetails,
+    FlagDetails,
+    Manifest,
+    ManifestDetails,
+    ObjectColumns,
+)
+from flows.runs.outputs import Output
+from flows.runs.summary import Counts, FileSummary, Summary, Totals, drifted
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
 __all__ = ["finish", "summary_of"]
 
-Json = dict[str, Any]
 
+def finish(model: Model, publication: Publication, outputs: Sequence[Output]) -> Published:
+    """Give all outputs their final names, write summary and manifest, remove the staging; return what was published.
 
-def finish(
-    model: Model, specification: Specification, request: Mapping[str, Any], outputs: Sequence[Output]
-) -> Json:
-    """Give all outputs their final names, write summary and manifest, remove the staging.
-
-    Returns what is said of it.  Each step may be the last of a killed run, and is done again by the next one.
+    Each step may be the last of a killed run, and is done again by the next one.
     """
-    staging: Staging = request["staging"]
-    for name in request["retire"]:
-        staging.retire(name, request["release"])
+    staging, specification = publication.staging, publication.request.specification
+    for name in publication.retire:
+        staging.retire(name, publication.release)
     for output in outputs:
         staging.publish(output)
     staging.flush(outputs)
-    _finish_catalogues(model, specification, request["catalogues"], outputs, staging.out)
+    _finish_catalogues(model, specification, publication.catalogues, outputs, staging.out)
     summary = summary_of(model, outputs)
-    write_json(staging.out / SUMMARY, summary)
-    totals = {key: value for key, value in summary.items() if key != "files"}
+    write_document(staging.out / SUMMARY, summary)
+    totals = narrowed(Totals, summary)
     manifest = Manifest(
         model=model.label,
         model_id=model.id,
         specification_hash=specification_hash(specification),
         code_version=code_version(),
         outputs=tuple(sorted(outputs, key=lambda o: o.name)),
-        quarantined=tuple(Quarantined.of(q) for q in request["quarantined"]),
-        release=request["release"],
+        quarantined=publication.quarantined,
+        release=publication.release,
         totals=totals,
         details=_details(model, specification),
     )
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # a lost file was made again
         manifest = replace(manifest, release=before.release)
-    retired = staging.retired(manifest.release)
-    result: Json = {
-        "release": manifest.release,
-        "retired": retired,
-        "drifted": drifted(summary["drift"]),
-    }
-    if request["report"]:
-        report = release_report(manifest, request, retired)
-        result |= {"report": str(write_report(staging.out, report)), "difference": report["difference"]}
+    published = Published(
+        release=manifest.release,
+        retired=tuple(staging.retired(manifest.release)),
+        drifted=tuple(drifted(summary.drift)),
+        report=None,
+        difference=None,
+    )
+    if publication.report:
+        published = _with_report(published, manifest, totals, publication)
     manifest.write(staging.out)
     staging.close()
-    return result
+    return published
+
+
+def _with_report(
+    published: Published, manifest: Manifest, totals: Totals, publication: Publication
+) -> Published:
+    """Write the report of a release; return what was published, with it."""
+    report = release_report(
+        manifest,
+        totals,
+        why=publication.why,
+        before=publication.before,
+        retired=published.retired,
+        deferred=publication.deferred,
+    )
+    path = write_report(publication.staging.out, report)
+    return replace(published, report=path, difference=report.difference)
 
 
 def _finish_catalogues(
     model: Model,
     specification: Specification,
-    catalogues: Sequence[Mapping[str, Any]],
+    catalogues: Sequence[InputCatalogue],
     outputs: Sequence[Output],
     out: Path,
 ) -> None:
     """Write what catalogues have beside their files (HATS: properties, metadata, maps), where all files are there."""
     hashes = {o.name: o.input.sha256 for o in outputs}
-    for named in map(InputCatalogue.from_dict, catalogues):
+    for named in catalogues:
         if named.without:
             continue  # with a damaged file left out it is no whole catalogue
         catalog = open_source(named)
@@ -103,41 +127,49 @@ def _finish_catalogues(
         )
 
 
-def summary_of(model: Model, outputs: Sequence[Output]) -> Json:
+def summary_of(model: Model, outputs: Sequence[Output]) -> Summary:
     """Return the summary of all outputs together, with each one's own counts."""
-    ordered = sorted(outputs, key=lambda o: o.name)
-    tallies = {o.name: Tally.from_dict(o.summary["tally"]) for o in ordered}
+    counted = [(o.name, _counts(o)) for o in sorted(outputs, key=lambda o: o.name)]
     # The margins of a HATS catalogue repeat rows of the other files.
-    once = [o for o in ordered if o.summary.get("counted", True)] or ordered
-    counts = [FeatureCounts.from_dict(o.summary["drift"]) for o in once if "drift" in o.summary]
+    once = [counts for _, counts in counted if not counts.repeats_rows] or [counts for _, counts in counted]
+    features = [counts.drift for counts in once if counts.drift is not None]
     reference = model.training.distribution
-    shift: Json = next((o.summary["shift"] for o in ordered if "shift" in o.summary), {})
+    shift = next((counts.shift for _, counts in counted if counts.shift is not None), ShiftRecord())
+    no_error = why_no_error(shift.class_priors_source)
 
-    def summed(tally: Tally) -> Json:
-        return summarise(tally, model.classes, model.features, no_error=why_no_error(shift))
+    def summed(tally: Tally) -> Counts:
+        return summarise(tally, model.classes, model.features, no_error=no_error)
 
-    return {
-        "model": model.label,
-        **summed(total(tallies[o.name] for o in once)),
-        "shift": shift,
-        "drift": drift(FeatureCounts.sum(counts), reference, model.features) if counts else {},
-        "files": {o.name: {**summed(tallies[o.name]), **o.summary} for o in ordered},
-    }
+    return Summary(
+        model=model.label,
+        **vars(summed(total(counts.tally for counts in once))),
+        shift=shift,
+        drift=drift(total_counts(features), reference, model.features) if features else {},
+        files={name: FileSummary(**vars(summed(counts.tally)), **vars(counts)) for name, counts in counted},
+    )
 
 
-def _details(model: Model, specification: Specification) -> Json:
+def _counts(output: Output) -> FileCounts:
+    """Return what was counted in a file; OutputFolderError where it is lost, and the file not annotated again."""
+    if output.summary is None:
+        raise OutputFolderError(
+            f"{SUMMARY}: got no counts of {output.name}, which the manifest lists, expected those of the run that "
+            "wrote it; classify its input too, or put the file back from a backup"
+        )
+    return output.summary
+
+
+def _details(model: Model, specification: Specification) -> ManifestDetails:
     """Return what a reader of the manifest needs to understand the new columns, and to find the objects."""
     catalog, theirs = specification.catalog, specification.target.columns
     place = {"id": catalog.id, "ra": catalog.ra, "dec": catalog.dec}
     columns = Scorer.of(model, specification).columns
-    return {
-        "classes": shift_record(model, specification)["class_priors"],
-        "columns": {
-            c.name: {"datatype": str(c.datatype), "ucd": c.ucd, "description": c.description} for c in columns
-        },
-        "flags": {
-            str(bit): {"name": name, "meaning": meaning} for bit, (name, meaning) in flag_names().items()
-        },
-        "position": {key: theirs.get(name, name) for key, name in place.items() if name}
-        | ({"unit": catalog.position_unit} if catalog.position_unit else {}),
-    }
+    return ManifestDetails(
+        classes=shift_record(model, specification).class_priors,
+        columns={c.name: ColumnDetails(str(c.datatype), c.ucd, c.description) for c in columns},
+        flags={str(bit): FlagDetails(name, meaning) for bit, (name, meaning) in flag_names().items()},
+        position=ObjectColumns(
+            **{key: theirs.get(name, name) for key, name in place.items() if name},
+            unit=catalog.position_unit or None,
+        ),
+    )

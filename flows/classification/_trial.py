@@ -14,19 +14,23 @@ from flows.classification.scoring import Scorer
 from flows.inputs.opening import first_rows, opened
 from flows.inputs.source import Source
 from flows.models.model import Model
+from flows.runs.results import ClassificationTrial, Value
 from flows.specification.specification import Specification
 
 __all__ = ["trial"]
 
 SHOWN = 10
+"""Most rows that are shown."""
+
+Row = Mapping[str, Value]
 
 
 def trial(
     sources: Sequence[Source], model: Model, specification: Specification, limit: int
-) -> dict[str, Any]:
-    """Score the first `limit` rows of each catalogue; return their summary and the first few rows."""
+) -> ClassificationTrial:
+    """Score the first `limit` rows of each catalogue; return their counts and the first few rows."""
     scorer = Scorer.of(model, specification)
-    shown: list[dict[str, Any]] = []
+    shown: list[Row] = []
     for source in sources:
         with opened([source], scorer.choice) as catalogs:
             for catalog in catalogs:
@@ -35,13 +39,14 @@ def trial(
                 for batch in first_rows(catalog, here.reader.read, limit):
                     new = here(batch)
                     shown += _rows(new, SHOWN - len(shown))
-    return {"summary": summarise(scorer.tally(), model.classes, model.features), "rows": shown}
+    counts = summarise(scorer.tally(), model.classes, model.features)
+    return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
 
 
-def _rows(new: Mapping[str, np.ndarray[Any, Any]], n: int) -> list[dict[str, Any]]:
+def _rows(new: Mapping[str, np.ndarray[Any, Any]], n: int) -> list[Row]:
     rows = zip(*(array[:n].tolist() for array in new.values()), strict=True)
     return [{name: _plain(value) for name, value in zip(new, row, strict=True)} for row in rows]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Value:
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
@@ -19,18 +18,19 @@ from flows.classification._class_shares import shift_record
 from flows.classification._difference import Annotation, compare
 from flows.classification._output_columns import kept_columns
 from flows.classification._plan import reason
+from flows.classification._tasks import Annotated, Deferred, Failed, FileJob, FileResult, JobGroup
 from flows.classification.scoring import Scorer, budget_threshold, provenance
 from flows.errors import FlowError
-from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
 from flows.models.asdf_file import read_model
 from flows.models.model import Model
 from flows.models.store import StoredModel
+from flows.runs.counts import FileCounts
+from flows.runs.difference import FileDifference
 from flows.runs.interrupt import stop_asked
 from flows.runs.lock import check_held
-from flows.runs.manifest import FileState, Output, file_sha256
+from flows.runs.outputs import FileState, Output, file_sha256
 from flows.runs.progress import tell
-from flows.runs.staging import Staging
 from flows.specification.specification import Specification
 
 __all__ = ["annotate_each", "annotate_file", "model_at", "scorer_for"]
@@ -39,28 +39,23 @@ _THE_MACHINES = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
 
-Json = dict[str, Any]
-Job = Mapping[str, Any]
 
-
-def annotate_file(job: Job) -> Json:
+def annotate_file(job: FileJob) -> Output:
     """Annotate one file into the staging folder; return its record."""
-    model = model_at(job["model"])
-    specification: Specification = job["specification"]
+    model, specification = model_at(job.request.model), job.request.specification
     catalog = _one_file(job)
-    if said := commented_out(catalog):
-        tell().note(f"{job['name']}: {said}")
+    if remark := commented_out(catalog):
+        tell().note(f"{job.name}: {remark}")
     scorer = scorer_for(model, specification, catalog)
-    staging: Staging = job["staging"]
     with single_threaded_blas():
         written = annotate(
             catalog,
-            staging.folder,
+            job.staging.folder,
             scorer.columns,
             scorer,
             read=scorer.reader.read,
-            provenance=provenance(model, specification, job["input"]["sha256"], scorer.reader.read),
-            threads=job["threads"],
+            provenance=provenance(model, specification, job.input.sha256, scorer.reader.read),
+            threads=job.request.threads,
             progress=tell().advance,
             overwrite=True,
             mode=specification.output.mode,
@@ -68,24 +63,24 @@ def annotate_file(job: Job) -> Json:
             form=specification.output.form,
         )
     for what in written.warnings:
-        tell().note(f"{job['name']}: {what}")
+        tell().note(f"{job.name}: {what}")
     counted = all(partition.counted for partition in catalog.partitions)
-    output = _output(job, staging.file(job["name"]), scorer, counted=counted, left_behind=written.warnings)
-    staging.record(output)
-    return output.to_dict()
+    output = _output(job, scorer, counted=counted, left_behind=tuple(written.warnings))
+    job.staging.record(output)
+    return output
 
 
-def annotate_each(annotate_one: Callable[[Job], Json], group: Mapping[str, Any]) -> list[Json]:
-    """Annotate the files of a group; return for each its record, or why it failed.
+def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) -> list[FileResult]:
+    """Annotate the files of a group; return for each its record, or why it failed or has to wait.
 
     What is a file's own fault leaves the others alone; what is not (no room, no permission) ends the run.
     """
-    done: list[Json] = []
-    for job in group["jobs"]:
+    results: list[FileResult] = []
+    for job in group.jobs:
         if stop_asked():
             break
-        done.append({"name": job["name"], **_attempt(annotate_one, job)})
-    return done
+        results.append(_attempt(annotate_one, job))
+    return results
 
 
 def _not_the_files(error: OSError, path: str) -> bool:
@@ -93,29 +88,28 @@ def _not_the_files(error: OSError, path: str) -> bool:
     return error.errno in _THE_MACHINES or error.filename not in (None, path)
 
 
-def _attempt(annotate_one: Callable[[Job], Json], job: Job) -> Json:
-    path, state = Path(job["path"]), FileState(**job["input"])
-    staging: Staging = job["staging"]
+def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileResult:
     try:
         output = annotate_one(job)
     except (FlowError, StorageError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and _not_the_files(error, job["path"]):
+        if isinstance(error, OSError) and _not_the_files(error, str(job.path)):
             raise
-        check_held(staging.out)  # or the file would be blamed for what another run has removed
-        return _changed(path, state) or {"failed": reason(error)}
-    changed = _changed(path, state)
-    if changed:
-        staging.discard(job["name"])
-    return changed or {"output": output}
+        check_held(job.staging.out)  # or the file would be blamed for what another run has removed
+        change = _changed(job.path, job.input)
+        return Deferred(job.name, change) if change else Failed(job.name, reason(error))
+    if change := _changed(job.path, job.input):
+        job.staging.discard(job.name)
+        return Deferred(job.name, change)
+    return Annotated(job.name, output)
 
 
-def _changed(path: Path, state: FileState) -> Json | None:
+def _changed(path: Path, state: FileState) -> str | None:
     """Say what has become of the input while it was read; what came of it is of no use then."""
     if state.looks_like(path):
         return None
-    return {"deferred": "it changed while it was read" if path.exists() else "it went away while it was read"}
+    return "it changed while it was read" if path.exists() else "it went away while it was read"
 
 
 def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> Scorer:
@@ -127,45 +121,42 @@ def scorer_for(model: Model, specification: Specification, catalog: Catalog) -> 
         return scorer.with_low_confidence(budget_threshold(scorer, catalog, specification.flags.budget))
 
 
-def _output(
-    job: Job, annotated: Path, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]
-) -> Output:
+def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[str, ...]) -> Output:
     """Return the record of a file that has been annotated.
 
     A margin repeats rows, which are not to be `counted`; `left_behind` is what another format has no place for.
     """
-    summary = {
-        "counted": counted,
-        "tally": scorer.tally().to_dict(),
-        "drift": scorer.drift().to_dict(),
-        "low_confidence": scorer.classifier.low_confidence,
-        "shift": shift_record(scorer.model, job["specification"]),
-    }
-    if left_behind:
-        summary["left_behind"] = list(left_behind)
+    annotated = job.staging.file(job.name)
+    counts = FileCounts(
+        counted=counted,
+        tally=scorer.tally(),
+        drift=scorer.drift(),
+        low_confidence=scorer.classifier.low_confidence,
+        shift=shift_record(scorer.model, job.request.specification),
+        left_behind=left_behind,
+    )
     seen = annotated.stat()
     return Output(
-        name=job["name"],
+        name=job.name,
         sha256=file_sha256(annotated),
         size=seen.st_size,
-        n_rows=scorer.tally().n_rows,
-        input_path=job["input_path"],
-        input=FileState(**job["input"]),
+        n_rows=counts.tally.n_rows,
+        input_path=job.input_path,
+        input=job.input,
         mtime_ns=seen.st_mtime_ns,
         inode=seen.st_ino,
-        summary=summary,
+        summary=counts,
         difference=_difference(job, annotated, scorer),
     )
 
 
-def _difference(job: Job, annotated: Path, scorer: Scorer) -> Json | None:
+def _difference(job: FileJob, annotated: Path, scorer: Scorer) -> FileDifference | None:
     """Return how the rows differ from those of the output that is replaced."""
-    before = job.get("previous")
+    before = job.previous
     if before is None:
         return None
-    old = Annotation(Path(before["path"]), before["prefix"], tuple(before["classes"]))
     new = Annotation(annotated, scorer.prefix, scorer.model.classes)
-    return compare(old, new, id_column=before["id"], by_row=before["by_row"])
+    return compare(before.annotation, new, id_column=before.id_column, by_row=before.by_row)
 
 
 @lru_cache(maxsize=2)
@@ -174,8 +165,7 @@ def model_at(stored: StoredModel) -> Model:
     return read_model(stored.path)
 
 
-def _one_file(job: Job) -> Catalog:
+def _one_file(job: FileJob) -> Catalog:
     """Return the catalogue with one of its files only."""
-    named = InputCatalogue.from_dict(job["catalogue"])
-    catalog = open_source(named)
-    return replace(catalog, partitions=(copied(catalog, named.form)[job["name"]],))
+    catalog = open_source(job.catalogue)
+    return replace(catalog, partitions=(copied(catalog, job.catalogue.form)[job.name],))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from catalogs.errors import OutputExistsError
 from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import Plan, known_outputs, make_plan
+from flows.classification._tasks import ClassificationRequest
 from flows.classification.execution import DIRECT, Steps, execute
-from flows.classification.steps import annotation_settings, request_of
+from flows.classification.steps import annotation_settings
 from flows.inputs.fetching import fetching
 from flows.inputs.resolve import check_apart, resolve_sources
 from flows.inputs.source import LocalSource, Source, local_sources
@@ -23,12 +23,11 @@ from flows.inputs.still_written import PATIENCE, QUIET, still_written
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
 from flows.runs.manifest import Manifest
+from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
 __all__ = ["reprocess"]
-
-Json = dict[str, Any]
 
 
 def reprocess(
@@ -43,32 +42,32 @@ def reprocess(
     quiet_seconds: float = QUIET,
     patience: float = PATIENCE,
     steps: Steps = DIRECT,
-) -> Json:
+) -> ReleaseResult:
     """Bring the annotated copies of a specification's target up to date; return what was done.
 
     `model` is by default the champion of the specification's name, `out` the specification's output folder.  Files
     that changed within `quiet_seconds` are waited for, `patience` seconds in all, then left for the next run.
     """
-    given = read_specification(specification)
-    base = Path(given.base_folder)
+    wanted = read_specification(specification)
+    base = Path(wanted.base_folder)
     place = Store.named(store)
     folder = (
-        check_output(given.output.folder, key="output.folder", base=base)
+        check_output(wanted.output.folder, key="output.folder", base=base)
         if out is None
         else check_output(out, key="out")
     )
-    stored = place.find(model or given.name)
+    stored = place.find(model or wanted.name)
     loaded = place.read(stored)
-    settings = annotation_settings(loaded, given).model_copy(
-        update={"shift": chosen_shift(loaded, given.shift)}
+    settings = annotation_settings(loaded, wanted).model_copy(
+        update={"shift": chosen_shift(loaded, wanted.shift)}
     )
 
     with fetching(
         folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
     ) as mirror:
 
-        def planned() -> Plan:
-            sources = _inputs(given, base, folder)
+        def plan() -> Plan:
+            sources = _inputs(wanted, base, folder)
             before = Manifest.read(folder)
             _check_same_name(before, stored.name, folder)
             unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
@@ -78,7 +77,8 @@ def reprocess(
                 brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
             )
 
-        return execute(planned, loaded, request_of(stored, settings, threads), steps, dry_run=dry_run)
+        request = ClassificationRequest(model=stored, specification=settings, threads=threads)
+        return execute(plan, loaded, request, steps, dry_run=dry_run)
 
 
 def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:

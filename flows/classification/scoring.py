@@ -22,9 +22,9 @@ from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standa
 from catalogs.errors import NameClashError
 from flows.classification._class_shares import shift_record, with_shares
 from flows.classification._output_columns import full_arrays
-from flows.classification._tally import Tally, total
+from flows.classification._tally import tally_of, total
 from flows.errors import ModelError
-from flows.features.drift import FeatureCounts
+from flows.features.drift import feature_counts, total_counts
 from flows.features.measurement_errors import excess
 from flows.features.reader import FeatureBatch, FeatureReader, target_reader
 from flows.features.sentinels import check_target_marks
@@ -32,6 +32,7 @@ from flows.features.table_choice import target_table
 from flows.features.units import converted
 from flows.inputs.table_choice import TableChoice
 from flows.models.model import Model
+from flows.runs.counts import FeatureCounts, ShiftRecord, Tally
 from flows.specification.specification import Specification, specification_hash
 from flows.specification.target import Target
 from flows.version import code_version
@@ -57,6 +58,7 @@ class Scorer:
     prefix: str = "blr_"
     target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
+    # Of the training rows, by feature.
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
 
@@ -94,7 +96,7 @@ class Scorer:
     def _nothing(self) -> Tally:
         """The count of no rows."""
         K, F = len(self.model.classes), len(self.model.features)
-        return Tally.of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
+        return tally_of(np.empty((0, K)), np.empty((0, K)), np.empty(0, np.int32), np.empty((0, F), bool))
 
     def tally(self) -> Tally:
         """Return what was counted so far."""
@@ -103,31 +105,33 @@ class Scorer:
     def drift(self) -> FeatureCounts:
         """Return how the features of the rows so far are distributed, for comparison with the training's."""
         F = len(self.model.features)
-        return FeatureCounts.sum([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
+        return total_counts([*self.counts, self._counted(np.empty((0, F)), np.empty((0, F), bool))])
 
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
-        return FeatureCounts.of(X, missing, self.model.training.distribution, self.model.features)
+        return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
-        found = self.reader.evaluate(batch)
-        inside = found.inside
+        features = self.reader.evaluate(batch)
+        inside = features.inside
         noise = self.model.training.noise
-        errors = None if found.errors is None else excess(found.errors[inside], noise, self.model.features)
-        unseen = None if found.not_detected is None else found.not_detected[inside]
-        scores = self.classifier.score(
-            found.X[inside], found.missing[inside], errors, not_detected=unseen, credible=credible
+        errors = (
+            None if features.errors is None else excess(features.errors[inside], noise, self.model.features)
         )
-        return scores, found
+        unseen = None if features.not_detected is None else features.not_detected[inside]
+        scores = self.classifier.score(
+            features.X[inside], features.missing[inside], errors, not_detected=unseen, credible=credible
+        )
+        return scores, features
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
-        scores, found = self.score(batch, credible=CREDIBLE if self.full else None)
-        inside, missing = found.inside, found.missing[found.inside]
-        self.counts.append(self._counted(found.X[inside], missing))
+        scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
+        inside, missing = features.inside, features.missing[features.inside]
+        self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
-        self.tallies.append(Tally.of(p, scores.count_draws, flags, missing))
+        self.tallies.append(tally_of(p, scores.count_draws, flags, missing))
         arrays = [
             self._best(p),
             *p.T,
@@ -150,8 +154,8 @@ class Scorer:
 
 def _moments(scores: Scores, inside: NDArray[np.bool_]) -> list[Array]:
     """Return the logit's mean (of two classes), its standard deviation, and the mutual information, (n,) each."""
-    found = (scores.logit_mean, scores.logit_std, scores.mutual_information)
-    return [_spread(values, inside, np.nan) for values in found if values is not None]
+    moments = (scores.logit_mean, scores.logit_std, scores.mutual_information)
+    return [_spread(values, inside, np.nan) for values in moments if values is not None]
 
 
 def _spread(values: Array, inside: NDArray[np.bool_], fill: float) -> Array:
@@ -191,10 +195,21 @@ def provenance(
         "specification_hash": specification_hash(specification),
         "version": code_version(),
         "input_sha256": input_sha256,
-        **{
-            key: said if isinstance(said, str) else ", ".join(f"{c} {x:.6g}" for c, x in said.items())
-            for key, said in shift_record(model, specification).items()
-        },
+        **_shift_entries(shift_record(model, specification)),
         "columns_read": ", ".join(read),
     }
     return Provenance(entries, flag_names())
+
+
+def _shift_entries(record: ShiftRecord) -> dict[str, str]:
+    """Return what a file's metadata say of class shares and weights, as texts."""
+    shares = {
+        "class_priors": record.class_priors,
+        "class_priors_training": record.class_priors_training,
+    }
+    texts = {
+        "class_priors_source": record.class_priors_source,
+        "training_weights": record.training_weights,
+    }
+    listed = {key: ", ".join(f"{c} {x:.6g}" for c, x in by.items()) for key, by in shares.items() if by}
+    return listed | {key: text for key, text in texts.items() if text is not None}

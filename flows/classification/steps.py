@@ -1,6 +1,6 @@
 """Classify catalogues with a stored model: the work itself, with or without Prefect.
 
-A task is a group of files.  What passes between tasks is paths and small dictionaries.  Files are annotated in a
+A task is a group of files.  What passes between tasks is paths and small values, never rows.  Files are annotated in a
 staging folder and get their final names all together, once all are whole; `manifest.json` comes last.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from flows.classification._class_shares import chosen_shift, estimated_shares
 from flows.classification._jobs import Policy
 from flows.classification._plan import Plan, known_outputs, make_plan
+from flows.classification._tasks import ClassificationRequest
 from flows.classification._trial import trial
 from flows.classification.execution import DIRECT, Steps, execute
 from flows.classification.scoring import Scorer
@@ -22,15 +23,14 @@ from flows.inputs.fetching import fetching
 from flows.inputs.resolve import check_no_copies_below, resolve_sources
 from flows.inputs.source import LocalSource
 from flows.models.model import Model
-from flows.models.store import Store, StoredModel
+from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
+from flows.runs.results import ClassificationResult
 from flows.specification.specification import Output as OutputTable
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import read_specification
 
 __all__ = ["DIRECT", "Steps", "annotation_settings", "classify", "settled"]
-
-Json = dict[str, Any]
 
 
 def classify(
@@ -48,8 +48,8 @@ def classify(
     threads: int | None = None,
     dry_run: bool = False,
     steps: Steps = DIRECT,
-) -> Json:
-    """Annotate catalogues with a model of the store; return what was done, as JSON can hold it.
+) -> ClassificationResult:
+    """Annotate catalogues with a model of the store; return what was done.
 
     `specification` replaces the target, flags and output that the model was trained with, and its class shares where
     it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues, and `output_format`
@@ -58,10 +58,10 @@ def classify(
     place, folder = Store.named(store), check_output(out, key="out")
     stored = place.find(model)
     loaded = place.read(stored)
-    given = loaded.specification if specification is None else read_specification(specification)
+    wanted = loaded.specification if specification is None else read_specification(specification)
     if output_format is not None:
-        output = given.output.model_copy(update={"format": output_format})
-        given = given.model_copy(update={"output": output})
+        output = wanted.output.model_copy(update={"format": output_format})
+        wanted = wanted.model_copy(update={"output": output})
     sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
     policy: Policy = "overwrite" if overwrite else "add"
     if limit is None:
@@ -70,42 +70,38 @@ def classify(
     with fetching(
         folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
     ) as mirror:
-        settings = settled(loaded, given, class_prior, sources=lambda: mirror.bring(sources).sources)
+        settings = settled(loaded, wanted, class_prior, sources=lambda: mirror.bring(sources).sources)
         if limit is not None:
-            return {"status": "trial", "model": loaded.label, **trial(sources, loaded, settings, limit)}
+            return trial(sources, loaded, settings, limit)
 
-        def planned() -> Plan:
+        def plan() -> Plan:
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
             return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
 
-        return execute(planned, loaded, request_of(stored, settings, threads), steps, dry_run=dry_run)
+        request = ClassificationRequest(model=stored, specification=settings, threads=threads)
+        return execute(plan, loaded, request, steps, dry_run=dry_run)
 
 
 def settled(
     model: Model,
-    given: Specification,
+    wanted: Specification,
     class_prior: str | Mapping[str, float] | None,
     *,
     sources: Callable[[], Sequence[LocalSource]],
 ) -> Specification:
     """Return the settings of a classification, with class shares; `sources` gives what they are estimated from."""
-    plain = annotation_settings(model, given)
+    plain = annotation_settings(model, wanted)
 
     def estimate() -> Shift:
         unmoved = replace(model, classifier=replace(model.classifier, log_prior_shift=None))
         scorer = Scorer.of(unmoved, plain.model_copy(update={"shift": Shift()}))
         return estimated_shares(model, sources(), scorer)
 
-    shift = chosen_shift(model, given.shift, asked=class_prior, estimate=estimate)
+    shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate)
     return plain.model_copy(update={"shift": shift})
 
 
-def request_of(model: StoredModel, settings: Specification, threads: int | None) -> Json:
-    """Return what every task needs."""
-    return {"model": model, "specification": settings, "threads": threads}
-
-
-def annotation_settings(model: Model, given: Specification) -> Specification:
+def annotation_settings(model: Model, wanted: Specification) -> Specification:
     """Return the model's specification, with what another one says of target, flags and output.
 
     `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
@@ -113,9 +109,9 @@ def annotation_settings(model: Model, given: Specification) -> Specification:
     Without the places of inputs and outputs: a file's annotation does not depend on what lies beside it.
     """
     update = {
-        "target": given.target.model_copy(update={"paths": None}),
-        "flags": given.flags,
-        "output": given.output.model_copy(update={"folder": OutputTable().folder}),
+        "target": wanted.target.model_copy(update={"paths": None}),
+        "flags": wanted.flags,
+        "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
     }
     settings = model.specification.model_copy(update=update)
     try:

@@ -8,7 +8,7 @@ import json as json_text
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from rich.console import Console
 
@@ -17,6 +17,7 @@ from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.demo.steps import run_demo
 from flows.models.description import ModelDescription
+from flows.runs.results import ClassificationResult
 from flows.training import steps as training
 
 __all__ = ["run_demonstration"]
@@ -27,18 +28,18 @@ R = TypeVar("R")
 
 def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> None:
     """Run the demonstration, its flows as flows unless it is direct."""
-    train, classify = (training.train, classification.classify) if direct else _flows(quiet=quiet)
+    work = (training.train, classification.classify) if direct else _flows(quiet=quiet)
     result = run_demo(
         out,
-        train=_shown(train, quiet=quiet),
-        classify=_shown(classify, quiet=quiet),
+        train=_shown(work[0], quiet=quiet),
+        classify=_shown(work[1], quiet=quiet),
         show=(lambda _: None) if json else _console().print,
     )
     if json:
         sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
-def _flows(*, quiet: bool) -> tuple[Callable[..., ModelDescription], Callable[..., dict[str, Any]]]:
+def _flows(*, quiet: bool) -> tuple[Callable[..., ModelDescription], Callable[..., ClassificationResult]]:
     with shown_progress(quiet=quiet):
         server = start_prefect()
     from flows.classify import classify

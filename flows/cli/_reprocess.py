@@ -15,6 +15,7 @@ from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.cli._show import print_tables, say, show
 from flows.orchestration.tables import run_tables, trouble_table
+from flows.runs.results import ClassificationResult, ReleaseResult
 from flows.specification.toml_file import read_specification
 
 __all__ = ["PARTLY", "leave_partly", "run_reprocess"]
@@ -40,35 +41,37 @@ def run_reprocess(
     leave_partly(result)
 
 
-def show_reprocessed(result: Mapping[str, Any]) -> None:
+def show_reprocessed(result: ReleaseResult) -> None:
     """Show what was done to a release, or would be."""
-    said = {
-        "planned": "is up to date: nothing would be done"
-        if result.get("up_to_date")
-        else "would be brought up to date",
-        "nothing to do": "is up to date",
-        "waiting": "waits: its inputs are still being written",
-        "done": f"is at release {result['release']}",
-    }
-    report = f"; {result['report']}" if "report" in result else ""
-    if result["status"] == "nothing to do" or result.get("up_to_date"):
+    unchanged = result.status == "nothing to do" or (result.status == "planned" and result.up_to_date)
+    if unchanged:
         _show_unchanged(result)
     else:
         print_tables(*run_tables(result).values())
-    say(f"{result['out']} {said[result['status']]}, by {result['model']}{report}")
+    report = f"; {result.report}" if result.status == "done" and result.report else ""
+    say(f"{result.out} {_state(result)}, by {result.model}{report}")
 
 
-def _show_unchanged(result: Mapping[str, Any]) -> None:
+def _state(result: ReleaseResult) -> str:
+    """Return in words in which state a release is."""
+    if result.status == "planned":
+        return "is up to date: nothing would be done" if result.up_to_date else "would be brought up to date"
+    if result.status == "nothing to do":
+        return "is up to date"
+    if result.status == "waiting":
+        return "waits: its inputs are still being written"
+    return f"is at release {result.release}"
+
+
+def _show_unchanged(result: ReleaseResult) -> None:
     """Show in a line that no file has changed, and which files are in trouble still."""
-    if result.get("quarantined") or result.get("deferred"):
+    if result.quarantined or result.deferred:
         print_tables(trouble_table(result))
-    rows = (result.get("summary") or {}).get("n_rows", 0)
-    say(
-        f"Nothing changed: {len(result['files']):,} files, {rows:,} objects, as at release {result['release']}"
-    )
+    rows = result.summary.n_rows if result.summary else 0
+    say(f"Nothing changed: {len(result.files):,} files, {rows:,} objects, as at release {result.release}")
 
 
-def leave_partly(result: Mapping[str, Any]) -> None:
+def leave_partly(result: ClassificationResult) -> None:
     """Leave with the status of a run that could not annotate some of its files."""
-    if result.get("quarantined"):
+    if result.status != "trial" and result.quarantined:
         raise typer.Exit(PARTLY)

@@ -28,11 +28,11 @@ def run_review(out: Path, options: Mapping[str, Any], *, dry_run: bool, direct: 
     show(result, show_reviewed, json=json)
 
 
-def show_reviewed(result: Mapping[str, Any]) -> None:
+def show_reviewed(result: reviewing.ReviewResult) -> None:
     """Show who was chosen, and where the list is."""
+    files = ", ".join(str(path) for path in result.files) or "nothing written"
     say(
-        f"{result['top']} flagged and {result['drawn']} drawn of {result['n_classified']:,} classified objects: "
-        + (", ".join(result["files"]) or "nothing written")
+        f"{result.top} flagged and {result.drawn} drawn of {result.n_classified:,} classified objects: {files}"
     )
-    for remark in result["remarks"]:
+    for remark in result.remarks:
         say(remark)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
+from flows.classification.report import reported
 from flows.documents import Dataclass, to_document
 from flows.models.description import ModelListing
 from flows.models.promotion import PromotionResult
@@ -27,7 +28,8 @@ from flows.reports.tables import (
     split_words,
     to_rich,
 )
-from flows.training.report import classification, train_report
+from flows.runs.results import ClassificationResult
+from flows.training.report import train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
@@ -105,28 +107,28 @@ def _show_plan(plan: TrainingPlan) -> None:
     say(f"Held out by a salted hash {split_words(plan.training.split)}")
 
 
-def show_classified(result: Json) -> None:
+def show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
-    if result["summary"]:
-        found = classification("all files", result["summary"])
-        print_tables(class_count_table(found), flag_table(found))
-    if result.get("quarantined") or result.get("deferred"):
-        print_tables(trouble_table(result))
-    if result["status"] == "trial":
-        say(f"A trial of {result['model']}: nothing written")
+    if result.summary:
+        counts = reported("all files", result.summary)
+        print_tables(class_count_table(counts), flag_table(counts))
+    if result.status == "trial":
+        say(f"A trial of {result.model}: nothing written")
         return
-    to_do = [name for name, file in result["files"].items() if file["to_do"]]
-    if result["status"] == "planned":
+    if result.quarantined or result.deferred:
+        print_tables(trouble_table(result))
+    to_do = [name for name, file in result.files.items() if file.to_do]
+    if result.status == "planned":
         say(
-            f"{result['model']} would annotate {len(to_do)} of {len(result['files'])} files: "
+            f"{result.model} would annotate {len(to_do)} of {len(result.files)} files: "
             f"{', '.join(to_do) or 'none'}"
         )
-    elif result["status"] == "nothing to do":
-        say(f"Nothing to do: the files in {result['out']} are up to date with {result['model']}")
+    elif result.status == "nothing to do":
+        say(f"Nothing to do: the files in {result.out} are up to date with {result.model}")
     else:
-        say(f"Annotated by {result['model']}: {result['out']}; {result['manifest']} lists the files")
-    if result["advice"]:
-        say(result["advice"])
+        say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
+    if result.advice:
+        say(result.advice)
 
 
 def show_models(listing: ModelListing) -> None:

@@ -6,7 +6,7 @@ It does what a user would: write a specification, train, classify.  Running it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
+from flows.classification.report import reported
 from flows.demo._catalogue import ATTRIBUTION, write_catalogues
 from flows.documents import to_document
 from flows.reports import tables
@@ -26,8 +27,9 @@ from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.manifest import write_json
 from flows.runs.progress import tell
+from flows.runs.results import ClassificationResult
+from flows.runs.summary import AnnotatedFile
 from flows.training import steps as training
-from flows.training.report import classification as shown
 from flows.training.report import load_boundary, train_report
 from flows.training.results import ModelDescription
 from flows.training.saving import BOUNDARY_FILE
@@ -36,6 +38,7 @@ __all__ = ["REMARKS", "TASKS", "run_demo"]
 
 Json = dict[str, Any]
 Show = Callable[[RenderableType], None]
+Classify = Callable[..., ClassificationResult]
 
 TASKS: Final = {
     "binary": "early (E, E-S0, S0, S0-a) or late (Sa to Sm, I)",
@@ -60,7 +63,7 @@ def run_demo(
     out: Path,
     *,
     train: Callable[..., ModelDescription] = training.train,
-    classify: Callable[..., Json] = classification.classify,
+    classify: Classify = classification.classify,
     show: Show = lambda _: None,
 ) -> Json:
     """Run the demonstration in the folder `out`; return what the summaries say.
@@ -82,23 +85,24 @@ def _run_task(
     out: OutputFolder,
     catalogues: tuple[Path, ...],
     train: Callable[..., ModelDescription],
-    classify: Callable[..., Json],
+    classify: Classify,
     show: Show,
 ) -> Json:
     """Train and classify one task; write its report and its summary; return the summary."""
     folder, store = out / task, out / "models"
     specification = _specification(task, folder)
     trained = train(specification, store=store)
-    classified = classify([*catalogues], model=trained.model, store=store, out=folder / "annotated")
+    annotated = classify([*catalogues], model=trained.model, store=store, out=folder / "annotated")
+    files = _counts_of_files(annotated)
     report = train_report(
         trained,
         boundary=load_boundary(Path(str(trained.path)) / BOUNDARY_FILE),
-        classifications=_found(classified["summary"]),
+        classifications=_classifications(files),
         remarks=REMARKS,
         attribution=(ATTRIBUTION,),
     )
     write_report(report, folder / "report.html")
-    summary = _summary(report, trained, classified)
+    summary = _summary(report, trained, files)
     write_json(folder / "summary.json", summary)
     _show_task(task, report, show)
     return summary
@@ -116,16 +120,24 @@ def _specification(task: str, folder: Path) -> Path:
     return path
 
 
-def _found(summary: Mapping[str, Any]) -> tuple[Classification, ...]:
-    """Return what was found in the catalogues; once where both formats gave the same."""
-    found = [shown(name, counts) for name, counts in summary["files"].items()]
-    first = found[0]
-    if all((f.n_rows, f.counts, f.flags) == (first.n_rows, first.counts, first.flags) for f in found):
-        return (shown(" and ".join(f.catalogue for f in found), next(iter(summary["files"].values()))),)
-    return tuple(found)
+def _counts_of_files(result: ClassificationResult) -> Mapping[str, AnnotatedFile]:
+    """Return the counts of the annotated files by their names; none of a trial."""
+    return {} if result.status == "trial" or result.summary is None else result.summary.files
 
 
-def _summary(report: TrainReport, trained: ModelDescription, classified: Mapping[str, Any]) -> Json:
+def _classifications(files: Mapping[str, AnnotatedFile]) -> tuple[Classification, ...]:
+    """Return what the report shows of the catalogues; once where both formats gave the same."""
+    shown = [reported(name, counts) for name, counts in files.items()]
+    first = shown[0]
+    if all((c.n_rows, c.counts, c.flags) == (first.n_rows, first.counts, first.flags) for c in shown):
+        return (replace(first, catalogue=" and ".join(c.catalogue for c in shown)),)
+    return tuple(shown)
+
+
+CLASSIFIED_KEYS = ("n_rows", "n_classified", "classes", "flags", "missing")
+
+
+def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, AnnotatedFile]) -> Json:
     """Return the numbers of a task, for machines; those of the catalogues file by file, as both hold the same."""
     return {
         "model": trained.model,
@@ -145,8 +157,8 @@ def _summary(report: TrainReport, trained: ModelDescription, classified: Mapping
             "reviews": [asdict(review) for review in report.reviews],
         },
         "classified": {
-            name: {key: counts[key] for key in ("n_rows", "n_classified", "classes", "flags", "missing")}
-            for name, counts in classified["summary"]["files"].items()
+            name: {key: value for key, value in to_document(counts).items() if key in CLASSIFIED_KEYS}
+            for name, counts in files.items()
         },
         "remarks": [*report.remarks],
         "attribution": [*report.attribution],
@@ -183,8 +195,8 @@ def _show_task(task: str, report: TrainReport, show: Show) -> None:
         tables.performance_table(report),
         tables.review_table(report),
     ]
-    for found in report.classifications:
-        shown_tables += [tables.class_count_table(found), tables.flag_table(found)]
+    for classified in report.classifications:
+        shown_tables += [tables.class_count_table(classified), tables.flag_table(classified)]
     for table in shown_tables:
         show(Padding(tables.to_rich(table), (1, 0, 0, 0)))
 

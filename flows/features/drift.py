@@ -11,27 +11,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from catalogs.profile.distribution import Distribution
+from flows.runs.counts import FeatureCounts
+from flows.runs.summary import FeatureDrift
 
-__all__ = ["DRIFTED", "FeatureCounts", "drift", "drifted", "feature_distribution"]
+__all__ = [
+    "drift",
+    "feature_counts",
+    "feature_distribution",
+    "total_counts",
+]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Json = dict[str, Any]
+Tree = dict[str, JsonValue]
+Reference = Mapping[str, "Distribution"]
 
 BINS = 10
-DRIFTED = 0.2
-"""Excess of the index that is called drift; the trade calls 0.1 moderate and 0.25 large."""
-MISSING_MORE = 0.1
-"""Change of the share of rows without the feature that is called drift."""
-SIGMAS = 3.0
-"""Of chance, on top of those: a small file is no alarm."""
 FAR = 1e100
 LEAST = 0.5
 """Rows that an empty bin is taken to hold: zero has no logarithm."""
@@ -57,63 +59,43 @@ def _binned(x: Floats, edges: Floats) -> NDArray[np.int64]:
     return np.bincount(np.searchsorted(edges, x, side="right"), minlength=len(edges) + 1)
 
 
-@dataclass(frozen=True)
-class FeatureCounts:
-    """Rows, and by feature: how many have it, its sum, its sum of squares about the training mean, its bins."""
-
-    n_rows: int
-    known: tuple[int, ...]
-    total: tuple[float, ...]
-    squares: tuple[float, ...]
-    bins: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(
-        cls, X: Floats, missing: Mask, reference: Mapping[str, Distribution], features: Sequence[str]
-    ) -> FeatureCounts:
-        """Count a batch, X (n, F), against the training's distribution."""
-        columns = [X[~missing[:, j], j] for j in range(X.shape[1])]
-        known = [reference.get(name) or _distribution(np.empty(0), 0) for name in features]
-        # About the training mean, since large numbers would cancel; their squares have to be finite.
-        deviations = [np.clip(x - r.mean, -FAR, FAR) for x, r in zip(columns, known, strict=True)]
-        return cls(
-            n_rows=len(X),
-            known=tuple(len(x) for x in columns),
-            total=tuple(float(d.sum()) for d in deviations),
-            squares=tuple(float(d @ d) for d in deviations),
-            bins=tuple(
-                tuple(_binned(x, np.asarray(r.edges)).tolist()) for x, r in zip(columns, known, strict=True)
-            ),
-        )
-
-    def to_dict(self) -> Json:
-        """Return it as JSON gives it back."""
-        lists = {key: list(value) for key, value in vars(self).items() if isinstance(value, tuple)}
-        return {**vars(self), **lists, "bins": [list(b) for b in self.bins]}
-
-    @classmethod
-    def from_dict(cls, tree: Mapping[str, Any]) -> FeatureCounts:
-        """Return the counts of `to_dict`."""
-        tuples = {key: tuple(tree[key]) for key in ("known", "total", "squares")}
-        return cls(n_rows=tree["n_rows"], bins=tuple(map(tuple, tree["bins"])), **tuples)
-
-    @classmethod
-    def sum(cls, parts: Iterable[FeatureCounts]) -> FeatureCounts:
-        """Return the sum of one or more counts, the same in whatever order they come."""
-        given = list(parts)
-        return cls(
-            n_rows=sum(c.n_rows for c in given),
-            known=tuple(map(sum, zip(*(c.known for c in given), strict=True))),
-            total=tuple(map(math.fsum, zip(*(c.total for c in given), strict=True))),
-            squares=tuple(map(math.fsum, zip(*(c.squares for c in given), strict=True))),
-            bins=tuple(
-                tuple(map(sum, zip(*feature, strict=True)))
-                for feature in zip(*(c.bins for c in given), strict=True)
-            ),
-        )
+NOWHERE = _distribution(np.empty(0), 0)
+"""Of a feature that the training did not describe."""
 
 
-def drift(counts: FeatureCounts, reference: Mapping[str, Distribution], features: Sequence[str]) -> Json:
+def feature_counts(X: Floats, missing: Mask, reference: Reference, features: Sequence[str]) -> FeatureCounts:
+    """Return the counts of a batch, X (n, F), against the training's distributions."""
+    columns = [X[~missing[:, j], j] for j in range(X.shape[1])]
+    trained = [reference.get(name, NOWHERE) for name in features]
+    # About the training mean, since large numbers would cancel; their squares have to be finite.
+    deviations = [np.clip(x - d.mean, -FAR, FAR) for x, d in zip(columns, trained, strict=True)]
+    return FeatureCounts(
+        n_rows=len(X),
+        known=tuple(len(x) for x in columns),
+        total=tuple(float(d.sum()) for d in deviations),
+        squares=tuple(float(d @ d) for d in deviations),
+        bins=tuple(
+            tuple(_binned(x, np.asarray(d.edges)).tolist()) for x, d in zip(columns, trained, strict=True)
+        ),
+    )
+
+
+def total_counts(parts: Iterable[FeatureCounts]) -> FeatureCounts:
+    """Return the sum of one or more counts, the same in whatever order they come."""
+    counts = list(parts)
+    return FeatureCounts(
+        n_rows=sum(c.n_rows for c in counts),
+        known=tuple(map(sum, zip(*(c.known for c in counts), strict=True))),
+        total=tuple(map(math.fsum, zip(*(c.total for c in counts), strict=True))),
+        squares=tuple(map(math.fsum, zip(*(c.squares for c in counts), strict=True))),
+        bins=tuple(
+            tuple(map(sum, zip(*feature, strict=True)))
+            for feature in zip(*(c.bins for c in counts), strict=True)
+        ),
+    )
+
+
+def drift(counts: FeatureCounts, reference: Reference, features: Sequence[str]) -> dict[str, FeatureDrift]:
     """Return by feature how its distribution differs from the training's; nothing for a model without it."""
     return {
         name: _feature_drift(counts, j, reference[name])
@@ -122,43 +104,37 @@ def drift(counts: FeatureCounts, reference: Mapping[str, Distribution], features
     }
 
 
-def _feature_drift(counts: FeatureCounts, j: int, trained: Distribution) -> Json:
+def _feature_drift(counts: FeatureCounts, j: int, trained: Distribution) -> FeatureDrift:
     n, m = counts.known[j], sum(trained.counts)
     missing = 1 - n / max(1, counts.n_rows)
-    comparison = {
-        "rows": n,
-        "missing": missing,
-        "missing_change": missing - trained.missing,
-        "missing_error": math.sqrt(trained.missing * (1 - trained.missing) / max(1, counts.n_rows)),
-    }
+    unmoved = FeatureDrift(
+        rows=n,
+        missing=missing,
+        missing_change=missing - trained.missing,
+        missing_error=math.sqrt(trained.missing * (1 - trained.missing) / max(1, counts.n_rows)),
+        index=0.0,
+        expected_index=0.0,
+        index_error=0.0,
+        mean_shift=0.0,
+        sd_ratio=0.0,
+    )
     if not n or not m:
-        return comparison | dict.fromkeys(
-            ("index", "expected_index", "index_error", "mean_shift", "sd_ratio"), 0.0
-        )
+        return unmoved
     mean = counts.total[j] / n  # about the training mean
     sd = math.sqrt(max(0.0, counts.squares[j] / n - mean**2))
     scale = trained.sd or 1.0
     freedom, rate = len(trained.edges), 1 / n + 1 / m
-    return comparison | {
-        "index": _stability_index(counts.bins[j], trained.counts),
-        "expected_index": freedom * rate,
-        "index_error": math.sqrt(2 * freedom) * rate,  # it is rate times χ² where nothing has changed
-        "mean_shift": mean / scale,
-        "sd_ratio": sd / scale,
-    }
+    return replace(
+        unmoved,
+        index=_stability_index(counts.bins[j], trained.counts),
+        expected_index=freedom * rate,
+        index_error=math.sqrt(2 * freedom) * rate,  # it is rate times χ² where nothing has changed
+        mean_shift=mean / scale,
+        sd_ratio=sd / scale,
+    )
 
 
 def _stability_index(seen: Sequence[int], trained: Sequence[int]) -> float:
     q, p = (np.maximum(np.asarray(c, dtype=np.float64), LEAST) for c in (seen, trained))
     q, p = q / q.sum(), p / p.sum()
     return float(np.sum((q - p) * np.log(q / p)))
-
-
-def drifted(found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the features whose distribution has moved further than chance and habit explain."""
-    return [
-        name
-        for name, f in found.items()
-        if f["index"] - f["expected_index"] > DRIFTED + SIGMAS * f["index_error"]
-        or abs(f["missing_change"]) > MISSING_MORE + SIGMAS * f["missing_error"]
-    ]

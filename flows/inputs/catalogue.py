@@ -1,18 +1,17 @@
 """A catalogue that is an input, resolved once: where it is, its files and their states, its table, its copies' format.
 
-Everything after the door takes an `InputCatalogue` as it is.  A task gets it as JSON, and opens it without asking
-again what lies there.
+Everything after the door takes an `InputCatalogue` as it is.  A task gets it without the list of its files, and opens
+it without asking again what lies there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from catalogs.catalog.catalog import Catalog
 from flows.inputs.source import InputFile, LocalSource, Origin
@@ -74,24 +73,9 @@ class InputCatalogue:
     def _by_path(self) -> dict[Path, InputFile]:
         return {file.path: file for file in self.files}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what it takes to open the catalogue, as JSON can hold it; without the list of its files."""
-        return {
-            "path": str(self.source.path),
-            "kind": self.source.kind,
-            "fetched": self.source.fetched,
-            "choice": asdict(self.choice),
-            "form": self.form,
-            "without": [*self.without],
-            "stamp": self.stamp,
-        }
-
-    @classmethod
-    def from_dict(cls, tree: Mapping[str, Any]) -> InputCatalogue:
-        """Return the catalogue that `to_dict` described; the files are not looked at."""
-        source = LocalSource(Path(tree["path"]), tree["kind"], tree["fetched"])
-        choice = TableChoice(**tree["choice"] | {"columns": tuple(tree["choice"]["columns"])})
-        return cls(source, choice, tree["form"], tuple(tree["without"]), tree["stamp"])
+    def unlisted(self) -> InputCatalogue:
+        """Return the catalogue without the list of its files: all that it takes to open it, however many they are."""
+        return replace(self, files=(), left_out={})
 
 
 def check_links(catalog: Catalog, source: LocalSource, *, key: str | None = None) -> Catalog:

@@ -22,13 +22,13 @@ from catalogs.writing.conversion import USUAL, converted_key, copied
 from flows.inputs.catalogue import InputCatalogue, check_links
 from flows.inputs.source import InputFile
 
-__all__ = ["Found", "copy_name", "copy_name_of", "find_files", "open_source"]
+__all__ = ["OpenedFile", "copy_name", "copy_name_of", "find_files", "open_source"]
 
 Check = Callable[[Catalog], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class OpenedFile:
     """One file that was opened: its state, its partition, and the catalogue as it was opened; `name` is its copy's."""
 
     catalogue: InputCatalogue
@@ -39,11 +39,11 @@ class Found:
 
 @dataclass
 class _Search:
-    """What is found, and what fails, on the way through the catalogues."""
+    """What is opened, and what fails, on the way through the catalogues."""
 
     check: Check
     tolerated: tuple[type[Exception], ...]
-    found: list[Found] = field(default_factory=list)
+    opened: list[OpenedFile] = field(default_factory=list)
     failed: dict[Path, Exception] = field(default_factory=dict)
 
     def look(self, catalogue: InputCatalogue) -> None:
@@ -77,7 +77,7 @@ class _Search:
         check_links(catalog, catalogue.source)
         for name, partition in copied(catalog, catalogue.form).items():
             with suppress(FileNotFoundError):  # it has gone since it was opened
-                self.found.append(Found(catalogue, catalogue.file(partition.path), partition, name))
+                self.opened.append(OpenedFile(catalogue, catalogue.file(partition.path), partition, name))
 
     def _tried(self, catalogue: InputCatalogue) -> tuple[dict[Path, Exception], dict[Path, frozenset[str]]]:
         """Return why files of a folder fail by themselves, and the columns of the others."""
@@ -105,7 +105,7 @@ def _with_rows(catalogue: InputCatalogue) -> Iterator[Path]:
 
 def find_files(
     catalogues: Iterable[InputCatalogue], check: Check, *, tolerated: tuple[type[Exception], ...]
-) -> tuple[list[Found], dict[Path, Exception]]:
+) -> tuple[list[OpenedFile], dict[Path, Exception]]:
     """Return the files of the catalogues, opened and checked, and why others failed.
 
     Errors that are not `tolerated` in a file end the search.
@@ -113,7 +113,7 @@ def find_files(
     search = _Search(check, tolerated)
     for catalogue in catalogues:
         search.look(catalogue)
-    return search.found, search.failed
+    return search.opened, search.failed
 
 
 def copy_name_of(file: Path, catalogues: Sequence[InputCatalogue]) -> str:
@@ -164,7 +164,7 @@ def open_source(catalogue: InputCatalogue) -> Catalog:
 def _unlike_most(names: Mapping[Path, frozenset[str]]) -> dict[Path, Exception]:
     """Return the files that have other columns than most."""
     usual, _ = Counter(names.values()).most_common(1)[0]
-    return {file: _odd(file, found, usual) for file, found in names.items() if found != usual}
+    return {file: _odd(file, columns, usual) for file, columns in names.items() if columns != usual}
 
 
 def _odd(file: Path, names: frozenset[str], usual: frozenset[str]) -> CatalogError:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from catalogs.writing.conversion import converted_key
 from flows.inputs.source import LocalSource, Origin
-from flows.runs.manifest import Manifest, Output, Quarantined
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import Output, Quarantined
 
 __all__ = ["Brought", "Known"]
 

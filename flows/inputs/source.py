@@ -14,7 +14,7 @@ from typing import Literal
 from catalogs.formats import tables_of
 from catalogs.hats import catalog as hats
 from catalogs.remote.listing import Listing
-from flows.runs.manifest import FileState
+from flows.runs.outputs import FileState
 
 __all__ = ["InputFile", "LocalSource", "Origin", "RemoteSource", "Source", "local_sources"]
 

@@ -25,9 +25,9 @@ class TableChoice:
         """Open that table of a file, or of each file of a folder."""
         if self.table is None and self.usual is not None:
             with suppress(CatalogError):
-                found = catalogs.open(path, self.usual, columns=self.columns)
-                if {*self.columns} <= {*found.names}:
-                    return found
+                catalog = catalogs.open(path, self.usual, columns=self.columns)
+                if {*self.columns} <= {*catalog.names}:
+                    return catalog
         return catalogs.open(path, self.table, columns=self.columns)
 
 

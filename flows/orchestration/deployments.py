@@ -28,9 +28,9 @@ class Deployment:
 
     name: str
     entrypoint: str
-    parameters: Mapping[str, Any]
-    schedules: tuple[Mapping[str, Any], ...]
-    triggers: tuple[Mapping[str, Any], ...]
+    parameters: Mapping[str, object]
+    schedules: tuple[Mapping[str, object], ...]
+    triggers: tuple[Mapping[str, object], ...]
     tags: tuple[str, ...]
     description: str | None = None
 
@@ -55,7 +55,8 @@ def deployments(path: Path) -> list[Deployment]:
         ) from error
 
 
-def _deployment(entry: Mapping[str, Any]) -> Deployment:
+def _deployment(entry: Any) -> Deployment:
+    """Return an entry as it is in the file, whatever that is: Prefect's own reader looks at it."""
     return Deployment(
         name=entry["name"],
         entrypoint=entry["entrypoint"],

@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -105,7 +105,7 @@ def crash_unended(url: str, before: datetime) -> list[str]:
     return ids
 
 
-def _ask(url: str, path: str, body: dict[str, Any]) -> Any:
+def _ask(url: str, path: str, body: Mapping[str, object]) -> Any:
     """Ask the API; None where it does not tell: another run's wrong state is no reason to do no work."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -27,6 +27,7 @@ from flows.reports.tables import ReportTable, to_markdown
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
+from flows.runs.results import ClassificationResult, FinishedClassification
 
 __all__ = [
     "artifact_key",
@@ -70,15 +71,16 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_UPDATES = 5.0
 
 
-def keep_run(result: Mapping[str, Any]) -> None:
+def keep_run(result: ClassificationResult) -> None:
     """Leave the artifacts of a run, and tell of it."""
-    name = ModelReference.parse(result["model"]).name
-    said = f"{result['status']}, by {result['model']}"
+    name = ModelReference.parse(result.model).name
+    said = f"{result.status}, by {result.model}"
     tables = run_tables(result)
     for what, table in tables.items():
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
-    release_events(result)
+    if isinstance(result, FinishedClassification):
+        release_events(result)
 
 
 def run_id() -> str | None:
@@ -117,8 +119,8 @@ class _Progress:
         self._before.start(what, total, unit)
         self._what, self._unit, self._total, self._done = what, unit, total, 0
         self._began = self._said = time.monotonic()
-        made = create_progress_artifact(0.0, key=self._key, description=self._text())
-        self._artifact = cast("UUID", made)  # it would be awaited in an asynchronous flow
+        artifact = create_progress_artifact(0.0, key=self._key, description=self._text())
+        self._artifact = cast("UUID", artifact)  # it would be awaited in an asynchronous flow
 
     def advance(self, n: int) -> None:
         """Hear that more is done."""

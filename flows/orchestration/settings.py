@@ -270,7 +270,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, str]:
+def _flat(table: Mapping[str, object], prefix: str) -> dict[str, str]:
     """Name the entries of nested tables as environment variables: [api] url is PREFECT_API_URL."""
     flat: dict[str, str] = {}
     for key, value in table.items():

@@ -8,11 +8,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from flows.features.drift import DRIFTED, drifted
 from flows.reports.shift import why_no_error
 from flows.reports.tables import ReportTable
+from flows.runs.difference import Difference
+from flows.runs.results import (
+    ClassificationResult,
+    ClassificationTrial,
+    FileWork,
+    FinishedClassification,
+    FolderResult,
+)
+from flows.runs.summary import DRIFTED, ClassEstimate, Counts, FeatureDrift, FlagCount, Totals
 
 __all__ = [
     "class_change_table",
@@ -24,34 +32,43 @@ __all__ = [
     "work_table",
 ]
 
-Told = Mapping[str, Any]
 MOST_TROUBLES = 200
 """Files named in a table; the manifest lists all."""
 
 
-def run_tables(result: Told) -> dict[str, ReportTable]:
+def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     """Return the tables of a run by what they are of, in reading order, those that have something to tell."""
-    summary, before = result.get("summary"), (result.get("before") or {}).get("totals") or {}
-    tables = {"files": work_table(result)}
-    if summary:
-        tables["classes"] = class_change_table(summary, before)
-        tables["flags"] = flag_change_table(summary, before)
-        if summary.get("drift"):
-            tables["drift"] = drift_table(summary["drift"])
-    if result.get("difference"):
-        tables["difference"] = difference_table(result["difference"])
-    if result.get("quarantined") or result.get("deferred"):
+    if isinstance(result, ClassificationTrial):
+        return {"files": work_table({})} | _count_tables(result.summary, None)
+    before = result.before.totals if result.before else None
+    left_out = {
+        "retired": len(result.retired),
+        "quarantined": len(result.quarantined),
+        "deferred": len(result.deferred),
+    }
+    tables = {"files": work_table(result.files, left_out)}
+    if result.summary:
+        tables |= _count_tables(result.summary, before)
+        if result.summary.drift:
+            tables["drift"] = drift_table(result.summary.drift)
+    if isinstance(result, FinishedClassification) and result.difference:
+        tables["difference"] = difference_table(result.difference)
+    if result.quarantined or result.deferred:
         tables["troubles"] = trouble_table(result)
     return tables
 
 
-def work_table(result: Told) -> ReportTable:
-    """Return what was done, and to how many files."""
-    why = Counter(file["why"] or "unchanged" for file in result.get("files", {}).values())
-    rows = [
-        *sorted(why.items()),
-        *((s, len(result.get(s, ()))) for s in ("retired", "quarantined", "deferred")),
-    ]
+def _count_tables(counts: Counts, before: Totals | None) -> dict[str, ReportTable]:
+    return {"classes": class_change_table(counts, before), "flags": flag_change_table(counts, before)}
+
+
+NOTHING_LEFT_OUT = {"retired": 0, "quarantined": 0, "deferred": 0}
+
+
+def work_table(files: Mapping[str, FileWork], left_out: Mapping[str, int] = NOTHING_LEFT_OUT) -> ReportTable:
+    """Return what was done, and to how many files; `left_out` counts those that nothing was done to, by the state."""
+    why = Counter(file.why or "unchanged" for file in files.values())
+    rows = [*sorted(why.items()), *left_out.items()]
     return ReportTable(
         title="Files",
         columns=("state", "files"),
@@ -60,53 +77,59 @@ def work_table(result: Told) -> ReportTable:
     )
 
 
-def class_change_table(summary: Told, before: Told) -> ReportTable:
-    """Return the class counts with errors, and how far they are from the last run's."""
-    old: Mapping[str, Any] = before.get("classes", {})
-    if why_no_error(before.get("shift", {})):  # an earlier version stated an error nevertheless
-        old = {name: {**found, "error": None} for name, found in old.items()}
-    reason = summary.get("no_error")
+def class_change_table(counts: Counts, before: Totals | None) -> ReportTable:
+    """Return the class counts with errors, and how far they are from the last run's, None for the first run."""
+    old = _earlier_classes(before) if before else {}
     return ReportTable(
         title="Classes against the last run",
         columns=("class", "assigned", "expected", "±", "last expected", "change", "change / ±"),
-        rows=tuple(_class_row(name, found, old.get(name)) for name, found in summary["classes"].items()),
+        rows=tuple(_class_row(name, estimate, old.get(name)) for name, estimate in counts.classes.items()),
         numeric=frozenset(range(1, 7)),
-        note=f"{_count(summary['n_rows'])} objects, {_count(before.get('n_rows', 0))} in the last run. "
-        + (f"Without an error: {reason}." if reason else "The error is of both runs' counts together."),
+        note=f"{_count(counts.n_rows)} objects, {_count(before.n_rows if before else 0)} in the last run. "
+        + (
+            f"Without an error: {counts.no_error}."
+            if counts.no_error
+            else "The error is of both runs' counts together."
+        ),
     )
 
 
-def _class_row(name: str, found: Told, old: Told | None) -> tuple[str, ...]:
-    stated = "–" if found["error"] is None else _fixed(found["error"], 1)
-    row = (name, _count(found["assigned"]), _fixed(found["expected"], 1), stated)
+def _earlier_classes(before: Totals) -> Mapping[str, ClassEstimate]:
+    """Return the estimates of an earlier run; those of some versions state an error that is not known."""
+    if not why_no_error(before.shift.class_priors_source):
+        return before.classes
+    return {name: replace(estimate, error=None) for name, estimate in before.classes.items()}
+
+
+def _class_row(name: str, new: ClassEstimate, old: ClassEstimate | None) -> tuple[str, ...]:
+    stated = "–" if new.error is None else _fixed(new.error, 1)
+    row = (name, _count(new.assigned), _fixed(new.expected, 1), stated)
     if old is None:
         return (*row, "–", "–", "–")
-    change = found["expected"] - old["expected"]
-    known = None not in (found["error"], old["error"])
-    error = math.hypot(found["error"], old["error"]) if known else 0.0
+    change = new.expected - old.expected
+    error = 0.0 if new.error is None or old.error is None else math.hypot(new.error, old.error)
     return (
         *row,
-        _fixed(old["expected"], 1),
+        _fixed(old.expected, 1),
         _signed(change, 1),
         _signed(change / error, 1) if error else "–",
     )
 
 
-def flag_change_table(summary: Told, before: Told) -> ReportTable:
-    """Return the shares of the flags, and what they were in the last run."""
-    old: Mapping[str, Any] = before.get("flags", {})
+def flag_change_table(counts: Counts, before: Totals | None) -> ReportTable:
+    """Return the shares of the flags, and what they were in the last run, None for the first run."""
+    old: Mapping[str, FlagCount] = before.flags if before else {}
     rows = []
-    for name, found in summary["flags"].items():
+    for name, flag in counts.flags.items():
         last = old.get(name)
-        share = found["share"]
-        change = "–" if last is None else _signed(100 * (share - last["share"]), 2)
+        change = "–" if last is None else _signed(100 * (flag.share - last.share), 2)
         rows.append(
             (
-                str(found["bit"]),
+                str(flag.bit),
                 name,
-                _count(found["count"]),
-                _percent(share),
-                "–" if last is None else _percent(last["share"]),
+                _count(flag.count),
+                _percent(flag.share),
+                "–" if last is None else _percent(last.share),
                 change,
             )
         )
@@ -118,9 +141,8 @@ def flag_change_table(summary: Told, before: Told) -> ReportTable:
     )
 
 
-def drift_table(found: Mapping[str, Told]) -> ReportTable:
+def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:
     """Return how the features differ from the training set's."""
-    far = set(drifted(found))
     return ReportTable(
         title="Features against the training set",
         columns=(
@@ -136,15 +158,15 @@ def drift_table(found: Mapping[str, Told]) -> ReportTable:
         rows=tuple(
             (
                 name,
-                _fixed(f["index"], 3),
-                _fixed(f["expected_index"], 3),
-                _signed(f["mean_shift"], 2),
-                _fixed(f["sd_ratio"], 2),
-                _percent(f["missing"]),
-                _signed(100 * f["missing_change"], 1),
-                "yes" if name in far else "",
+                _fixed(feature.index, 3),
+                _fixed(feature.expected_index, 3),
+                _signed(feature.mean_shift, 2),
+                _fixed(feature.sd_ratio, 2),
+                _percent(feature.missing),
+                _signed(100 * feature.missing_change, 1),
+                "yes" if feature.has_drifted else "",
             )
-            for name, f in found.items()
+            for name, feature in drift.items()
         ),
         numeric=frozenset(range(1, 7)),
         note="The index is the divergence of the tenths of the training rows; more than "
@@ -152,36 +174,36 @@ def drift_table(found: Mapping[str, Told]) -> ReportTable:
     )
 
 
-def difference_table(difference: Told) -> ReportTable:
+def difference_table(difference: Difference) -> ReportTable:
     """Return how the objects differ from the last release."""
     rows = [
-        ("objects compared", difference["compared"]),
-        ("in changed files, new", difference["appeared"]),
-        ("in changed files, gone", difference["vanished"]),
-        ("changed class", difference["class_changed"]),
+        ("objects compared", difference.compared),
+        ("in changed files, new", difference.appeared),
+        ("in changed files, gone", difference.vanished),
+        ("changed class", difference.class_changed),
         *(
-            (f"  {_class(t['was'])} → {_class(t['is'])}", t["objects"])
-            for t in sorted(difference["transitions"], key=lambda t: -t["objects"])[:20]
+            (f"  {_class(t.was)} → {_class(t.now)}", t.objects)
+            for t in sorted(difference.transitions, key=lambda t: -t.objects)[:20]
         ),
-        ("changed a flag", difference["flag_changed"]),
-        *((f"  gained {name}", n) for name, n in difference["flags_gained"].items() if n),
-        *((f"  lost {name}", n) for name, n in difference["flags_lost"].items() if n),
-        ("moved by more than 0.1 in p", difference["moved"]),
+        ("changed a flag", difference.flag_changed),
+        *((f"  gained {name}", n) for name, n in difference.flags_gained.items() if n),
+        *((f"  lost {name}", n) for name, n in difference.flags_lost.items() if n),
+        ("moved by more than 0.1 in p", difference.moved),
     ]
     return ReportTable(
         title="Objects against the last release",
         columns=("what", "objects"),
         rows=tuple((what, _count(n)) for what, n in rows),
         numeric=frozenset({1}),
-        note=f"The largest move is {difference['largest_move']:.3f}.",
+        note=f"The largest move is {difference.largest_move:.3f}.",
     )
 
 
-def trouble_table(result: Told) -> ReportTable:
+def trouble_table(result: FolderResult) -> ReportTable:
     """Return the files that were not annotated, and why."""
     rows = [
-        *((name, "quarantined", why) for name, why in result.get("quarantined", {}).items()),
-        *((name, "deferred", why) for name, why in result.get("deferred", {}).items()),
+        *((name, "quarantined", why) for name, why in result.quarantined.items()),
+        *((name, "deferred", why) for name, why in result.deferred.items()),
     ]
     return ReportTable(
         title="Files that were not annotated",

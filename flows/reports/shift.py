@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 __all__ = [
     "ESTIMATED",
@@ -132,10 +132,12 @@ def shift_words(shift: TargetShift) -> Iterator[str]:
         yield _loss_words(loss)
 
 
-def why_no_error(shift: Mapping[str, Any]) -> str | None:
-    """Return why the errors of class counts are not known under the shares of a `shift_record`; None where they are."""
-    source = str(shift.get("class_priors_source", ""))
-    if not source.startswith(ESTIMATED):
+def why_no_error(source: str | None) -> str | None:
+    """Return why the errors of class counts are not known under class shares of a source; None where they are.
+
+    `source` says in words where the shares come from, None for the shares of the training rows.
+    """
+    if source is None or not source.startswith(ESTIMATED):
         return None
     return f"the class shares are an estimate ({source}), whose own error the counts' error would lack"
 

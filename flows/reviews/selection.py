@@ -7,10 +7,10 @@ probability is written down as a weight, stands for the whole catalogue.  Shapes
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,10 @@ from flows.labels.reader import label_texts
 from flows.labels.source import require_exact
 from flows.reviews._files import Chosen, write_lists
 from flows.runs.allowed_roots import check_output
-from flows.runs.manifest import Manifest
+from flows.runs.manifest import Manifest, ObjectColumns
 
-__all__ = ["review"]
+__all__ = ["ReviewResult", "review"]
 
-Json = dict[str, Any]
 Floats = NDArray[np.float64]
 
 WORTH_A_LOOK = int(
@@ -38,6 +37,25 @@ WORTH_A_LOOK = int(
 )
 ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")
 SCORES = ("class", "p_max", "mutual_info", "flags")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewResult:
+    """Which objects were chosen for a human look, and where the lists are.
+
+    `id` is the column that names an object, None where there are no catalogues.  `top` counts the flagged objects,
+    `drawn` those drawn of all `n_classified`.  `files` is empty where nothing was written.
+    """
+
+    status: Literal["planned", "done"]
+    model: str
+    out: Path
+    id: str | None
+    n_classified: int
+    top: int
+    drawn: int
+    remarks: tuple[str, ...]
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -91,8 +109,8 @@ def review(
     identifier: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
-) -> Json:
-    """Write the review list of a folder that `classify` has written; return what was done, as JSON can hold it.
+) -> ReviewResult:
+    """Write the review list of a folder that `classify` has written; return what was done.
 
     `top` flagged objects, the least certain first, then `draw` of all that are classified, in proportion to their
     mutual information.
@@ -105,9 +123,9 @@ def review(
             "with --out first"
         )
     # The margins of a HATS catalogue repeat objects of the other files.
-    once = [output for output in manifest.outputs if output.summary.get("counted", True)]
+    once = [output for output in manifest.outputs if not (output.summary and output.summary.repeats_rows)]
     opened = [annotated_table(manifest.prefix).open(folder / output.name) for output in once]
-    known = manifest.details.get("position", {})
+    known = manifest.details.position or ObjectColumns()
     columns = [_columns(c, manifest.prefix, identifier, known) for c in opened]
     pairs = list(zip(opened, columns, strict=True))
     best, largest, n, total = _survey(pairs, top, draw)
@@ -116,48 +134,46 @@ def review(
     # With their weight, top or not: without it the drawn ones stand for nothing.
     weighted = {c.name for c in drawn}
     chosen = [*(c for c in best if c.name not in weighted), *drawn]
-    result: Json = {
-        "status": "planned" if dry_run else "done",
-        "model": manifest.model,
-        "out": str(folder),
-        "id": columns[0].identifier if columns else None,
-        "n_classified": n,
-        "top": sum(c.how == "top" for c in chosen),
-        "drawn": sum(c.how == "drawn" for c in chosen),
-        "remarks": [c.remark for c in columns if c.remark],
-        "files": [],
-    }
-    if not dry_run:
-        label = f"Review of {manifest.model}"
-        result["files"] = [str(p) for p in write_lists(chosen, folder, result["id"] or "id", label)]
-    return result
+    label = f"Review of {manifest.model}"
+    identity = columns[0].identifier if columns else None
+    return ReviewResult(
+        status="planned" if dry_run else "done",
+        model=manifest.model,
+        out=folder,
+        id=identity,
+        n_classified=n,
+        top=sum(c.how == "top" for c in chosen),
+        drawn=sum(c.how == "drawn" for c in chosen),
+        remarks=tuple(c.remark for c in columns if c.remark),
+        files=() if dry_run else tuple(write_lists(chosen, folder, identity or "id", label)),
+    )
 
 
-def _columns(catalog: Catalog, prefix: str, identifier: str | None, known: Mapping[str, str]) -> _Columns:
+def _columns(catalog: Catalog, prefix: str, identifier: str | None, known: ObjectColumns) -> _Columns:
     """Return the columns of a catalogue; `known` is what the specification says of identifier and position."""
-    stated_id = [name for name in [known.get("id")] if name in catalog.names]
+    stated_id = [name for name in [known.id] if name in catalog.names]
     by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
     by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]
-    found = identifier or next(iter((*stated_id, *by_ucd, *by_name)), None)
-    if found is None or found not in catalog.names:
+    column = identifier or next(iter((*stated_id, *by_ucd, *by_name)), None)
+    if column is None or column not in catalog.names:
         raise UsageError(
-            f"{catalog.path}: got {'no column that names an object' if found is None else repr(found)}, expected "
-            f"the column of the identifier; name it with --id; {nearest(found or 'id', catalog.names)}"
+            f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, expected "
+            f"the column of the identifier; name it with --id; {nearest(column or 'id', catalog.names)}"
         )
-    stated = (known.get("ra", ""), known.get("dec", ""))
+    stated = (known.ra or "", known.dec or "")
     place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
     if place is None:
-        return _Columns(found, None, prefix, remark=f"{catalog.path}: no columns of positions, so no links")
-    unit = _unit(catalog, place, known.get("unit"))
+        return _Columns(column, None, prefix, remark=f"{catalog.path}: no columns of positions, so no links")
+    unit = _unit(catalog, place, known.unit)
     if unit is not None:
-        return _Columns(found, place, prefix, unit)
+        return _Columns(column, place, prefix, unit)
     # The list is of use without links, and a link to the wrong place of none.
     ra, dec = (f"'{name}' in '{catalog.column(name).unit or 'no unit'}'" for name in place)
     remark = (
         f"no links: {catalog.path}: got {ra} and {dec}, expected both in degrees, radians or sexagesimal text; "
         "correct their units, or train and classify with position_unit under [catalog]"
     )
-    return _Columns(found, None, prefix, remark=remark)
+    return _Columns(column, None, prefix, remark=remark)
 
 
 def _unit(catalog: Catalog, place: tuple[str, str], stated: str | None) -> PositionUnit | None:
@@ -207,10 +223,10 @@ def _survey(
             flagged = np.flatnonzero(rows.flags & WORTH_A_LOOK)
             order = flagged[np.argsort(rows.p_max[flagged], kind="stable")]
             first = _first_of_each(rows.names[order], top)
-            found = [
+            entries = [
                 (float(rows.p_max[i]), n + int(i), rows.chosen(int(i), "top", 1.0)) for i in order[first]
             ]
-            heap = sorted([*heap, *found], key=lambda entry: entry[:2])
+            heap = sorted([*heap, *entries], key=lambda entry: entry[:2])
             heap = [heap[i] for i in _first_of_each([entry[2].name for entry in heap], top)]
             n += len(rows.p_max)
     return [c for _, _, c in heap], largest, n, total

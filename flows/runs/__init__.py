@@ -2,6 +2,10 @@
 
 - `allowed_roots`: Which folders and URLs a run may use: all, by a user's own command, but a server's form
   is open to others.
+- `counts`: What is counted in an annotated file, as its record in the staging and `summary.json` keep it for
+  later runs.
+- `difference`: How many objects an annotation changes against the one before, of a file or of a whole
+  release.
 - `interrupt`: Stopping at a good moment: the file or candidate in hand is finished, then the run says how
   to go on.
 - `lock`: One run at a time in a folder: a lock that goes with its process, and says whose it is.
@@ -9,8 +13,28 @@
   done.
 - `model_reference`: How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they
   taken apart.
+- `outputs`: What is known of an input and of its annotated copy: bytes by their hash, and what was counted.
 - `progress`: How far the work is, shown by a terminal's bar, to lines, or to nobody.
+- `release`: What a release has changed, as `_releases/0007.json` keeps it, and the release that it is compared
+  with.
+- `results`: What `classify` and `reprocess` return: what was done, would be done, or was tried on some rows.
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
+- `summary`: What a classification adds up to, for people and programs: `summary.json`, and the totals in
+  `manifest.json`.
 """
 
-__all__ = ["allowed_roots", "interrupt", "lock", "manifest", "model_reference", "progress", "staging"]
+__all__ = [
+    "allowed_roots",
+    "counts",
+    "difference",
+    "interrupt",
+    "lock",
+    "manifest",
+    "model_reference",
+    "outputs",
+    "progress",
+    "release",
+    "results",
+    "staging",
+    "summary",
+]

@@ -6,27 +6,34 @@ fetched from a URL, by its server's word for the state it was in.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import atomic_write_text
+from flows.documents import from_document, write_document
+from flows.errors import DocumentError
+from flows.runs.counts import FileCounts
 from flows.runs.model_reference import ModelReference
+from flows.runs.outputs import FileState, Output, Quarantined
+from flows.runs.summary import Totals
 
 __all__ = [
     "MANIFEST",
     "SUMMARY",
-    "FileState",
+    "ColumnDetails",
+    "FlagDetails",
     "Manifest",
-    "Output",
-    "Quarantined",
-    "file_sha256",
+    "ManifestDetails",
+    "ManifestFile",
+    "ManifestInput",
+    "ManifestOutput",
+    "ObjectColumns",
     "write_json",
 ]
 
@@ -36,100 +43,53 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class FileState:
-    """A file's content hash, and what tells quickly whether it may have changed."""
+class ColumnDetails:
+    """A new column: its Arrow type, its UCD and what it means."""
 
-    sha256: str
-    size: int
-    mtime_ns: int
-    inode: int
-    tag: str = ""  # of a fetched file, if its server has a word for its state
-
-    @classmethod
-    def hashed(cls, path: Path, size: int, mtime_ns: int, inode: int) -> FileState:
-        """Return the state of a file that was looked at, with the hash of its bytes."""
-        return cls(file_sha256(path), size, mtime_ns, inode)
-
-    def looks_like(self, path: Path) -> bool:
-        """Say whether the file's size, time and inode are still those that were hashed."""
-        try:
-            seen = path.stat()
-        except FileNotFoundError:
-            return False
-        return (self.size, self.mtime_ns, self.inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; most have no tag."""
-        return {key: value for key, value in asdict(self).items() if key != "tag" or value}
+    datatype: str
+    ucd: str | None
+    description: str | None
 
 
 @dataclass(frozen=True)
-class Output:
-    """An annotated file: its name in the folder, its hash, and its input's."""
+class FlagDetails:
+    """A flag's name, and what it means."""
 
     name: str
-    sha256: str
-    size: int
-    n_rows: int
-    input_path: (
-        str  # relative to the output folder, so that both can move together; or a URL, as it may be shown
-    )
-    input: FileState
-    mtime_ns: int = 0
-    inode: int = 0
-    summary: Mapping[str, Any] = field(default_factory=dict)  # kept in `summary.json`, not in the manifest
-    difference: Mapping[str, Any] | None = None  # from the last release; goes into the release's report
-
-    def __post_init__(self) -> None:
-        """Refuse a name that leads out of the folder: manifests are files, and files can be tampered with."""
-        path = PurePosixPath(self.name)
-        if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0].startswith("."):
-            raise ValueError(f"got '{self.name}' as an output's name, expected a path inside the folder")
-
-    @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Output:
-        """Return the output that `vars` of one describes."""
-        return cls(**{**tree, "input": FileState(**tree["input"])})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return vars(self) | {"input": self.input.to_dict()}
-
-    @property
-    def state(self) -> FileState:
-        """The file's own state; a size alone would take one model's FITS file for another's."""
-        return FileState(self.sha256, self.size, self.mtime_ns, self.inode)
-
-    def is_in(self, path: Path, *, verify: bool = False) -> bool:
-        """Say whether the file there is this one: by its looks, else by its hash."""
-        if not path.is_file() or path.stat().st_size != self.size:
-            return False
-        return (not verify and self.state.looks_like(path)) or file_sha256(path) == self.sha256
+    meaning: str
 
 
-@dataclass(frozen=True)
-class Quarantined:
-    """A file that could not be annotated for reasons of its own; it is tried again once it has changed."""
+@dataclass(frozen=True, kw_only=True)
+class ObjectColumns:
+    """The catalogues' columns of identifier and position, and the position's unit; None where nobody named them."""
 
-    name: str
-    input_path: str
-    reason: str
-    input: FileState | None = None  # None where it could not even be read: then it is always tried again
-
-    @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Quarantined:
-        """Return the file that `vars` of one describes."""
-        state = tree.get("input")
-        return cls(**{**tree, "input": None if state is None else FileState(**state)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self) | {"input": self.input.to_dict() if self.input else None}
+    id: str | None = None
+    ra: str | None = None
+    dec: str | None = None
+    unit: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class ManifestDetails:
+    """What a reader needs to understand the new columns, and to find the objects.
+
+    The classes with their shares, the columns by name, the flags by their bit; what is missing, an old version did
+    not write.
+    """
+
+    classes: Mapping[str, float] = field(default_factory=dict)
+    columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
+    flags: Mapping[str, FlagDetails] = field(default_factory=dict)
+    position: ObjectColumns | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The outputs of one model and one specification in one folder; never of two."""
+    """The outputs of one model and one specification in one folder; never of two.
+
+    `totals` is what the summary says of all files together, None where the manifest has none that this version can
+    read.  `created` is a time (ISO 8601, UTC), '' until the manifest is written.
+    """
 
     model: str
     model_id: int
@@ -138,8 +98,8 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     release: int = 1
-    totals: Mapping[str, Any] = field(default_factory=dict)  # what the summary says of all files together
-    details: Mapping[str, Any] = field(default_factory=dict)
+    totals: Totals | None = None
+    details: ManifestDetails = ManifestDetails()
     created: str = ""
 
     @cached_property
@@ -158,7 +118,7 @@ class Manifest:
     @property
     def prefix(self) -> str | None:
         """The prefix of the new columns."""
-        classes = (n for n, c in self.details.get("columns", {}).items() if c.get("ucd") == "src.class")
+        classes = (name for name, column in self.details.columns.items() if column.ucd == "src.class")
         return next((name.removesuffix("class") for name in classes), None)
 
     def find_quarantined(self, name: str) -> Quarantined | None:
@@ -179,98 +139,170 @@ class Manifest:
 
     def write(self, folder: Path) -> Path:
         """Write the manifest of a folder, whole or not at all; return where it is."""
-        tree = {
-            "format": "blr-manifest",
-            "schema_version": SCHEMA_VERSION,
-            "created": self.created or datetime.now(UTC).isoformat(timespec="seconds"),
-            "release": self.release,
-            "model": self.model,
-            "model_id": self.model_id,
-            "specification_hash": self.specification_hash,
-            "versions": {"blr": self.code_version},
-            "totals": self.totals,
-            **{key: self.details[key] for key in DETAILS if key in self.details},
-            "quarantined": [q.to_dict() for q in self.quarantined],
-            "inputs": [{"path": o.input_path, **o.input.to_dict()} for o in self.outputs],
-            "outputs": [
-                {"path": o.name, **o.state.to_dict(), "rows": o.n_rows, "input": o.input.sha256}
-                for o in self.outputs
-            ],
-        }
-        write_json(folder / MANIFEST, tree)
+        write_document(folder / MANIFEST, ManifestFile.of(self))
         return folder / MANIFEST
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Return the manifest of a folder, None where it has none."""
+        """Return the manifest of a folder, None where it has none; CatalogError where the file is no manifest."""
         path = folder / MANIFEST
         if not path.is_file():
             return None
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-            counted = _counted(folder)
-            outputs = [
-                _output(o, i, counted.get(o["path"], {}))
-                for o, i in zip(tree["outputs"], tree["inputs"], strict=True)
-            ]
-            return cls(
-                model=tree["model"],
-                model_id=tree["model_id"],
-                specification_hash=tree["specification_hash"],
-                code_version=tree["versions"]["blr"],
-                outputs=tuple(outputs),
-                quarantined=tuple(Quarantined.of(q) for q in tree.get("quarantined", [])),
-                release=tree.get("release", 1),
-                totals=tree.get("totals", {}),
-                details={key: tree[key] for key in DETAILS if key in tree},
-                created=tree["created"],
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            tree = {**OLDER, **json.loads(path.read_text(encoding="utf-8"))}
+            tree["quarantined"] = [{"input": None} | file for file in tree["quarantined"]]
+            tree["totals"] = _totals(tree["totals"])
+            return from_document(ManifestFile, tree, source=MANIFEST).manifest(_file_counts(folder))
+        except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
                 f"{path}: got a file that is no manifest ({error!r}), expected one as `blr classify` wrote it; "
                 "move it away, or choose another output folder"
             ) from error
 
 
-DETAILS = ("classes", "columns", "flags", "position")
-"""What a reader needs to understand the columns."""
+OLDER: Mapping[str, object] = {
+    "schema_version": SCHEMA_VERSION,
+    "release": 1,
+    "totals": None,
+    "quarantined": [],
+}
+"""What manifests of some versions do not say."""
 
 
-def _output(output: Mapping[str, Any], source: Mapping[str, Any], counted: Mapping[str, Any]) -> Output:
-    known = {key: source[key] for key in ("sha256", "size", "mtime_ns", "inode")}
-    state = FileState(**known, tag=source.get("tag", ""))
-    return Output(
-        name=output["path"],
-        sha256=output["sha256"],
-        size=output["size"],
-        n_rows=output["rows"],
-        input_path=source["path"],
-        input=state,
-        mtime_ns=output.get("mtime_ns", 0),
-        inode=output.get("inode", 0),
-        summary=counted,
-    )
+@dataclass(frozen=True, kw_only=True)
+class ManifestInput:
+    """An input of `manifest.json`."""
+
+    path: str
+    sha256: str
+    size: int
+    mtime_ns: int
+    inode: int
+    tag: str = ""
 
 
-def _counted(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what was counted in each file, as far as the summary is there: without it, a file is done again."""
+@dataclass(frozen=True, kw_only=True)
+class ManifestOutput:
+    """An output of `manifest.json`; `input` is the hash of its input."""
+
+    path: str
+    sha256: str
+    size: int
+    mtime_ns: int = 0
+    inode: int = 0
+    rows: int
+    input: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestFile:
+    """What `manifest.json` holds, key by key."""
+
+    format: Literal["blr-manifest"]
+    schema_version: int
+    created: str
+    release: int
+    model: str
+    model_id: int
+    specification_hash: str
+    versions: Mapping[str, str]
+    totals: Totals | None
+    classes: Mapping[str, float] = field(default_factory=dict)
+    columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
+    flags: Mapping[str, FlagDetails] = field(default_factory=dict)
+    position: ObjectColumns | None = None
+    quarantined: tuple[Quarantined, ...]
+    inputs: tuple[ManifestInput, ...]
+    outputs: tuple[ManifestOutput, ...]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> ManifestFile:
+        """Return the file of a manifest."""
+        return cls(
+            format="blr-manifest",
+            schema_version=SCHEMA_VERSION,
+            created=manifest.created or datetime.now(UTC).isoformat(timespec="seconds"),
+            release=manifest.release,
+            model=manifest.model,
+            model_id=manifest.model_id,
+            specification_hash=manifest.specification_hash,
+            versions={"blr": manifest.code_version},
+            totals=manifest.totals,
+            **vars(manifest.details),
+            quarantined=manifest.quarantined,
+            inputs=tuple(ManifestInput(path=o.input_path, **vars(o.input)) for o in manifest.outputs),
+            outputs=tuple(
+                ManifestOutput(
+                    path=o.name,
+                    sha256=o.sha256,
+                    size=o.size,
+                    mtime_ns=o.mtime_ns,
+                    inode=o.inode,
+                    rows=o.n_rows,
+                    input=o.input.sha256,
+                )
+                for o in manifest.outputs
+            ),
+        )
+
+    def manifest(self, counts: Mapping[str, FileCounts]) -> Manifest:
+        """Return the manifest of the file, each output with its `counts`; ValueError where an input is missing."""
+        outputs = (
+            Output(
+                name=o.path,
+                sha256=o.sha256,
+                size=o.size,
+                n_rows=o.rows,
+                input_path=i.path,
+                input=FileState(i.sha256, i.size, i.mtime_ns, i.inode, i.tag),
+                mtime_ns=o.mtime_ns,
+                inode=o.inode,
+                summary=counts.get(o.path),
+            )
+            for o, i in zip(self.outputs, self.inputs, strict=True)
+        )
+        return Manifest(
+            model=self.model,
+            model_id=self.model_id,
+            specification_hash=self.specification_hash,
+            code_version=self.versions.get("blr", ""),
+            outputs=tuple(outputs),
+            quarantined=self.quarantined,
+            release=self.release,
+            totals=self.totals,
+            details=ManifestDetails(
+                classes=self.classes, columns=self.columns, flags=self.flags, position=self.position
+            ),
+            created=self.created,
+        )
+
+
+def _totals(tree: Mapping[str, object] | None) -> Totals | None:
+    """Return the totals of a manifest, None where another version wrote them otherwise: they only serve comparison."""
+    try:
+        return (
+            from_document(Totals, {"shift": {}, "drift": {}} | dict(tree), source=MANIFEST) if tree else None
+        )
+    except DocumentError:
+        return None
+
+
+def _file_counts(folder: Path) -> dict[str, FileCounts]:
+    """Return what was counted in each file, as far as the summary is there: a file without it is done again."""
     try:
         files = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["files"]
-        return {
-            name: {key: counts[key] for key in COUNTED if key in counts} for name, counts in files.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError):
+        counts = {name: _counts(tree) for name, tree in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+    return {name: file for name, file in counts.items() if file is not None}
 
 
-COUNTED = ("counted", "tally", "drift", "low_confidence", "shift")
-"""What the summary keeps of each file for the summaries of later runs."""
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, as `sha256sum` prints it."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _counts(tree: Mapping[str, object]) -> FileCounts | None:
+    """Return what a later run needs of a file's summary; what the copy left behind is of the run that wrote it."""
+    try:
+        return replace(from_document(FileCounts, tree, source=SUMMARY), left_behind=())
+    except DocumentError:
+        return None
 
 
 def write_json(path: Path, tree: Any) -> None:

@@ -7,7 +7,6 @@ after the file, so a file with a record is whole.  One run at a time works in a 
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalogs.files.atomic import flush_to_disk, sweep
-from flows.errors import OutputFolderError
+from flows.documents import read_document, write_document
+from flows.errors import DocumentError, OutputFolderError
 from flows.runs.allowed_roots import OutputFolder
-from flows.runs.manifest import FileState, Output, write_json
+from flows.runs.outputs import FileState, Output
 
 __all__ = ["RETIRED", "Staging"]
 
@@ -64,7 +64,7 @@ class Staging:
 
     def record(self, output: Output) -> None:
         """Write down that a file is whole."""
-        write_json(self._record_path(output.name), output.to_dict())
+        write_document(self._record_path(output.name), output)
 
     def find(self, name: str, source: FileState) -> Output | None:
         """Return the record of a file made from that input, staged still or published already."""
@@ -122,8 +122,8 @@ class Staging:
 
     def retired(self, release: int) -> list[str]:
         """Return what was moved out of the way for a release, by this run or by one that was killed."""
-        found = (self.out / RETIRED / f"{release:04d}").rglob("*")
-        return sorted(path.relative_to(self.out).as_posix() for path in found if path.is_file())
+        paths = (self.out / RETIRED / f"{release:04d}").rglob("*")
+        return sorted(path.relative_to(self.out).as_posix() for path in paths if path.is_file())
 
     def close(self) -> None:
         """Remove the staging."""
@@ -152,6 +152,6 @@ def _remove(folder: Path) -> None:
 def _record(path: Path) -> Output | None:
     """Return the record in a file; or None, or none of this version."""
     try:
-        return Output.of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError):
+        return read_document(Output, path)
+    except (OSError, DocumentError):
         return None

@@ -128,7 +128,7 @@ def test_a_blank_separated_table_through_the_flow(store, tmp_path):
     written = (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [o["path"] for o in manifest["outputs"]] == ["t.ecsv"]
-    assert catalogs.open(tmp_path / "out" / "t.ecsv").metadata["blr.model"] == first["model"]
+    assert catalogs.open(tmp_path / "out" / "t.ecsv").metadata["blr.model"] == first.model
     classified(store, source, tmp_path / "out", "")
     assert (tmp_path / "out" / "t.ecsv").stat().st_mtime_ns == written
     source.write_text("# id\n1 2\n")  # of a file that no longer opens, too
@@ -155,7 +155,7 @@ def test_a_user_keeps_bits_through_the_flow(store, tmp_path):
 def test_hats_through_the_flow(store, tmp_path, mode):
     root = write_collection(tmp_path / "collection")
     told = classified(store, root, tmp_path / "out", f'mode = "{mode}"\ncolumns = "full"')
-    assert told["summary"]["n_rows"] == 100
+    assert told.summary.n_rows == 100
     out = tmp_path / "out" / "collection"
     found = columns_of(out)
     ours = [c.name for c in standard_columns(CLASSES, columns="full")]
@@ -175,7 +175,7 @@ def test_provenance_lies_in_the_file_where_it_can_and_always_in_the_manifest(sto
     source = write(store, ending)
     told = classified(store, source, tmp_path / "out", "")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["model"] == told["model"]
+    assert manifest["model"] == told.model
     columns = manifest["columns"]
     assert columns["blr_flags"]["ucd"] == "meta.code.qual;src.class"
     assert all(
@@ -186,5 +186,5 @@ def test_provenance_lies_in_the_file_where_it_can_and_always_in_the_manifest(sto
         text = (tmp_path / "out" / source.name).read_text()
         assert text.splitlines()[0].startswith("id,"), "a comment would be a row to most readers"
         return
-    assert metadata["blr.model"] == told["model"]
+    assert metadata["blr.model"] == told.model
     assert "LOW_CONFIDENCE" in metadata["blr.flag.0"]

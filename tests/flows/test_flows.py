@@ -87,7 +87,7 @@ def test_fn_needs_no_prefect_server(work, monkeypatch):
     monkeypatch.setattr("flows.classify.STEPS", None)
     assert train.fn(work / "spec.toml", work / "models").status == "exists"
     told = classify.fn([work / "survey.fits"], "morphology", work / "models", work / "out")
-    assert told["status"] == "done"
+    assert told.status == "done"
 
 
 def test_the_form_of_the_page_has_choices_bounds_and_descriptions():

@@ -197,7 +197,7 @@ def test_copies_inside_their_catalogue_are_refused(trained: Path, make: SimpleNa
             classify([tmp_path / "release"], out=tmp_path / "release" / name, **given)
     for _ in range(2):  # what begins so is no data
         told = classify([tmp_path / "release"], out=tmp_path / "release" / "_annotated", **given)
-        assert told["summary"]["n_rows"] == 50
+        assert told.summary.n_rows == 50
 
 
 def test_a_catalogue_without_rows_is_said_to_be(tmp_path):
@@ -239,8 +239,8 @@ def test_notes_beside_a_damaged_file_are_still_notes(
     (release / f"p1.{form}").write_bytes(whole[: len(whole) // 2])
     given = {"model": "morphology", "store": trained / "models"}
     told = classify([release], out=tmp_path / "out", **given)
-    assert [*told["quarantined"]] == [f"p1.{form}"]
-    assert told["summary"]["n_rows"] == 100
+    assert [*told.quarantined] == [f"p1.{form}"]
+    assert told.summary.n_rows == 100
 
 
 def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace):

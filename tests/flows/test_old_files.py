@@ -89,8 +89,8 @@ def test_a_release_is_still_up_to_date(old):
     copies = [old / "annotated" / name for name in ("a.parquet", "b.fits", "_releases/0001.json")]
     before = [path.read_bytes() for path in copies]
     done = reprocess(old / "refined.toml", store=old / "models", quiet_seconds=0)
-    assert (done["status"], done["release"]) == ("nothing to do", 1)
-    assert done["summary"]["n_rows"] == 100
+    assert (done.status, done.release) == ("nothing to do", 1)
+    assert done.summary.n_rows == 100
     assert [path.read_bytes() for path in copies] == before
 
 
@@ -98,8 +98,8 @@ def test_a_release_goes_on(old):
     """A new file is annotated, the old ones are left alone, and the manifest goes on from the old one's number."""
     shutil.copy(old / "release" / "a.parquet", old / "release" / "c.parquet")
     done = reprocess(old / "refined.toml", store=old / "models", quiet_seconds=0)
-    assert {name for name, file in done["files"].items() if file["why"]} == {"c.parquet"}
-    assert (done["release"], done["summary"]["n_rows"]) == (2, 160)
+    assert {name for name, file in done.files.items() if file.why} == {"c.parquet"}
+    assert (done.release, done.summary.n_rows) == (2, 160)
     assert {o.name for o in Manifest.read(old / "annotated").outputs} == {"a.parquet", "b.fits", "c.parquet"}
 
 
@@ -108,7 +108,7 @@ def test_an_old_release_is_compared_with_a_new_one(old):
     with (old / "refined.toml").open("a") as file:
         file.write("\n[flags]\nlow_confidence = 0.9\n")
     done = reprocess(old / "refined.toml", store=old / "models", quiet_seconds=0)
-    assert done["release"] == 2
+    assert done.release == 2
     difference = json.loads((old / "annotated" / "_releases" / "0002.json").read_text())["difference"]
     assert {
         key: difference[key] for key in ("compared", "appeared", "vanished", "class_changed", "moved")

@@ -138,8 +138,8 @@ def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
         np.testing.assert_allclose(table["ra"], columns["ra"][rows], atol=1e-6)
         np.testing.assert_allclose(table["dec"], columns["dec"][rows], atol=1e-6)
         assert "legacysurvey" in page
-    assert found["deg"]["remarks"] == []
-    (remark,) = found["furlong"]["remarks"]
+    assert found["deg"].remarks == ()
+    (remark,) = found["furlong"].remarks
     assert "got 'ra' in 'furlong' and 'dec' in 'furlong', expected both in degrees" in remark
 
 
@@ -170,7 +170,7 @@ def test_review_lists_go_by_the_specification(tmp_path, monkeypatch):
     for path in paths:
         out = tmp_path / f"out-{path.stem}"
         classify([path], model=told.model, out=out, store=tmp_path / "models")
-        assert review(out, top=5)["remarks"] == []
+        assert review(out, top=5).remarks == ()
         table = Table.read(out / "review.vot")
         rows = [int(name.removeprefix("G")) for name in table["id"]]
         assert len(rows) == 5

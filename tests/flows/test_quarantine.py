@@ -57,7 +57,7 @@ def test_classify_sets_it_aside_and_ends_with_status_3(capsys, named):
     outputs = [o.name for o in manifest.outputs]
     assert outputs == ["a.parquet", "c.parquet"][: len(outputs)]
     assert sorted(p.name for p in Path("out").glob("*.parquet")) == outputs
-    assert manifest.totals["n_rows"] == 50 * len(outputs)
+    assert manifest.totals.n_rows == 50 * len(outputs)
     assert run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 3, "still"
 
 
@@ -115,14 +115,14 @@ def test_a_partition_of_the_sky(sky, trained, tmp_path, damage):
     whole = bad.read_bytes()
     bad.write_bytes(DAMAGES[damage](whole))
     told = classify([sky], out=tmp_path / "out", **chosen)
-    assert (told["status"], list(told["quarantined"])) == ("done", [name])
-    assert told["summary"]["n_rows"] == 50
-    assert np.all([(tmp_path / "out" / other).is_file() for other in told["files"] if other != name])
+    assert (told.status, list(told.quarantined)) == ("done", [name])
+    assert told.summary.n_rows == 50
+    assert np.all([(tmp_path / "out" / other).is_file() for other in told.files if other != name])
     bad.write_bytes(whole)
     again = classify([sky], out=tmp_path / "out", **chosen)
-    assert (again["quarantined"], again["summary"]["n_rows"]) == ({}, 100)
-    assert [n for n, file in again["files"].items() if file["to_do"]] == [name]
+    assert (again.quarantined, again.summary.n_rows) == ({}, 100)
+    assert [n for n, file in again.files.items() if file.to_do] == [name]
     fresh = classify([sky], out=tmp_path / "fresh", **chosen)
-    assert fresh["summary"] == again["summary"]
-    for path in fresh["files"]:
+    assert fresh.summary == again.summary
+    for path in fresh.files:
         assert (tmp_path / "fresh" / path).read_bytes() == (tmp_path / "out" / path).read_bytes()

@@ -78,16 +78,14 @@ def test_a_release_is_classified_and_kept_up_to_date(zone, s3, trained: Path, tm
     (tmp_path / "spec.toml").write_text(make.specification + f'\n[target]\npaths = ["{RELEASE}"]\n')
     options = {"store": trained / "models", "quiet_seconds": 0}
     done = reprocess(tmp_path / "spec.toml", **options)
-    assert (done["status"], done["deferred"], done["quarantined"]) == ("done", {}, {}), zone
+    assert (done.status, done.deferred, done.quarantined) == ("done", {}, {}), zone
     outputs = Manifest.read(tmp_path / "annotated").outputs
     assert [(o.name, o.input_path, o.input.tag[:5]) for o in outputs] == [
         (name, f"{RELEASE}/{name}", "ETag:") for name in PARTS
     ]
     classify([tmp_path / PARTS[0]], model="morphology", store=trained / "models", out=tmp_path / "here")
     assert (tmp_path / "here" / PARTS[0]).read_bytes() == (tmp_path / "annotated" / PARTS[0]).read_bytes()
-    assert reprocess(tmp_path / "spec.toml", **options)["status"] == "nothing to do"
+    assert reprocess(tmp_path / "spec.toml", **options).status == "nothing to do"
     s3.put(str(make.parquet(tmp_path / PARTS[1], make.survey(60, seed=9))), f"survey/release/{PARTS[1]}")
     again = reprocess(tmp_path / "spec.toml", **options)
-    assert {name: file["why"] for name, file in again["files"].items() if file["why"]} == {
-        PARTS[1]: "changed"
-    }
+    assert {name: file.why for name, file in again.files.items() if file.why} == {PARTS[1]: "changed"}

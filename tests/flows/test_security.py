@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import zlib
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ from flows.promote import promote
 from flows.reports.tables import to_markdown
 from flows.reprocess import reprocess
 from flows.review import review
+from flows.runs.counts import ShiftRecord
+from flows.runs.difference import Difference, ReleaseDifference, Transition
+from flows.runs.results import FileWork, FinishedClassification
+from flows.runs.summary import AnnotatedFile, ClassEstimate, FeatureDrift, FlagCount, ShownSummary
 from flows.train import train
 from tests.flows.reports.test_report import make_report
 
@@ -144,7 +148,8 @@ def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path, serializer):
 )
 def test_json_is_not_decoded_by_whatever_the_file_names(changed):
     read_json_only()
-    assert JSONSerializer().loads(b'{"a": 1}') == {"a": 1}
+    assert JSONSerializer().loads(b'{"a": 1}') == RESULTS.loads(b'{"a": 1}') == {"a": 1}
+    assert RESULTS.loads(b'{"__type__": "os.stat_result"}') == {"__type__": "os.stat_result"}, "none of ours"
     with pytest.raises(FlowError, match="expected JSON"):
         JSONSerializer(**changed).loads(b"{}")
 
@@ -228,29 +233,49 @@ def unescaped(text: str) -> list[str]:
 
 
 def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs():
-    counted = {"assigned": 3, "expected": 3.2, "error": 0.1}
-    told = {
-        "files": {HOSTILE: {"why": HOSTILE}},
-        "retired": [HOSTILE],
-        "quarantined": {HOSTILE: HOSTILE},
-        "deferred": {HOSTILE: HOSTILE},
-        "before": None,
-        "summary": {
-            "n_rows": 3,
-            "classes": {HOSTILE: counted},
-            "flags": {HOSTILE: {"bit": 0, "count": 1, "share": 0.5}},
-            "drift": {
-                HOSTILE: dict.fromkeys(("index", "expected_index", "mean_shift", "sd_ratio", "missing"), 0.1)
-                | dict.fromkeys(("missing_change", "index_error", "missing_error"), 0.0)
-            },
-        },
-        "difference": dict.fromkeys(
-            ("compared", "appeared", "vanished", "class_changed", "flag_changed", "moved", "largest_move"), 1
-        )
-        | {"transitions": [{"was": HOSTILE, "is": HOSTILE, "objects": 1}]}
-        | {"flags_gained": {HOSTILE: 1}, "flags_lost": {HOSTILE: 1}},
+    counts = {
+        "n_rows": 3,
+        "n_classified": 3,
+        "classes": {HOSTILE: ClassEstimate(3, 3.2, 0.1, 0.1, 0.0)},
+        "flags": {HOSTILE: FlagCount(0, HOSTILE, 1, 0.5)},
+        "missing": {HOSTILE: 0.1},
     }
-    tables = run_tables(told)
+    numbers = {field.name: 0.1 for field in fields(FeatureDrift)} | {"rows": 3, "index_error": 0.0}
+    summary = ShownSummary(
+        model=HOSTILE,
+        **counts,
+        shift=ShiftRecord(),
+        drift={HOSTILE: FeatureDrift(**numbers)},
+        files={HOSTILE: AnnotatedFile(**counts)},
+    )
+    ones = {field.name: 1 for field in fields(Difference)}
+    difference = ReleaseDifference(
+        **ones
+        | {
+            "transitions": (Transition(HOSTILE, HOSTILE, 1),),
+            "flags_gained": {HOSTILE: 1},
+            "flags_lost": {HOSTILE: 1},
+        },
+        examples=(),
+    )
+    result = FinishedClassification(
+        status="done",
+        model=HOSTILE,
+        out=Path(),
+        manifest=Path(),
+        release=1,
+        files={HOSTILE: FileWork(input=HOSTILE, n_rows=3, to_do=True, why=HOSTILE)},
+        retired=(HOSTILE,),
+        quarantined={HOSTILE: HOSTILE},
+        deferred={HOSTILE: HOSTILE},
+        advice="",
+        summary=summary,
+        before=None,
+        drifted=(HOSTILE,),
+        difference=difference,
+        newly_quarantined=(HOSTILE,),
+    )
+    tables = run_tables(result)
     assert {*tables} == {"files", "classes", "flags", "drift", "difference", "troubles"}
     for name, table in tables.items():
         page = to_markdown(table)

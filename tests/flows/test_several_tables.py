@@ -64,7 +64,7 @@ def test_the_table_that_has_the_columns_is_meant(as_fits):
         assert "blr_flags" not in hdus["STARS"].columns.names
         assert np.isfinite(hdus["DEEP"].data["blr_p_early"]).all()
     chosen = review(as_fits / "out", top=3)
-    assert (chosen["n_classified"], chosen["top"]) == (200, 3)
+    assert (chosen.n_classified, chosen.top) == (200, 3)
 
 
 def test_of_two_that_have_them_one_is_named(as_fits):
@@ -73,7 +73,7 @@ def test_of_two_that_have_them_one_is_named(as_fits):
     told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
     places = {"out": as_fits / "out", "store": as_fits / "models"}
     like = classify([as_fits / "three.fits"], model=told.model, **{**places, "out": as_fits / "deep"})
-    assert like["summary"]["n_rows"] == 200  # the table that is called as the labelled one
+    assert like.summary.n_rows == 200  # the table that is called as the labelled one
     with fits.open(as_fits / "three.fits") as hdus:
         hdus["DEEP"].name = "ULTRADEEP"
         hdus.writeto(as_fits / "renamed.fits")
@@ -82,7 +82,7 @@ def test_of_two_that_have_them_one_is_named(as_fits):
     named = specification(as_fits, "three.fits", 'table = "deep"')
     named.write_text(named.read_text() + "[target]\ntable = 3\n")
     done = classify([as_fits / "three.fits"], model=told.model, specification=named, **places)
-    assert done["summary"]["n_rows"] == 40
+    assert done.summary.n_rows == 40
     with fits.open(as_fits / "out" / "three.fits") as hdus:
         assert ["blr_flags" in h.columns.names for h in hdus[1:]] == [False, False, True]
 
@@ -117,5 +117,5 @@ def test_shares_are_estimated_from_the_table_that_is_classified(as_fits):
     options = {"model": told.model, "store": as_fits / "models", "class_prior": "em"}
     alone = classify([as_fits / "wide.fits"], out=as_fits / "a", **options)
     named = classify([as_fits / "three.fits"], out=as_fits / "b", specification=wide, **options)
-    shares = [done["summary"]["shift"]["class_priors"] for done in (alone, named)]
+    shares = [done.summary.shift.class_priors for done in (alone, named)]
     assert shares[0] == pytest.approx(shares[1])

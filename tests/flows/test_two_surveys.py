@@ -59,7 +59,7 @@ def test_sdss_trains_and_6dfgs_is_classified(tmp_path, monkeypatch):
     found = classify(
         [tmp_path / "sixdf.xml.bz2"], model=told.model, out=tmp_path / "out", store=tmp_path / "models"
     )
-    assert found["summary"]["n_rows"] == 875
+    assert found.summary.n_rows == 875
     (out,) = (tmp_path / "out").glob("sixdf*.xml*")
     new = Table.read(out, format="votable")
     assert {"BMAG", "RMAG", "blr_p_star", "blr_p_galaxy", "blr_flags"} <= set(new.colnames)

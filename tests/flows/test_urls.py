@@ -24,10 +24,13 @@ from catalogs.remote.errors import UnreachableError
 from flows.classification.reprocessing import reprocess
 from flows.classification.steps import classify
 from flows.cli.app import run
+from flows.documents import to_document
 from flows.errors import OutputFolderError, SpecificationError, UsageError
 from flows.inputs.fetching import FETCHED, fetching
 from flows.inputs.source import RemoteSource
-from flows.runs.manifest import Manifest, file_sha256
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import file_sha256
+from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
 from flows.training.steps import train
 from tests.catalogs.web import Web, serving
@@ -63,12 +66,12 @@ def survey(trained: Path, tmp_path: Path, make: SimpleNamespace, web: Web, monke
     def direct(*urls: str, **options: object) -> dict:
         return classify(urls, model="morphology", store="models", **({"out": "out"} | options))
 
-    def again(**options: object) -> dict:
+    def again(**options: object) -> ReleaseResult:
         web.asked.clear()
-        told = reprocess("spec.toml", store="models", quiet_seconds=0, **({"out": "out"} | options))
-        assert json.loads(json.dumps(told, allow_nan=False)) == told
+        result = reprocess("spec.toml", store="models", quiet_seconds=0, **({"out": "out"} | options))
+        json.dumps(to_document(result), allow_nan=False)
         assert not list(Path("out").glob(".blr*"))
-        return told
+        return result
 
     for seed, name in enumerate(PARTS):
         write(name, seed)
@@ -83,7 +86,7 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 
 def why(told: dict) -> dict[str, str]:
-    return {name: file["why"] for name, file in told["files"].items() if file["why"]}
+    return {name: file.why for name, file in told.files.items() if file.why}
 
 
 @pytest.mark.parametrize("named", ["", "/", "/*.parquet", "/a.parquet", "/[ab].parquet"])
@@ -95,7 +98,7 @@ def test_the_same_as_the_files_here(survey: Survey, web: Web, named: str) -> Non
     manifest = Manifest.read(survey.out)
     assert manifest is not None
     for output in manifest.outputs:
-        assert output.input_path == told["files"][output.name]["input"] == f"{survey.url}/{output.name}"
+        assert output.input_path == told.files[output.name].input == f"{survey.url}/{output.name}"
         assert output.input.sha256 == file_sha256(web.folder / "release" / output.name)
         assert output.input.tag.startswith("ETag: ")
     assert not list(survey.out.glob(".blr*"))
@@ -108,10 +111,10 @@ def test_folders_that_are_columns(survey: Survey, web: Web) -> None:
         (web.folder / "release" / name).unlink()
     told = survey.classify(survey.url)
     classify([str(web.folder / "release")], model="morphology", store="models", out="here")
-    assert set(told["files"]) == {"field=1/a b.parquet", "field=2/a b.parquet"}
+    assert set(told.files) == {"field=1/a b.parquet", "field=2/a b.parquet"}
     assert bytes_in(survey.out) == bytes_in(Path("here"))
     web.asked.clear()
-    assert survey.classify(survey.url)["status"] == "nothing to do"
+    assert survey.classify(survey.url).status == "nothing to do"
     assert web.bodies() == []
 
 
@@ -126,8 +129,8 @@ def test_in_memory(survey: Survey, web: Web) -> None:
     filesystem = fsspec.filesystem("memory")
     filesystem.put(str(web.folder / "release"), "/flows-release", recursive=True)
     try:
-        assert survey.classify("memory://flows-release")["status"] == "done"
-        assert survey.classify("memory://flows-release")["status"] == "nothing to do"
+        assert survey.classify("memory://flows-release").status == "done"
+        assert survey.classify("memory://flows-release").status == "nothing to do"
         filesystem.pipe_file("/flows-release/a.parquet", filesystem.cat_file("/flows-release/b.parquet"))
         assert why(survey.classify("memory://flows-release", overwrite=True)) == {"a.parquet": "changed"}
     finally:
@@ -138,7 +141,7 @@ def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> Non
     assert why(survey.reprocess()) == dict.fromkeys(PARTS, "new")
     before = bytes_in(survey.out)
     again = survey.reprocess()
-    assert (again["status"], web.bodies(), set(again["files"])) == ("nothing to do", [], set(PARTS))
+    assert (again.status, web.bodies(), set(again.files)) == ("nothing to do", [], set(PARTS))
     survey.write("b.parquet", 9)
     survey.write("d.parquet", 4)
     (web.folder / "release" / "c.parquet").unlink()
@@ -146,13 +149,13 @@ def test_only_what_is_new_or_changed_is_fetched(survey: Survey, web: Web) -> Non
     assert why(planned) == {"b.parquet": "changed", "d.parquet": "new"}
     assert bytes_in(survey.out) == before
     told = survey.reprocess()
-    assert (why(told), told["retired"]) == (why(planned), ["_retired/0002/c.parquet"])
+    assert (why(told), told.retired) == (why(planned), ("_retired/0002/c.parquet",))
     assert sorted(web.bodies()) == ["/release/b.parquet", "/release/d.parquet"]
     classify([web.folder / "release"], model="morphology", store="models", out="here")
     here = bytes_in(Path("here"))
     assert {name: data for name, data in bytes_in(survey.out).items() if "_retired" not in name} == here
-    assert survey.reprocess()["status"] == "nothing to do"
-    assert survey.reprocess(verify=True)["status"] == "nothing to do"
+    assert survey.reprocess().status == "nothing to do"
+    assert survey.reprocess(verify=True).status == "nothing to do"
     assert len(web.bodies()) == 3, "to verify, all are fetched and hashed"
 
 
@@ -160,7 +163,7 @@ def test_an_output_that_is_lost_is_made_again(survey: Survey, web: Web) -> None:
     survey.reprocess()
     (survey.out / "a.parquet").unlink()
     told = survey.reprocess()
-    assert (why(told), told["release"]) == ({"a.parquet": "output changed or gone"}, 1)
+    assert (why(told), told.release) == ({"a.parquet": "output changed or gone"}, 1)
     assert web.bodies() == ["/release/a.parquet"]
 
 
@@ -170,7 +173,7 @@ def test_without_a_word_that_can_be_trusted_all_is_fetched_and_hashed(
 ) -> None:
     web.odd = [("release", word)]
     survey.reprocess()
-    assert survey.reprocess()["status"] == "nothing to do"
+    assert survey.reprocess().status == "nothing to do"
     assert len(web.bodies()) == 3
     seen = survey.write("d.fits").stat()
     survey.classify(f"{survey.url}/d.fits")
@@ -186,8 +189,8 @@ def test_a_word_that_is_new_is_learned(survey: Survey, web: Web) -> None:
     survey.reprocess()
     web.odd = [("parquet", "ages")]
     told = survey.reprocess()
-    assert (told["status"], told["release"], why(told), len(web.bodies())) == ("done", 1, {}, 3)
-    assert (survey.reprocess()["status"], web.bodies()) == ("nothing to do", [])
+    assert (told.status, told.release, why(told), len(web.bodies())) == ("done", 1, {}, 3)
+    assert (survey.reprocess().status, web.bodies()) == ("nothing to do", [])
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_one_that_does_not_come_is_set_aside(
     survey.write("b.parquet", 9)
     before = bytes_in(survey.out)
     if word in {"cut", "fewer"}:
-        assert survey.reprocess()["quarantined"].keys() == {"b.parquet"}
+        assert survey.reprocess().quarantined.keys() == {"b.parquet"}
         assert bytes_in(survey.out) == before, "the last annotated copy stays"
 
 
@@ -224,9 +227,9 @@ def test_a_damaged_one_is_tried_again_once_it_has_changed(survey: Survey, web: W
     whole = path.read_bytes()
     path.write_bytes(whole[:-200])
     told = survey.reprocess()
-    assert told["quarantined"]["b.parquet"].startswith(f"{survey.url}/b.parquet")
+    assert told.quarantined["b.parquet"].startswith(f"{survey.url}/b.parquet")
     again = survey.reprocess()
-    assert (again["status"], web.bodies(), [*again["quarantined"]]) == ("nothing to do", [], ["b.parquet"])
+    assert (again.status, web.bodies(), [*again.quarantined]) == ("nothing to do", [], ["b.parquet"])
     path.write_bytes(whole)
     assert why(survey.reprocess()) == {"b.parquet": "new"}
 
@@ -249,7 +252,7 @@ def test_a_server_that_is_away_retires_nothing(survey: Survey, web: Web) -> None
 def test_one_that_changes_while_it_is_read_is_left_for_the_next_run(survey: Survey, web: Web) -> None:
     web.odd = [*web.odd, ("b.parquet", "moving")]
     told = survey.reprocess()
-    assert told["deferred"] == {"b.parquet": "it changed while it was read"}
+    assert told.deferred == {"b.parquet": "it changed while it was read"}
     assert set(bytes_in(survey.out)) == {"a.parquet", "c.parquet"}
 
 
@@ -326,9 +329,9 @@ def test_what_a_killed_run_had_fetched_goes_with_any_next_run(survey: Survey, we
 
 
 def test_a_dry_run_and_a_trial_leave_nothing(survey: Survey) -> None:
-    assert survey.classify(survey.url, dry_run=True)["status"] == "planned"
+    assert survey.classify(survey.url, dry_run=True).status == "planned"
     told = survey.classify(survey.url, limit=5)
-    assert (told["status"], told["summary"]["n_rows"]) == ("trial", 5)
+    assert (told.status, told.summary.n_rows) == ("trial", 5)
     assert not survey.out.exists()
 
 
@@ -336,11 +339,11 @@ def test_estimated_shares(survey: Survey, web: Web) -> None:
     told = survey.classify(survey.url, class_prior="em")
     classify([web.folder / "release"], model="morphology", store="models", out="here", class_prior="em")
     assert (
-        told["summary"]["shift"]["class_priors"]
+        told.summary.shift.class_priors
         == json.loads(Path("here/summary.json").read_text())["shift"]["class_priors"]
     )
     web.asked.clear()
-    assert survey.classify(survey.url, class_prior="em")["status"] == "nothing to do"
+    assert survey.classify(survey.url, class_prior="em").status == "nothing to do"
 
 
 def test_secrets_are_kept_nowhere(survey: Survey, web: Web, capsys, tmp_path: Path) -> None:
@@ -425,7 +428,7 @@ def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeyp
 
 def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("BLR_ROOTS", f"{tmp_path}:{Path('models').resolve()}:{web.url}/release")
-    assert survey.reprocess()["status"] == "done"
+    assert survey.reprocess().status == "done"
     with pytest.raises(UsageError, match="BLR_ROOTS"):
         survey.classify(f"{web.url}/other.parquet")
     with serving(tmp_path) as inside:
@@ -455,10 +458,10 @@ def test_as_flows(survey: Survey) -> None:
     chosen = {"model": "morphology", "store": Path("models")}
     told = classify_flow([survey.url], out=Path("flow"), **chosen)
     survey.classify(survey.url)
-    assert told["status"] == "done"
+    assert told.status == "done"
     assert bytes_in(Path("flow")) == bytes_in(survey.out)
     told = reprocess_flow("spec.toml", store=Path("models"), out=Path("flow"), quiet_seconds=0)
-    assert told["status"] == "nothing to do"
+    assert told.status == "nothing to do"
     signed = f"{survey.url}/a.parquet?X-Amz-Signature=hidden"
     with pytest.raises(UsageError, match="Prefect keeps and shows"):
         classify_flow([signed], out=Path("signed"), **chosen)

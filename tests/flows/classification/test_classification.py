@@ -19,9 +19,12 @@ from astropy.io import fits
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
 from flows.classification.steps import DIRECT, classify
+from flows.documents import from_document, to_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
-from flows.runs.manifest import Manifest, file_sha256
+from flows.runs.manifest import Manifest
+from flows.runs.outputs import file_sha256
+from flows.runs.results import FinishedClassification
 from flows.specification.toml_file import load_specification
 
 FILES = ("survey.fits", "survey.parquet")
@@ -55,7 +58,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_the_same_probabilities_in_both_formats(work):
     told = run(work)
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    document = json.loads(json.dumps(to_document(told), allow_nan=False))
+    assert from_document(FinishedClassification, document, source="the result") == told
     assert set(contents(work / "out")) == {*FILES, "manifest.json", "summary.json"}
     table, old = pq.read_table(work / "out/survey.parquet"), pq.read_table(work / "survey.parquet")
     assert table.select(old.column_names).equals(old)
@@ -104,18 +108,18 @@ def test_the_same_again_does_nothing(work):
     first = run(work)
     before = {p: p.stat().st_mtime_ns for p in (work / "out").rglob("*")}
     again = run(work)
-    assert again["status"] == "nothing to do"
-    assert again["summary"] == first["summary"]
+    assert again.status == "nothing to do"
+    assert again.summary == first.summary
     assert {p: p.stat().st_mtime_ns for p in (work / "out").rglob("*")} == before
-    assert run(work, verify=True)["status"] == "nothing to do"
+    assert run(work, verify=True).status == "nothing to do"
 
 
 def test_a_file_more_joins_the_others(work):
     run(work, "survey.parquet")
     before = (work / "out/survey.parquet").stat().st_mtime_ns
     told = run(work, "survey.fits")
-    assert told["status"] == "done"
-    assert told["summary"]["n_rows"] == 800
+    assert told.status == "done"
+    assert told.summary.n_rows == 800
     assert (work / "out/survey.parquet").stat().st_mtime_ns == before
     assert {o.name for o in Manifest.read(work / "out").outputs} == set(FILES)
 
@@ -124,9 +128,9 @@ def test_a_lost_output_is_made_again(work):
     whole = run(work)
     before = contents(work / "out")
     (work / "out/survey.fits").unlink()
-    assert run(work)["files"]["survey.fits"]["to_do"]
+    assert run(work).files["survey.fits"].to_do
     (work / "out/summary.json").unlink()
-    assert run(work)["summary"] == whole["summary"]
+    assert run(work).summary == whole.summary
     assert contents(work / "out") == before
 
 
@@ -154,7 +158,7 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work, step, when):
     counted = []
     run(
         work,
-        steps=replace(DIRECT, annotate=lambda job: (counted.append(job["name"]), DIRECT.annotate(job))[1]),
+        steps=replace(DIRECT, annotate=lambda job: (counted.append(job.name), DIRECT.annotate(job))[1]),
     )
     assert len(counted) == {"annotate": 1, "finish": 0}[step]
     assert contents(work / "out") == expected
@@ -179,7 +183,7 @@ def test_killed_between_two_final_names(work, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             run(work)
     assert len(list((work / "out").glob("survey.*"))) == 1
-    assert run(work)["status"] == "done"
+    assert run(work).status == "done"
     assert contents(work / "out") == expected
 
 
@@ -224,7 +228,7 @@ def test_ctrl_c_finishes_the_file_in_hand(work):
     counted = []
     run(
         work,
-        steps=replace(DIRECT, annotate=lambda job: (counted.append(job["name"]), DIRECT.annotate(job))[1]),
+        steps=replace(DIRECT, annotate=lambda job: (counted.append(job.name), DIRECT.annotate(job))[1]),
     )
     assert counted == ["survey.parquet"]
 
@@ -256,7 +260,7 @@ def test_outputs_of_another_model_are_not_mixed(work):
     ):
         run(work, "survey.fits", model=label, overwrite=True)
     assert contents(work / "out") == before
-    assert run(work, model=label, overwrite=True)["status"] == "done"
+    assert run(work, model=label, overwrite=True).status == "done"
     assert Manifest.read(work / "out").model == label
     assert set(pq.read_table(work / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
 
@@ -266,7 +270,7 @@ def test_an_overwriting_run_that_stops_changes_nothing(work):
     before, label = contents(work / "out"), other_model(work)
 
     def annotate(job):
-        if job["name"] == "survey.parquet":
+        if job.name == "survey.parquet":
             raise KeyboardInterrupt
         return DIRECT.annotate(job)
 
@@ -282,7 +286,7 @@ def test_another_specification_is_another_maker(work):
         run(work, "survey.parquet", specification=work / "spec.toml")
     few = json.loads((work / "out/summary.json").read_text())["flags"]["LOW_CONFIDENCE"]["count"]
     told = run(work, "survey.parquet", specification=work / "spec.toml", overwrite=True)
-    assert told["summary"]["flags"]["LOW_CONFIDENCE"]["count"] > few
+    assert told.summary.flags["LOW_CONFIDENCE"].count > few
 
 
 def test_a_changed_input(work, make):
@@ -290,7 +294,7 @@ def test_a_changed_input(work, make):
     make.parquet(work / "survey.parquet", make.survey(seed=2))
     with pytest.raises(OutputExistsError, match="got a file made of other input"):
         run(work, "survey.parquet")
-    assert run(work, "survey.parquet", overwrite=True)["status"] == "done"
+    assert run(work, "survey.parquet", overwrite=True).status == "done"
 
 
 def test_a_foreign_file_in_the_way(work):
@@ -323,7 +327,7 @@ def test_the_target_has_other_names_and_a_where(work):
 def test_a_review_budget(work):
     (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
     told = run(work, "survey.parquet", specification=work / "spec.toml")
-    share = told["summary"]["flags"]["LOW_CONFIDENCE"]["count"] / told["summary"]["n_classified"]
+    share = told.summary.flags["LOW_CONFIDENCE"].count / told.summary.n_classified
     assert 0.08 < share <= 0.1
 
 
@@ -332,22 +336,22 @@ def test_a_folder_of_files_is_a_file_each(work, make):
     for i in range(3):
         make.parquet(work / f"release/part-{i}.parquet", make.survey(50, seed=i))
     told = run(work, "release")
-    assert list(told["files"]) == [f"part-{i}.parquet" for i in range(3)]
-    assert told["summary"]["n_rows"] == 150
+    assert list(told.files) == [f"part-{i}.parquet" for i in range(3)]
+    assert told.summary.n_rows == 150
 
 
 def test_a_trial_and_a_dry_run_write_nothing(work):
     trial = run(work, "survey.parquet", limit=30)
-    assert (trial["status"], trial["summary"]["n_rows"]) == ("trial", 30)
-    assert set(trial["rows"][0]) >= {"blr_class", "blr_p_late", "blr_flags"}
+    assert (trial.status, trial.summary.n_rows) == ("trial", 30)
+    assert set(trial.rows[0]) >= {"blr_class", "blr_p_late", "blr_flags"}
     planned = run(work, dry_run=True)
-    assert {name: file["to_do"] for name, file in planned["files"].items()} == dict.fromkeys(FILES, True)
+    assert {name: file.to_do for name, file in planned.files.items()} == dict.fromkeys(FILES, True)
     assert not (work / "out").exists()
 
 
 def test_an_empty_catalogue(work, make):
     make.parquet(work / "none.parquet", {n: c[:0] for n, c in make.survey().items()})
-    assert run(work, "none.parquet")["summary"]["n_rows"] == 0
+    assert run(work, "none.parquet").summary.n_rows == 0
 
 
 def test_a_name_clash(work, make):
@@ -392,7 +396,7 @@ def test_two_runs_at_once(work):
             run(work)
         return DIRECT.annotate(job)
 
-    assert run(work, steps=replace(DIRECT, annotate=annotate))["status"] == "done"
+    assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
 
 
 def test_a_manifest_of_something_else(work):
@@ -400,3 +404,14 @@ def test_a_manifest_of_something_else(work):
     (work / "out/manifest.json").write_text("[]")
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is no manifest"):
         run(work)
+
+
+def test_counts_that_are_lost_are_named(work):
+    """A file that is not classified again cannot be counted without `summary.json`."""
+    run(work)
+    (work / "out/summary.json").unlink()
+    with pytest.raises(
+        OutputFolderError, match=r"summary.json: got no counts of survey.fits, .* classify its input too"
+    ):
+        run(work, "survey.parquet")
+    assert run(work).summary.n_rows == 800

@@ -17,6 +17,8 @@ from astropy.table import Table
 from blr.decisions import Flag
 from flows.classification import _difference as difference
 from flows.classification._difference import Annotation, compare, total_difference
+from flows.documents import from_document, to_document
+from flows.runs.difference import FileDifference
 
 CLASSES = ("early", "late type")
 
@@ -60,9 +62,9 @@ def expected(old: pd.DataFrame, new: pd.DataFrame) -> dict:
     }
 
 
-def counts(told: dict) -> dict:
+def counts(told: FileDifference) -> dict:
     return {
-        k: told[k]
+        k: getattr(told, k)
         for k in ("compared", "class_changed", "moved", "flag_changed", "flags_gained", "flags_lost")
     }
 
@@ -72,16 +74,18 @@ def test_by_row(tmp_path, suffix):
     old, new = annotated(1000, 1), annotated(1000, 2)
     a, b = written(tmp_path / f"a{suffix}", old), written(tmp_path / f"b{suffix}", new)
     told = compare(a, b, id_column="name", by_row=True)
-    assert told["matched_by"] == "row"
+    assert told.matched_by == "row"
     assert counts(told) == expected(old, new)
-    assert {(t["was"], t["is"]): t["objects"] for t in told["transitions"]} == {
+    assert {(t.was, t.now): t.objects for t in told.transitions} == {
         pair: n
         for pair, n in Counter(zip(old.blr_class, new.blr_class, strict=True)).items()
         if pair[0] != pair[1]
     }
-    assert len(told["examples"]) == difference.MOST_EXAMPLES
-    assert told["examples"][0]["moved"] == told["largest_move"]
-    json.dumps(told, allow_nan=False)
+    assert len(told.examples) == difference.MOST_EXAMPLES
+    assert told.examples[0].moved == told.largest_move
+    document = json.loads(json.dumps(to_document(told), allow_nan=False))
+    assert from_document(FileDifference, document, source="a record") == told
+    assert [*document["examples"][0]] == ["id", "was", "is", "moved"]
 
 
 @pytest.mark.parametrize("rows_at_once", [10_000, 100])
@@ -108,9 +112,9 @@ def test_by_id(tmp_path, monkeypatch, rows_at_once, kind):
     columns = [c for c in old if c != "name"]
     one = both[[f"{c}_old" for c in columns]].set_axis(columns, axis=1)
     other = both[[f"{c}_new" for c in columns]].set_axis(columns, axis=1)
-    assert told["matched_by"] == "id"
+    assert told.matched_by == "id"
     assert counts(told) == expected(one, other)
-    assert (told["appeared"], told["vanished"]) == (200, 200)
+    assert (told.appeared, told.vanished) == (200, 200)
 
 
 def test_an_object_twice_is_compared_with_its_first(tmp_path):
@@ -121,16 +125,16 @@ def test_an_object_twice_is_compared_with_its_first(tmp_path):
         id_column="name",
         by_row=False,
     )
-    assert (told["compared"], told["appeared"], told["vanished"]) == (4, 0, 1)
+    assert (told.compared, told.appeared, told.vanished) == (4, 0, 1)
 
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_nothing_to_match_by(tmp_path, n):
     a, b = written(tmp_path / "a.parquet", annotated(2, 1)), written(tmp_path / "b.parquet", annotated(n, 2))
     told = compare(a, b, id_column=None, by_row=False)
-    assert (told["matched_by"], told["compared"], told["appeared"], told["vanished"]) == ("nothing", 0, n, 2)
+    assert (told.matched_by, told.compared, told.appeared, told.vanished) == ("nothing", 0, n, 2)
     told = compare(a, b, id_column="name", by_row=False)
-    assert (told["compared"] + told["appeared"], told["compared"] + told["vanished"]) == (n, 2)
+    assert (told.compared + told.appeared, told.compared + told.vanished) == (n, 2)
 
 
 def test_other_classes_and_another_prefix(tmp_path):
@@ -139,7 +143,7 @@ def test_other_classes_and_another_prefix(tmp_path):
     a = written(tmp_path / "a.parquet", old)
     b = Annotation(written(tmp_path / "b.parquet", new).path, "x_", ("E", "late type"))
     told = compare(a, b, id_column="name", by_row=True)
-    assert (told["compared"], told["moved"], told["class_changed"]) == (50, 0, 0)
+    assert (told.compared, told.moved, told.class_changed) == (50, 0, 0)
 
 
 def test_the_sum_of_files(tmp_path):
@@ -150,9 +154,9 @@ def test_the_sum_of_files(tmp_path):
         parts.append(compare(a, b, id_column="name", by_row=True))
     told = total_difference(parts)
     for key in ("compared", "class_changed", "moved", "flag_changed"):
-        assert told[key] == sum(p[key] for p in parts)
-    assert told["flags_gained"]["LOW_CONFIDENCE"] == sum(p["flags_gained"]["LOW_CONFIDENCE"] for p in parts)
-    assert total_difference([])["compared"] == 0
+        assert getattr(told, key) == sum(getattr(p, key) for p in parts)
+    assert told.flags_gained["LOW_CONFIDENCE"] == sum(p.flags_gained["LOW_CONFIDENCE"] for p in parts)
+    assert total_difference([]).compared == 0
 
 
 @pytest.mark.slow
@@ -165,7 +169,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
         a = written(tmp_path / "a.parquet", annotated(n, 1, ids))
         b = written(tmp_path / "b.parquet", annotated(n, 2, ids[::-1]))
         tracemalloc.start()
-        assert compare(a, b, id_column="name", by_row=False)["compared"] == n
+        assert compare(a, b, id_column="name", by_row=False).compared == n
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]

@@ -100,19 +100,19 @@ def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(trained, 
         StorageError, match=r'needs about .*; or ask for slim copies, mode = "slim" under \[output\]'
     ):
         run(trained, tmp_path, "", source.name, dry_run=True)
-    assert run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True)["status"] == "planned"
+    assert run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True).status == "planned"
     free.free = slim // 2
     with pytest.raises(StorageError, match=r"on another disk$"):
         run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True)
 
 
 def test_slim_copies_are_advised_where_whole_ones_are_large(trained, tmp_path, monkeypatch):
-    assert run(trained, tmp_path, "", "survey.fits", dry_run=True)["advice"] == ""
+    assert run(trained, tmp_path, "", "survey.fits", dry_run=True).advice == ""
     monkeypatch.setattr(room, "LARGE", 1000)
     monkeypatch.setattr(room, "SMALL_SHARE", 0.9)
-    told = run(trained, tmp_path, "", "survey.fits", dry_run=True)["advice"]
+    told = run(trained, tmp_path, "", "survey.fits", dry_run=True).advice
     assert re.search(r'copies take about .* GB; .* mode = "slim" under \[output\]: .* of that', told)
-    assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True)["advice"] == ""
+    assert run(trained, tmp_path, 'mode = "slim"', "survey.fits", dry_run=True).advice == ""
 
 
 def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
     given = {"model": "morphology", "store": trained / "models", "specification": spec}
     planned = classify([there], out=tmp_path / "out", dry_run=True, **given)
     told = classify([there], out=tmp_path / "out", **given)
-    assert [*planned["files"]] == ["a.parquet", "c.parquet"]
-    assert [*told["quarantined"]] == ["b.parquet"]
+    assert [*planned.files] == ["a.parquet", "c.parquet"]
+    assert [*told.quarantined] == ["b.parquet"]
     assert {p.name for p in (tmp_path / "out").glob("[!.]*")} == {
         "a.parquet",
         "c.parquet",
@@ -143,12 +143,12 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
             assert found[column].cast(expected[column].type).equals(expected[column]) or (
                 np.array_equal(found[column].to_numpy(), expected[column].to_numpy(), equal_nan=True)
             )
-    assert classify([there], out=tmp_path / "out", **given)["status"] == "nothing to do"
+    assert classify([there], out=tmp_path / "out", **given).status == "nothing to do"
     (tmp_path / "out" / "c.parquet").unlink()
     shutil.copy(trained / "survey.fits", there / "b.fits")
     again = classify([there], out=tmp_path / "out", **given)
-    assert (again["status"], again["quarantined"]) == ("done", {})
-    assert {name for name, file in again["files"].items() if file["why"]} == {"b.parquet", "c.parquet"}
+    assert (again.status, again.quarantined) == ("done", {})
+    assert {name for name, file in again.files.items() if file.why} == {"b.parquet", "c.parquet"}
     with pytest.raises(OutputExistsError, match="of another specification"):
         classify([there / "a.fits"], out=tmp_path / "out", **given, output_format="same")
 

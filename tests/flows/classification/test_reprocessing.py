@@ -19,16 +19,20 @@ import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from flows.classification import _disk_space as room
+from flows.classification._tasks import FileJob, FileResult, JobGroup
 from flows.classification.execution import DIRECT
 from flows.classification.reprocessing import reprocess
 from flows.classification.steps import classify
 from flows.cli.app import run
+from flows.documents import from_document, to_document
 from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.inputs import files as sources
 from flows.inputs.table_choice import TableChoice
 from flows.models.store import Store
-from flows.runs import manifest
-from flows.runs.manifest import MANIFEST, Manifest, file_sha256
+from flows.runs import outputs
+from flows.runs.manifest import MANIFEST, Manifest
+from flows.runs.outputs import Output, file_sha256
+from flows.runs.results import ReleaseResult
 
 PARTS = tuple(f"p{i}.parquet" for i in range(4))
 Release = SimpleNamespace
@@ -47,11 +51,12 @@ def release(trained: Path, tmp_path: Path, make: SimpleNamespace) -> Release:
         columns["name"] = np.array([f"{name}-{i}" for i in range(n)])
         return make.parquet(tmp_path / "release" / name, columns)
 
-    def run(**options: object) -> dict:
+    def run(**options: object) -> ReleaseResult:
         chosen = {"store": tmp_path / "models", "quiet_seconds": 0} | options
-        told = reprocess(tmp_path / "spec.toml", **chosen)
-        assert json.loads(json.dumps(told, allow_nan=False)) == told
-        return told
+        result = reprocess(tmp_path / "spec.toml", **chosen)
+        document = json.loads(json.dumps(to_document(result), allow_nan=False))
+        assert from_document(type(result), document, source="the result") == result
+        return result
 
     for seed, name in enumerate(PARTS):
         write(name, seed=seed)
@@ -84,14 +89,14 @@ def models_in(folder: Path) -> set[int]:
 
 
 def why(told: dict) -> dict[str, str]:
-    return {name: file["why"] for name, file in told["files"].items() if file["why"]}
+    return {name: file.why for name, file in told.files.items() if file.why}
 
 
 def test_the_first_release(release):
     told = release.run()
-    assert (told["status"], told["release"], told["retired"]) == ("done", 1, [])
+    assert (told.status, told.release, told.retired) == ("done", 1, ())
     assert why(told) == dict.fromkeys(PARTS, "new")
-    assert told["summary"]["n_rows"] == 240
+    assert told.summary.n_rows == 240
     assert {p.name for p in release.out.iterdir()} == {*PARTS, "manifest.json", "summary.json", "_releases"}
 
 
@@ -112,10 +117,10 @@ def test_a_second_run_does_nothing(release):
     before = looks(release.out)
     for options in ({}, {"verify": True}, {"dry_run": True}):
         again = release.run(**options)
-        assert again["status"] == ("planned" if options.get("dry_run") else "nothing to do")
-        assert again.get("up_to_date", True)
+        assert again.status == ("planned" if options.get("dry_run") else "nothing to do")
+        assert again.status != "planned" or again.up_to_date
         assert why(again) == {}
-        assert again["summary"] == first["summary"]
+        assert again.summary == first.summary
     assert looks(release.out) == before
 
 
@@ -155,12 +160,12 @@ def test_only_what_is_new_or_changed(release):
     assert why(release.run(dry_run=True)) == {"p1.parquet": "changed", "p7.parquet": "new"}
     assert looks(release.out) == before
     told = release.run()
-    assert (told["status"], told["release"]) == ("done", 2)
+    assert (told.status, told.release) == ("done", 2)
     assert why(told) == {"p1.parquet": "changed", "p7.parquet": "new"}
     after = looks(release.out)
     assert all(after[name] == before[name] for name in ("p0.parquet", "p2.parquet", "p3.parquet"))
     assert after["p1.parquet"] != before["p1.parquet"]
-    assert release.run()["status"] == "nothing to do"
+    assert release.run().status == "nothing to do"
 
 
 def test_touched_or_copied_is_not_changed(release):
@@ -170,7 +175,7 @@ def test_touched_or_copied_is_not_changed(release):
     copy = release.folder / "copy"
     shutil.copy(release.folder / "release/p2.parquet", copy)
     copy.replace(release.folder / "release/p2.parquet")
-    assert release.run()["status"] == "nothing to do"
+    assert release.run().status == "nothing to do"
 
 
 def test_a_change_that_keeps_size_and_time_is_found_by_verify(release):
@@ -185,8 +190,8 @@ def test_a_change_that_keeps_size_and_time_is_found_by_verify(release):
     state = Manifest.read(release.out).find("p0.parquet").input
     if not state.looks_like(path):
         pytest.skip("this file system has given the file another inode")
-    assert release.run()["status"] == "nothing to do"
-    assert release.run(verify=True)["status"] == "done"
+    assert release.run().status == "nothing to do"
+    assert release.run(verify=True).status == "done"
 
 
 def test_an_input_that_is_gone_is_retired_and_never_deleted(release):
@@ -194,15 +199,15 @@ def test_an_input_that_is_gone_is_retired_and_never_deleted(release):
     content = (release.out / "p2.parquet").read_bytes()
     (release.folder / "release/p2.parquet").unlink()
     told = release.run()
-    assert told["retired"] == ["_retired/0002/p2.parquet"]
+    assert told.retired == ("_retired/0002/p2.parquet",)
     assert (release.out / "_retired/0002/p2.parquet").read_bytes() == content
-    assert told["summary"]["n_rows"] == 180
+    assert told.summary.n_rows == 180
     assert "p2.parquet" not in {o.name for o in Manifest.read(release.out).outputs}
-    assert release.run()["status"] == "nothing to do"
+    assert release.run().status == "nothing to do"
     release.write("p2.parquet", seed=2)
-    assert release.run()["release"] == 3
+    assert release.run().release == 3
     (release.folder / "release/p2.parquet").unlink()
-    assert release.run()["retired"] == ["_retired/0004/p2.parquet"]
+    assert release.run().retired == ("_retired/0004/p2.parquet",)
 
 
 def test_retired_files_are_not_read_with_the_others(release):
@@ -228,17 +233,17 @@ def test_another_champion_makes_all_of_it_anew(release):
     old = models_in(release.out)
     label = champion(release)
     told = release.run()
-    assert (told["model"], told["release"]) == (label, 2)
+    assert (told.model, told.release) == (label, 2)
     assert why(told) == dict.fromkeys(PARTS, "other model or specification")
     assert len(models_in(release.out) | old) == 2
     assert len(models_in(release.out)) == 1
-    assert release.run()["status"] == "nothing to do"
+    assert release.run().status == "nothing to do"
 
 
 def test_a_named_model(release):
     label = Store(release.folder / "models").find("morphology").label
     champion(release)
-    assert release.run(model=label)["model"] == label
+    assert release.run(model=label).model == label
     with pytest.raises(ModelError, match="no model 'morfology'"):
         release.run(model="morfology")
 
@@ -248,9 +253,9 @@ def test_another_specification_makes_all_of_it_anew(release):
     release.spec.write_text(release.spec.read_text() + "\n[flags]\nlow_confidence = 0.9\n")
     told = release.run()
     assert why(told) == dict.fromkeys(PARTS, "other model or specification")
-    assert told["difference"]["flags_gained"]["LOW_CONFIDENCE"] > 0
-    assert told["difference"]["class_changed"] == told["difference"]["moved"] == 0
-    assert told["difference"]["matched_by"] == "row"
+    assert told.difference.flags_gained["LOW_CONFIDENCE"] > 0
+    assert told.difference.class_changed == told.difference.moved == 0
+    assert told.difference.matched_by == "row"
 
 
 def test_where_inputs_lie_is_no_part_of_the_specification(release):
@@ -269,13 +274,13 @@ def test_the_difference_report(release):
     told = release.run()
     new = pq.read_table(release.out / "p1.parquet").to_pandas()
     both = old.merge(new, on="name", suffixes=("_old", "_new"))
-    difference = told["difference"]
-    assert (difference["matched_by"], difference["compared"]) == ("id", 50)
-    assert (difference["appeared"], difference["vanished"]) == (0, 10)
-    assert difference["class_changed"] == (both.blr_class_old != both.blr_class_new).sum()
-    assert difference["moved"] == ((both.blr_p_late_old - both.blr_p_late_new).abs() > 0.1).sum()
+    difference = told.difference
+    assert (difference.matched_by, difference.compared) == ("id", 50)
+    assert (difference.appeared, difference.vanished) == (0, 10)
+    assert difference.class_changed == (both.blr_class_old != both.blr_class_new).sum()
+    assert difference.moved == ((both.blr_p_late_old - both.blr_p_late_new).abs() > 0.1).sum()
     report = json.loads((release.out / "_releases/0002.json").read_text())
-    assert report["difference"] == difference
+    assert report["difference"] == to_document(difference)
     assert report["files"] == {
         "unchanged": 3,
         "annotated": {"changed": 1},
@@ -283,7 +288,7 @@ def test_the_difference_report(release):
     }
     assert report["annotated"]["p1.parquet"]["why"] == "changed"
     assert report["before"]["release"] == 1
-    assert {e["file"] for e in difference["examples"]} == {"p1.parquet"}
+    assert {e.file for e in difference.examples} == {"p1.parquet"}
     first = json.loads((release.out / "_releases/0001.json").read_text())
     assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
 
@@ -292,27 +297,27 @@ def test_rows_by_order_where_the_input_is_unchanged(release):
     release.run()
     champion(release)
     told = release.run()
-    assert (told["difference"]["matched_by"], told["difference"]["compared"]) == ("row", 240)
+    assert (told.difference.matched_by, told.difference.compared) == ("row", 240)
 
 
 def test_a_damaged_file_is_quarantined_and_the_others_finish(release):
     whole = (release.folder / "release/p1.parquet").read_bytes()
     (release.folder / "release/p1.parquet").write_bytes(whole[:-50])
     told = release.run()
-    assert told["status"] == "done"
-    assert list(told["quarantined"]) == told["newly_quarantined"] == ["p1.parquet"]
-    assert "p1.parquet" in told["quarantined"]["p1.parquet"]
-    assert "damaged" in told["quarantined"]["p1.parquet"]
-    assert told["summary"]["n_rows"] == 180
+    assert told.status == "done"
+    assert tuple(told.quarantined) == told.newly_quarantined == ("p1.parquet",)
+    assert "p1.parquet" in told.quarantined["p1.parquet"]
+    assert "damaged" in told.quarantined["p1.parquet"]
+    assert told.summary.n_rows == 180
     (noted,) = json.loads((release.out / MANIFEST).read_text())["quarantined"]
     assert (noted["name"], noted["input_path"]) == ("p1.parquet", "../release/p1.parquet")
     before = looks(release.out)
     again = release.run()
-    assert (again["status"], list(again["quarantined"])) == ("nothing to do", ["p1.parquet"])
+    assert (again.status, list(again.quarantined)) == ("nothing to do", ["p1.parquet"])
     assert looks(release.out) == before
     (release.folder / "release/p1.parquet").write_bytes(whole)
     told = release.run()
-    assert (told["quarantined"], why(told)) == ({}, {"p1.parquet": "new"})
+    assert (told.quarantined, why(told)) == ({}, {"p1.parquet": "new"})
 
 
 def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(release, monkeypatch):
@@ -335,29 +340,27 @@ def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release):
     path = release.folder / "release/p1.parquet"
     path.write_bytes(path.read_bytes()[:-50])
     told = release.run()
-    assert list(told["quarantined"]) == ["p1.parquet"]
-    assert told["summary"]["n_rows"] == 240
+    assert list(told.quarantined) == ["p1.parquet"]
+    assert told.summary.n_rows == 240
     assert (release.out / "p1.parquet").read_bytes() == copy
-    assert release.run()["summary"]["n_rows"] == 240
+    assert release.run().summary.n_rows == 240
     champion(release)
     told = release.run()
-    assert told["retired"] == [f"_retired/{told['release']:04d}/p1.parquet"], (
-        "of another model it may not stay"
-    )
-    assert told["summary"]["n_rows"] == 180
+    assert told.retired == (f"_retired/{told.release:04d}/p1.parquet",), "of another model it may not stay"
+    assert told.summary.n_rows == 180
     assert len(models_in(release.out)) == 1
 
 
 def test_damage_found_while_reading(release):
     annotate = DIRECT.annotate
 
-    def fails(job: dict) -> dict:
-        if job["name"] == "p2.parquet":
+    def fails(job: FileJob) -> Output:
+        if job.name == "p2.parquet":
             raise ValueError("a page   of\n<b>nonsense</b>")
         return annotate(job)
 
     told = release.run(steps=replace(DIRECT, annotate=fails))
-    assert told["quarantined"] == {"p2.parquet": "ValueError: a page of <b>nonsense</b>"}
+    assert told.quarantined == {"p2.parquet": "ValueError: a page of <b>nonsense</b>"}
     assert sorted(o.name for o in Manifest.read(release.out).outputs) == [
         "p0.parquet",
         "p1.parquet",
@@ -370,7 +373,7 @@ def test_a_file_with_other_columns_is_quarantined(release, make):
     del columns["bmag"]
     make.parquet(release.folder / "release/p1.parquet", columns)
     told = release.run()
-    assert "has no column 'bmag'" in told["quarantined"]["p1.parquet"]
+    assert "has no column 'bmag'" in told.quarantined["p1.parquet"]
 
 
 def test_a_folder_without_its_damaged_and_odd_files(release, make):
@@ -382,12 +385,12 @@ def test_a_folder_without_its_damaged_and_odd_files(release, make):
     make.parquet(release.folder / "release/p3.parquet", columns)
     make.parquet(release.folder / "release/p2.parquet", make.survey(20) | {"seeing": np.ones(20)})
     told = release.run()
-    assert sorted(told["quarantined"]) == ["p1.parquet", "p3.parquet"]
-    assert "has no column 'bmag', expected by features" in told["quarantined"]["p3.parquet"]
-    assert sorted(told["files"]) == ["p0.parquet", "p2.parquet"]
-    assert release.run()["status"] == "nothing to do"
+    assert sorted(told.quarantined) == ["p1.parquet", "p3.parquet"]
+    assert "has no column 'bmag', expected by features" in told.quarantined["p3.parquet"]
+    assert sorted(told.files) == ["p0.parquet", "p2.parquet"]
+    assert release.run().status == "nothing to do"
     release.write("p1.parquet", seed=1)
-    assert list(release.run()["quarantined"]) == ["p3.parquet"]
+    assert list(release.run().quarantined) == ["p3.parquet"]
 
 
 def test_what_is_every_files_fault_is_an_error(release):
@@ -420,10 +423,10 @@ def changing(name: str, change: Callable[[Path], object]):
     """Return steps in the midst of which an input changes."""
     annotate = DIRECT.annotate
 
-    def changed(job: dict) -> dict:
+    def changed(job: FileJob) -> Output:
         done = annotate(job)
-        if job["name"] == name:
-            change(Path(job["path"]))
+        if job.name == name:
+            change(job.path)
         return done
 
     return replace(DIRECT, annotate=changed)
@@ -431,24 +434,24 @@ def changing(name: str, change: Callable[[Path], object]):
 
 def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release):
     told = release.run(steps=changing("p1.parquet", lambda p: release.write(p.name, seed=50)))
-    assert told["deferred"] == {"p1.parquet": "it changed while it was read"}
+    assert told.deferred == {"p1.parquet": "it changed while it was read"}
     assert not (release.out / "p1.parquet").exists()
     told = release.run()
-    assert (why(told), told["deferred"]) == ({"p1.parquet": "new"}, {})
+    assert (why(told), told.deferred) == ({"p1.parquet": "new"}, {})
 
 
 def test_a_file_that_goes_while_it_is_read(release):
     release.run()
     champion(release)
     told = release.run(steps=changing("p1.parquet", Path.unlink))
-    assert told["deferred"] == {"p1.parquet": "it went away while it was read"}
+    assert told.deferred == {"p1.parquet": "it went away while it was read"}
     assert len(models_in(release.out)) == 1
-    assert release.run()["status"] == "nothing to do"
+    assert release.run().status == "nothing to do"
 
 
 def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release):
     told = release.run(steps=changing("p1.parquet", lambda _: release.write("p8.parquet", seed=8)))
-    assert "p8.parquet" not in told["files"]
+    assert "p8.parquet" not in told.files
     assert why(release.run()) == {"p8.parquet": "new"}
 
 
@@ -460,7 +463,7 @@ def test_a_half_copied_file_is_waited_for(release):
     began = time.monotonic()
     told = release.run(quiet_seconds=0.7, patience=20)
     assert time.monotonic() - began > 0.4
-    assert (told["deferred"], len(told["files"])) == ({}, 4)
+    assert (told.deferred, len(told.files)) == ({}, 4)
 
 
 def test_a_file_that_is_still_copied_is_left_alone(release, monkeypatch):
@@ -473,7 +476,7 @@ def test_a_file_that_is_still_copied_is_left_alone(release, monkeypatch):
         lambda files, **_: {path: "still written"} if files == [path] else {},
     )
     told = release.run()
-    assert told["deferred"] == {"p1.parquet": "still written"}
+    assert told.deferred == {"p1.parquet": "still written"}
     assert (release.out / "p1.parquet").read_bytes() == copy
     monkeypatch.undo()
     assert why(release.run()) == {"p1.parquet": "changed"}
@@ -485,17 +488,17 @@ def test_nothing_but_half_copied_files(release, monkeypatch):
         lambda files, **_: dict.fromkeys(files, "still written"),
     )
     told = release.run()
-    assert (told["status"], sorted(told["deferred"])) == ("waiting", list(PARTS))
+    assert (told.status, sorted(told.deferred)) == ("waiting", list(PARTS))
     assert not release.out.exists()
 
 
 def test_two_runs_at_once(release):
-    def twice(job: dict) -> dict:
+    def twice(job: FileJob) -> Output:
         with pytest.raises(OutputFolderError, match="another run is writing to"):
             release.run()
         return DIRECT.annotate(job)
 
-    assert release.run(steps=replace(DIRECT, annotate=twice))["status"] == "done"
+    assert release.run(steps=replace(DIRECT, annotate=twice)).status == "done"
 
 
 def test_an_output_that_somebody_has_changed_is_kept_aside(release):
@@ -504,8 +507,8 @@ def test_an_output_that_somebody_has_changed_is_kept_aside(release):
     told = release.run()
     assert why(told) == {"p0.parquet": "output changed or gone"}
     assert (release.out / "_retired/0002/p0.parquet").read_text() == "edited"
-    assert told["release"] == 1, "the same release, made whole again"
-    assert release.run()["status"] == "nothing to do"
+    assert told.release == 1, "the same release, made whole again"
+    assert release.run().status == "nothing to do"
 
 
 def test_a_lost_output_is_made_again_and_the_release_is_the_same(release):
@@ -513,7 +516,7 @@ def test_a_lost_output_is_made_again_and_the_release_is_the_same(release):
     report = (release.out / "_releases/0001.json").read_bytes()
     content = (release.out / "p0.parquet").read_bytes()
     (release.out / "p0.parquet").unlink()
-    assert release.run()["release"] == 1
+    assert release.run().release == 1
     assert (release.out / "p0.parquet").read_bytes() == content
     assert (release.out / "_releases/0001.json").read_bytes() == report
 
@@ -580,7 +583,7 @@ def test_a_header_that_claims_too_much(release):
     content = path.read_bytes()
     path.write_bytes(content.replace(b"NAXIS2  =                    3", b"NAXIS2  =     1000000000000000"))
     told = release.run()
-    assert list(told["quarantined"]) == ["p9.fits"]
+    assert list(told.quarantined) == ["p9.fits"]
 
 
 def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release):
@@ -597,9 +600,9 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release):
         release.run(steps=replace(DIRECT, finish=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)))
     for record in (release.out / ".blr-staging").rglob("*.json"):
         record.write_bytes(bomb)
-    assert release.run()["status"] == "done"
+    assert release.run().status == "done"
     (release.out / "summary.json").write_bytes(bomb)
-    assert release.run()["status"] == "done"
+    assert release.run().status == "done"
     (release.out / MANIFEST).write_bytes(bomb)
     with pytest.raises(CatalogError, match="got a file that is no manifest"):
         release.run()
@@ -628,16 +631,16 @@ def test_a_thousand_files(release, monkeypatch):
         os.link(release.folder / "release/p0.parquet", release.folder / f"release/q{i:04d}.parquet")
     counted = []
 
-    def together(annotate, group: dict) -> list[dict]:
-        counted.append(len(group["jobs"]))
+    def together(annotate, group: JobGroup) -> list[FileResult]:
+        counted.append(len(group.jobs))
         return DIRECT.together(annotate, group)
 
     release.run(steps=replace(DIRECT, together=together))
     assert sum(counted) == 1004
     assert len(counted) <= 200
     hashed = []
-    monkeypatch.setattr(manifest, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
-    assert release.run()["status"] == "nothing to do"
+    monkeypatch.setattr(outputs, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
+    assert release.run().status == "nothing to do"
     assert hashed == [], "looks are enough"
-    assert release.run(verify=True)["status"] == "nothing to do"
+    assert release.run(verify=True).status == "nothing to do"
     assert len(hashed) == 2 * 1004, "inputs and outputs"

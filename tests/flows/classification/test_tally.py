@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from blr.decisions import FLAG_MEANINGS, Flag
-from flows.classification._tally import Tally, summarise, total
+from flows.classification._tally import summarise, tally_of, total
+from flows.documents import from_document, to_document
+from flows.runs.counts import Tally
+from flows.runs.summary import FlagCount
 
 CLASSES = ("early", "late", "irregular")
 
@@ -21,7 +25,7 @@ def tallies(n: int = 40) -> list[Tally]:
         p[:3] = np.nan
         flags = rng.integers(0, 512, 50).astype(np.int32)
         parts.append(
-            Tally.of(p, np.nansum(p, axis=0) + rng.normal(size=(64, 3)), flags, rng.random((50, 2)) < 0.2)
+            tally_of(p, np.nansum(p, axis=0) + rng.normal(size=(64, 3)), flags, rng.random((50, 2)) < 0.2)
         )
     return parts
 
@@ -35,34 +39,35 @@ def test_the_order_does_not_matter_to_the_last_bit():
 
 def test_through_json():
     one = tallies(1)[0]
-    assert json.loads(json.dumps(one.to_dict())) == one.to_dict()
-    assert Tally.from_dict(one.to_dict()) == one
+    assert from_document(Tally, json.loads(json.dumps(to_document(one))), source="a record") == one
+
+
+def test_a_tally_of_a_version_with_fewer_flags_adds_up():
+    one = tallies(1)[0]
+    before = replace(one, flags={name: n for name, n in one.flags.items() if name != "NOT_DETECTED"})
+    assert total([before, one]).flags["NOT_DETECTED"] == one.flags["NOT_DETECTED"]
+    assert summarise(before, CLASSES, ("x", "y")).flags["NOT_DETECTED"].count == 0
 
 
 def test_the_error_has_both_parts():
     p = np.tile([0.3, 0.7], (1000, 1))
     draws = np.array([[300.0, 700.0], [320.0, 680.0], [280.0, 720.0]])
-    told = summarise(
-        Tally.of(p, draws, np.zeros(1000, np.int32), np.zeros((1000, 1), bool)), ("a", "b"), ("x",)
+    counts = summarise(
+        tally_of(p, draws, np.zeros(1000, np.int32), np.zeros((1000, 1), bool)), ("a", "b"), ("x",)
     )
-    found = told["classes"]["a"]
-    assert found["assigned"] == 0
-    assert found["expected"] == pytest.approx(300)
-    assert found["error_objects"] == pytest.approx(np.sqrt(1000 * 0.3 * 0.7))
-    assert found["error_weights"] == pytest.approx(20)
-    assert found["error"] == pytest.approx(np.hypot(20, np.sqrt(210)))
+    estimate = counts.classes["a"]
+    assert estimate.assigned == 0
+    assert estimate.expected == pytest.approx(300)
+    assert estimate.error_objects == pytest.approx(np.sqrt(1000 * 0.3 * 0.7))
+    assert estimate.error_weights == pytest.approx(20)
+    assert estimate.error == pytest.approx(np.hypot(20, np.sqrt(210)))
 
 
 def test_flags_and_missing_are_shares_of_all_rows():
     p = np.array([[0.9, 0.1], [np.nan, np.nan]])
     flags = np.array([Flag.MISSING_INPUT, Flag.UNCLASSIFIABLE], dtype=np.int32)
-    told = summarise(Tally.of(p, np.zeros((2, 2)), flags, np.array([[True], [False]])), ("a", "b"), ("x",))
-    assert (told["n_rows"], told["n_classified"]) == (2, 1)
-    assert told["flags"]["MISSING_INPUT"] == {
-        "bit": 4,
-        "meaning": FLAG_MEANINGS[Flag.MISSING_INPUT],
-        "count": 1,
-        "share": 0.5,
-    }
-    assert told["missing"] == {"x": 0.5}
-    assert set(told["flags"]) == {flag.name for flag in Flag}
+    counts = summarise(tally_of(p, np.zeros((2, 2)), flags, np.array([[True], [False]])), ("a", "b"), ("x",))
+    assert (counts.n_rows, counts.n_classified) == (2, 1)
+    assert counts.flags["MISSING_INPUT"] == FlagCount(4, FLAG_MEANINGS[Flag.MISSING_INPUT], 1, 0.5)
+    assert counts.missing == {"x": 0.5}
+    assert set(counts.flags) == {flag.name for flag in Flag}

@@ -124,7 +124,7 @@ def probabilities(folder: Path, path: Path, model: str) -> np.ndarray:
     spec = read_specification(folder / "spec.toml")
     out = folder / f"out-{path.stem}"
     done = classify([path], model=model, out=out, store=folder / "models", specification=spec, overwrite=True)
-    assert done["status"] == "done"
+    assert done.status == "done"
     return pq.read_table(out / path.name)["blr_p_early"].to_numpy()
 
 

@@ -266,9 +266,7 @@ def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path, told):
 
     def classified(unit: str) -> str:
         path = write(tmp_path / "target.parquet", survey(), mag=unit)
-        return classify([path], model=model, out=tmp_path / f"out-{unit}", store=tmp_path / "models")[
-            "status"
-        ]
+        return classify([path], model=model, out=tmp_path / f"out-{unit}", store=tmp_path / "models").status
 
     assert classified("mag") == "done"
     if told:

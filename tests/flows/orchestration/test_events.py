@@ -20,7 +20,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from flows.documents import to_document
 from flows.models.store import Store
+from flows.runs.results import FinishedClassification
 from tests.e2e.running import wait_for
 from tests.flows.watching import ask, automation, deployment, events, listener, runs_of
 
@@ -102,7 +104,7 @@ def test_a_release_that_is_done_tells_what_has_changed(watched):
     assert before["resource"]["prefect.resource.id"] == "blr.release.morphology"
     told = {
         "release": 1,
-        "model": watched.told["model"],
+        "model": watched.told.model,
         "out": str(watched.folder / "annotated"),
         "rows": 300,
     }
@@ -116,7 +118,7 @@ def test_a_release_that_is_done_tells_what_has_changed(watched):
 def test_drift_tells_of_which_features_and_starts_a_training(watched):
     (event,) = arrived(watched, "blr.drift.found")
     assert event["resource"]["prefect.resource.id"] == "blr.model.morphology"
-    assert set(event["payload"]["features"]) == {"b_j"} == set(watched.told["drifted"])
+    assert set(event["payload"]["features"]) == {"b_j"} == set(watched.told.drifted)
     assert event["payload"]["features"]["b_j"]["mean_shift"] > 1
     (run,) = wait_for(lambda: runs_of(watched.server, watched.train), "a training")
     assert run["created_by"]["type"] == "AUTOMATION"
@@ -125,8 +127,8 @@ def test_drift_tells_of_which_features_and_starts_a_training(watched):
 def test_a_quarantined_file_is_told_once_and_to_somebody(watched):
     (event,) = arrived(watched, "blr.partition.quarantined")
     payload = event["payload"]
-    assert (payload["file"], payload["model"]) == (DAMAGED, watched.told["model"])
-    assert payload["reason"] == watched.told["quarantined"][DAMAGED]
+    assert (payload["file"], payload["model"]) == (DAMAGED, watched.told.model)
+    assert payload["reason"] == watched.told.quarantined[DAMAGED]
     assert "Parquet" in payload["reason"]
     assert wait_for(lambda: watched.heard, "the webhook") == [payload], (
         "quoted by tojson, and not as a template"
@@ -140,27 +142,40 @@ def test_a_third_run_tells_nothing_more(watched):
     from flows.reprocess import reprocess
 
     again = reprocess(watched.folder / "spec.toml", store=watched.store, quiet_seconds=0)
-    assert again["status"] == "nothing to do"
+    assert again.status == "nothing to do"
     emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
     wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
     assert len(arrived(watched, "blr.release.done", 2)) == 2
     assert len(arrived(watched, "blr.partition.quarantined")) == 1
 
 
+def test_the_stored_result_of_a_run_is_the_value_again(watched):
+    """Prefect keeps it as JSON: the object that --json prints, and the name of its type."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        states = [client.read_flow_run(run).state for run in watched.runs]
+    for state, result in zip(states, (watched.first, watched.told), strict=True):
+        stored = state.result()
+        assert (type(stored), stored) == (FinishedClassification, result)
+        document = json.loads(Path(state.data.storage_key).read_bytes())
+        assert document == {"__type__": "flows.runs.results.FinishedClassification"} | to_document(result)
+
+
 def test_classes_and_flags_stand_against_the_last_run(watched):
     rows = json.loads(artifact(watched, "morphology-classes")["data"])
-    last = watched.first["summary"]["classes"]
-    now = watched.told["summary"]["classes"]
+    last = watched.first.summary.classes
+    now = watched.told.summary.classes
     for row in rows:
         name = row["class"]
-        assert row["expected"] == f"{now[name]['expected']:.1f}"
-        assert row["±"] == f"{now[name]['error']:.1f}"
-        assert row["last expected"] == f"{last[name]['expected']:.1f}"
-        change = now[name]["expected"] - last[name]["expected"]
+        assert row["expected"] == f"{now[name].expected:.1f}"
+        assert row["±"] == f"{now[name].error:.1f}"
+        assert row["last expected"] == f"{last[name].expected:.1f}"
+        change = now[name].expected - last[name].expected
         assert row["change"] == f"{change:+.1f}".replace("-", "−")
     flags = {row["flag"]: row for row in json.loads(artifact(watched, "morphology-flags")["data"])}
     for name, row in flags.items():
-        assert row["last share"] == f"{watched.first['summary']['flags'][name]['share']:.1%}"
+        assert row["last share"] == f"{watched.first.summary.flags[name].share:.1%}"
     assert {
         row["last expected"] for row in json.loads(artifact(watched, "morphology-classes", 1)["data"])
     } == {"–"}

@@ -13,9 +13,10 @@ import pytest
 from astropy.table import Table
 
 from flows.classification.steps import classify
+from flows.documents import from_document, to_document
 from flows.errors import TrainingError, UsageError
 from flows.reviews._files import Chosen, survey_links, write_lists
-from flows.reviews.selection import _scale, review
+from flows.reviews.selection import ReviewResult, _scale, review
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,8 @@ def annotated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_least_certain_of_those_flagged(annotated: Path) -> None:
     told = review(annotated, top=7)
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    document = json.loads(json.dumps(to_document(told), allow_nan=False))
+    assert from_document(ReviewResult, document, source="the result") == told
     table = pq.read_table(annotated / "survey.parquet").to_pandas()
     flagged = table[(table.blr_flags & 0b1001111 & ~0b1110000 > 0) & table.blr_p_max.notna()]
     with (annotated / "review.csv").open(encoding="utf-8") as stream:
@@ -41,12 +43,12 @@ def test_the_least_certain_of_those_flagged(annotated: Path) -> None:
 def test_a_draw_stands_for_the_catalogue(annotated: Path) -> None:
     n = []
     for seed in range(5):
-        assert review(annotated, top=0, draw=40, seed=seed)["drawn"] == 40
+        assert review(annotated, top=0, draw=40, seed=seed).drawn == 40
         with (annotated / "review.csv").open(encoding="utf-8") as stream:
             n.append(sum(float(row["weight"]) for row in csv.DictReader(stream)))
     told = review(annotated, top=0, draw=40, dry_run=True)
-    assert told["files"] == []
-    assert np.mean(n) == pytest.approx(told["n_classified"], rel=0.4)
+    assert told.files == ()
+    assert np.mean(n) == pytest.approx(told.n_classified, rel=0.4)
 
 
 def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
@@ -65,11 +67,11 @@ def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
     told = review(out, top=60, draw=30)
     with (out / "review.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    assert told["id"] == "TARGETID"
-    assert told["drawn"] == sum(r["how"] == "drawn" for r in rows) == 30
+    assert told.id == "TARGETID"
+    assert told.drawn == sum(r["how"] == "drawn" for r in rows) == 30
     top = [r["TARGETID"] for r in rows if r["how"] == "top"]
-    assert len(set(top)) == len(top) == told["top"] >= 30
-    assert review(out, top=60)["top"] == 60
+    assert len(set(top)) == len(top) == told.top >= 30
+    assert review(out, top=60).top == 60
 
 
 def test_identifiers_that_were_rounded_are_refused(
@@ -83,7 +85,7 @@ def test_identifiers_that_were_rounded_are_refused(
     classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=out)
     with pytest.raises(TrainingError, match="--id: got identifiers in floating point in 'objid'"):
         review(out, identifier="objid")
-    assert review(out)["id"] == "name"
+    assert review(out).id == "name"
 
 
 def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:

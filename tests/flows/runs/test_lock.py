@@ -215,7 +215,7 @@ def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, a
         classify([tmp_path / "in"], out=tmp_path / "out", **options)
     assert others == [0]
     monkeypatch.undo()
-    assert classify([tmp_path / "in"], out=tmp_path / "out", **options)["status"] == "nothing to do"
+    assert classify([tmp_path / "in"], out=tmp_path / "out", **options).status == "nothing to do"
     classify([tmp_path / "in"], out=tmp_path / "alone", **options)
     for path in (tmp_path / "alone").glob("*.parquet"):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()

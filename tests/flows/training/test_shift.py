@@ -23,6 +23,7 @@ from blr.classifier import Classifier
 from blr.shift import density_ratio, rescaled
 from catalogs.errors import CatalogError
 from flows.classification._class_shares import chosen_shift, with_shares
+from flows.classification.report import reported
 from flows.classification.reprocessing import reprocess
 from flows.classification.steps import classify
 from flows.cli._classify import read_shares
@@ -37,7 +38,7 @@ from flows.reports.tables import class_count_table
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import load_specification, parse_specification
 from flows.training._target_rows import read_target
-from flows.training.report import classification, train_report
+from flows.training.report import train_report
 from flows.training.steps import train
 
 SPECIFICATION = """
@@ -244,29 +245,27 @@ def test_shares_at_classification_are_those_of_a_training_with_them(surveys, tra
         out=tmp_path / "d",
         class_prior="em",
     )
-    assert again["status"] == "nothing to do"
-    assert again["summary"]["shift"]["class_priors_source"] == "EM over target.parquet"
-    assert_no_error(again["summary"])
+    assert again.status == "nothing to do"
+    assert again.summary.shift.class_priors_source == "EM over target.parquet"
+    assert_no_error(again.summary)
     given_shares = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert all(found["error"] > 0 for found in given_shares["classes"].values())
 
 
 def assert_no_error(summary):
     """Assert that no count has an error, in the whole and in each file, and that the tables say why."""
-    for told in (summary, *summary["files"].values()):
-        assert "EM over target.parquet" in told["no_error"]
-        for found in told["classes"].values():
-            assert {found[key] for key in ("error", "error_objects", "error_weights")} == {None}
-    before = {key: x for key, x in summary.items() if key not in {"files", "no_error"}}
-    before["classes"] = {
-        name: {**c, "error": 3.0} for name, c in summary["classes"].items()
-    }  # as once stated
-    for table in (class_count_table(classification("all", summary)), class_change_table(summary, before)):
+    for counts in (summary, *summary.files.values()):
+        assert "EM over target.parquet" in counts.no_error
+        for estimate in counts.classes.values():
+            assert (estimate.error, estimate.error_objects, estimate.error_weights) == (None, None, None)
+    stated = {name: replace(estimate, error=3.0) for name, estimate in summary.classes.items()}
+    before = replace(summary, no_error=None, classes=stated)  # as once stated
+    for table in (class_count_table(reported("all", summary)), class_change_table(summary, before)):
         assert "without an error: the class shares are an estimate" in table.note.lower()
         place = table.columns.index("±")
         assert {row[place] for row in table.rows} == {"–"}
     assert {row[-1] for row in class_change_table(summary, before).rows} == {"–"}
-    known = {**summary, "classes": {name: {**c, "error": 3.0} for name, c in summary["classes"].items()}}
+    known = replace(summary, classes=stated)
     assert {row[-1] for row in class_change_table(known, before).rows} == {"–"}
 
 

@@ -1,0 +1,138 @@
+"""What the tasks of a classification get and give: files to be annotated, their records, and the publication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.classification._difference import Annotation
+from flows.inputs.catalogue import InputCatalogue
+from flows.models.store import StoredModel
+from flows.runs.difference import ReleaseDifference
+from flows.runs.outputs import FileState, Output, Quarantined
+from flows.runs.release import EarlierRelease
+from flows.runs.staging import Staging
+from flows.specification.specification import Specification
+
+__all__ = [
+    "Annotated",
+    "ClassificationRequest",
+    "Deferred",
+    "Failed",
+    "FileJob",
+    "FileResult",
+    "JobGroup",
+    "PreviousAnnotation",
+    "Publication",
+    "Published",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationRequest:
+    """What every task needs: the model, the settings, and how many threads score (None for the machine's cores)."""
+
+    model: StoredModel
+    specification: Specification
+    threads: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviousAnnotation:
+    """The output that a new one replaces, for comparison.
+
+    `by_row` where both are of the same input, so that rows agree one by one; `id_column` names the objects, None
+    where the specification does not say.
+    """
+
+    annotation: Annotation
+    by_row: bool
+    id_column: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileJob:
+    """One file that is to be annotated.
+
+    `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
+    looked at.  `previous` is None where there is nothing to compare the copy with.
+    """
+
+    request: ClassificationRequest
+    staging: Staging
+    catalogue: InputCatalogue
+    path: Path
+    input_path: str
+    name: str
+    input: FileState
+    previous: PreviousAnnotation | None
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """The files that one task annotates, in their order; `label` is what the task is called by."""
+
+    label: str
+    jobs: tuple[FileJob, ...]
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """A file that was annotated, and its copy."""
+
+    name: str
+    output: Output
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A file that could not be annotated for a reason of its own."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A file that is left for the next run, and why."""
+
+    name: str
+    why: str
+
+
+FileResult = Annotated | Failed | Deferred
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What is published at the end besides the outputs, and how.
+
+    `retire` names the copies that are moved away.  `why` says by name which files were annotated for this release.
+    `report` asks for a release report.  `catalogues` are the inputs that are folders.
+    """
+
+    request: ClassificationRequest
+    staging: Staging
+    release: int
+    retire: tuple[str, ...]
+    quarantined: tuple[Quarantined, ...]
+    deferred: Mapping[str, str]
+    why: Mapping[str, str]
+    before: EarlierRelease | None
+    report: bool
+    catalogues: tuple[InputCatalogue, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What was published: the release, what was moved away for it, the features that have drifted.
+
+    `report` and `difference` are None where no release report was asked for.
+    """
+
+    release: int
+    retired: tuple[str, ...]
+    drifted: tuple[str, ...]
+    report: Path | None
+    difference: ReleaseDifference | None
