@@ -99,7 +99,7 @@ def ours(labelled: LabelledSet, train: Rows, test: Rows) -> tuple[Floats, str]:
         (folder / "specification.toml").write_text(start.text, encoding="utf-8")
         model = training.train(folder / "specification.toml", folder / "models", threads=1)
         table = labelled.file(test, labelled=False)
-        classified = classify_table(table, model=model["model"], store=folder / "models")
+        classified = classify_table(table, model=model.model, store=folder / "models")
     P, absent = _probabilities(classified, labelled.classes)
     bare = ~np.isfinite(P).all(axis=1)
     P[bare] = np.bincount(labelled.y[train], minlength=len(labelled.classes)) / len(train)

@@ -392,9 +392,9 @@ def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, na
     Path("there.toml").write_text(text)
     Path("here.toml").write_text(text.replace(web.url, str(trained)))
     here, there = (train(f"{where}.toml", f"models-{where}") for where in ("here", "there"))
-    assert there["training"]["content_hash"] == here["training"]["content_hash"]
-    assert there["training"]["inputs"][0]["name"] == name
-    assert there["training"]["inputs"] == here["training"]["inputs"]
+    assert there.training.content_hash == here.training.content_hash
+    assert there.training.inputs[0].name == name
+    assert there.training.inputs == here.training.inputs
 
 
 def test_inspect_of_several(survey: Survey, capsys) -> None:

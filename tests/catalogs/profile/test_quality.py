@@ -32,8 +32,8 @@ def test_quality(defective):
     found, seen = quality(defective, identifier="id", places=Places("ra", "dec"))
     assert found.n_rows == seen.n_rows == 1000
     assert found.missing == {"x": 0.05, "again": 0.05}
-    assert found.constant == ["one"]
-    assert found.duplicate_columns == [["x", "again"]]
+    assert found.constant == ("one",)
+    assert found.duplicate_columns == (("x", "again"),)
     assert found.repeated_identifiers == 50
     assert found.repeated_positions == 40  # twenty pairs
     assert found.positions_out_of_range == found.positions_without == 1

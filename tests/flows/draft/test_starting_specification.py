@@ -130,7 +130,7 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert "#   again: the same as bmag" in text
     assert read_specification(out).select.by == "stack"
     told = train(out, made.parent / "models")
-    assert set(told["features"]) == {"answer", "bmag_jmag", "bmag", "log_axis"}
+    assert set(told.features) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
     capsys.readouterr()
     assert run(["init", str(made), "--label", "kind", "--out", str(out)]) == 1

@@ -1,0 +1,93 @@
+"""What is said of a model: the types of its parts, old files read into them, and new ones written as they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.documents import from_document, to_document
+from flows.errors import DocumentError, ModelError
+from flows.models.asdf_file import read_facts, read_model, read_tree, write_tree
+from flows.models.description import Metrics
+from flows.models.model import Model
+from flows.models.store import Store
+from flows.reports.label_noise import WrongLabels
+from flows.reports.shift import ComparedTarget, SetDifference, ShareCorrection, TargetLoss, TargetShift
+
+OLD = Path(__file__).resolve().parents[2] / "fixtures" / "0.1.0-32f3ce9" / "models"
+
+
+@pytest.fixture(scope="module")
+def model(trained: Path) -> Model:
+    return Store(trained / "models").load("morphology")
+
+
+@pytest.mark.parametrize("name", ["refined", "sampled", "stacked"])
+def test_what_an_old_file_lacks_is_filled_in(name):
+    """These were written before folds judged, labels could be wrong, and models were fitted again to all rows."""
+    (path,) = (OLD / name).rglob("model.asdf")
+    old = read_model(path)
+    assert (old.metrics.judged_by, old.metrics.skill) == ("held-out", None)
+    assert (old.training.split, old.training.refitted) == (None, None)
+    assert old.training.label_noise == WrongLabels()
+    assert {(row.parts, row.share, row.checks, row.left_out_by) for row in old.candidates} == {
+        ((), None, (), "")
+    }
+    assert read_facts(path).metrics == old.metrics
+    assert read_facts(path).trust == old.trust
+
+
+def test_the_file_has_the_keys_of_the_types(model):
+    tree = model.to_tree()
+    assert list(tree["metrics"]) == [*Metrics.__dataclass_fields__]
+    assert Model.from_tree(tree).metrics == model.metrics
+    assert Model.from_tree(tree).training == model.training
+    assert Model.from_tree(tree).candidates == model.candidates
+    assert Model.from_tree(tree).columns == model.columns
+
+
+def test_numbers_that_two_parts_share_are_one_object(model):
+    """ASDF writes them once, and the bytes of a model do not depend on how often somebody copied them."""
+    selected = model.candidates[model.selected]
+    tree = replace(model, trust=replace(model.trust, numbers=dict(selected.numbers))).to_tree()
+    assert tree["trust"]["numbers"] is tree["candidates"][model.selected]["numbers"]
+
+
+def test_a_part_of_another_type_is_named(trained, tmp_path):
+    tree = dict(read_tree(Store(trained / "models").find("morphology").path))
+    with pytest.raises(DocumentError, match=r"a model: got 'many' for 'n'"):
+        Model.from_tree(tree | {"metrics": tree["metrics"] | {"n": "many"}}, source="a model")
+    write_tree(tree | {"metrics": tree["metrics"] | {"n": "many"}}, tmp_path / "model.asdf")
+    with pytest.raises(ModelError, match="got a damaged model file"):
+        read_facts(tmp_path / "model.asdf")
+
+
+DIFFERENCE = SetDifference(
+    target=ComparedTarget(name="target.fits", n_rows=9, n_compared=3, content_hash="ab"),
+    auc=0.7,
+    auc_low=0.6,
+    auc_high=0.8,
+    advice="weights are worth it",
+    density_weights=False,
+    n_training=5,
+    n_effective=4.5,
+)
+CORRECTION = ShareCorrection(
+    class_prior={"a": 0.1, "b": 0.9}, class_prior_training={"a": 0.5, "b": 0.5}, class_prior_source="as given"
+)
+LOSS = TargetLoss(n_effective_held_out=3.5, log_loss=0.4)
+
+
+@pytest.mark.parametrize("difference", [None, DIFFERENCE])
+@pytest.mark.parametrize("correction", [None, CORRECTION])
+@pytest.mark.parametrize("loss", [None, LOSS, replace(LOSS, log_loss_uncorrected=0.5)])
+def test_a_shift_is_of_the_parts_that_there_are(difference, correction, loss):
+    shift = TargetShift.of(difference, correction, loss)
+    assert (shift.difference, shift.correction, shift.loss) == (difference, correction, loss)
+    document = to_document(shift)
+    assert from_document(TargetShift, document, source="shift") == shift
+    assert list(document) == [
+        key for part in (difference, correction, loss) if part is not None for key in to_document(part)
+    ]
