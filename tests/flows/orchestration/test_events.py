@@ -20,8 +20,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from flows.documents import to_document
 from flows.models.store import Store
+from flows.orchestration.results import encode_value
 from flows.runs.results import FinishedClassification
 from tests.e2e.running import wait_for
 from tests.flows.watching import ask, automation, deployment, events, listener, runs_of
@@ -159,7 +159,7 @@ def test_the_stored_result_of_a_run_is_the_value_again(watched):
         stored = state.result()
         assert (type(stored), stored) == (FinishedClassification, result)
         document = json.loads(Path(state.data.storage_key).read_bytes())
-        assert document == {"__type__": "flows.runs.results.FinishedClassification"} | to_document(result)
+        assert document == encode_value(result)
 
 
 def test_classes_and_flags_stand_against_the_last_run(watched):
