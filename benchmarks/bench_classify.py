@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from turns import cost_of, in_turns, tell
 from two_types import MODEL, model_of, types_of
 
+from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
 
 ROWS, ROUNDS = 10_000_000, 3
@@ -84,7 +85,7 @@ def side(name: str, folder: Path) -> None:
     if name == "plain":
         cost_of(lambda: plain(source, out / SOURCE))
     else:
-        cost_of(lambda: classify([source], model=MODEL, store=folder / "models", out=out))
+        cost_of(lambda: classify(ClassifyRequest([str(source)], MODEL, folder / "models", out)))
 
 
 def compare(rows: int, rounds: int) -> float:

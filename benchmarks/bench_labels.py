@@ -46,6 +46,7 @@ from blr.calibration import brier_score, calibration_error, log_loss
 from flows.classify_table import classify_table
 from flows.draft.specification import starting_specification
 from flows.training import steps as training
+from flows.training.request import TrainRequest
 from flows.version import code_version
 
 HERE = Path(__file__).resolve().parent
@@ -97,7 +98,7 @@ def ours(labelled: LabelledSet, train: Rows, test: Rows) -> tuple[Floats, str]:
         pq.write_table(labelled.file(train, labelled=True), folder / "labels.parquet")
         start = starting_specification(catalogs.open(folder / "labels.parquet"), LABEL, folder=folder)
         (folder / "specification.toml").write_text(start.text, encoding="utf-8")
-        model = training.train(folder / "specification.toml", folder / "models", threads=1)
+        model = training.train(TrainRequest(folder / "specification.toml", folder / "models", threads=1))
         table = labelled.file(test, labelled=False)
         classified = classify_table(table, model=model.model, store=folder / "models")
     P, absent = _probabilities(classified, labelled.classes)

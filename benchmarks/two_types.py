@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from flows.training.request import TrainRequest
 from flows.training.steps import train
 
 __all__ = ["MODEL", "model_of", "types_of"]
@@ -40,4 +41,4 @@ def model_of(folder: Path, features: Sequence[str]) -> None:
     spec = folder / "spec.toml"
     listed = "\n".join(f'{name} = "{name}"' for name in features)
     spec.write_text(SPECIFICATION.format(model=MODEL, labelled=LABELLED, features=listed))
-    train(spec, folder / "models")
+    train(TrainRequest(spec, folder / "models"))

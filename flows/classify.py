@@ -5,21 +5,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import Annotated, Literal
-
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
-from pydantic import BeforeValidator, PositiveInt
 
 from flows.classification import steps as classification
 from flows.classification.annotation import annotate_each
 from flows.classification.execution import finish_outputs
+from flows.classification.request import ClassifyRequest
 from flows.inputs.resolve import check_parameters
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, run_id
+from flows.orchestration.signature import takes
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
 
@@ -41,52 +38,13 @@ results kept: a run that is tried again would read them, and whatever somebody h
 
 
 @flow(name="classify", persist_result=True, result_serializer=RESULTS)
-def classify(
-    catalogues: list[Annotated[str, BeforeValidator(str)]],
-    model: str,
-    store: Path = Path("models"),
-    out: Path = Path("annotated"),
-    specification: Specification | Path | None = None,
-    class_prior: Literal["em"] | dict[str, float] | None = None,
-    output_format: Literal["same", "parquet", "fits"] | None = None,
-    overwrite: bool = False,  # noqa: FBT001, FBT002 - switches of the form
-    verify: bool = False,  # noqa: FBT001, FBT002
-    limit: PositiveInt | None = None,
-    threads: PositiveInt | None = None,
-) -> ClassificationResult:
-    """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row.
-
-    Args:
-        catalogues: Files, folders, patterns or URLs.
-        model: NAME, for its champion, or NAME@VERSION.
-        store: Folder of the model store.
-        out: Folder of the annotated copies.
-        specification: Target, flags and output other than those the model was trained with.
-        class_prior: The classes' shares in these catalogues, where they are not the training's; "em" estimates them.
-        output_format: Of the copies: each input's own, or another; default: what the specification says.
-        overwrite: Replace what another model or specification has left in the folder.
-        verify: Hash inputs and outputs again, even where size and time are as they were.
-        limit: For a trial: score that many rows of each catalogue, write nothing.
-        threads: Threads that score; default: the cores of the machine.
-    """
-    work = partial(
-        classification.classify,
-        catalogues,
-        model=model,
-        store=store,
-        out=out,
-        specification=specification,
-        class_prior=class_prior,
-        output_format=output_format,
-        overwrite=overwrite,
-        verify=verify,
-        limit=limit,
-        threads=threads,
-    )
+@takes(ClassifyRequest, names={"Specification": Specification})
+def classify(request: ClassifyRequest) -> ClassificationResult:
+    """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
     if FlowRunContext.get() is None:
-        return work(steps=classification.DIRECT)
-    check_parameters(catalogues)
+        return classification.classify(request)
+    check_parameters(request.catalogues)
     with progress_kept("classify"):
-        result = work(steps=STEPS)
+        result = classification.classify(request, steps=STEPS)
     keep_run(result)
     return result

@@ -6,34 +6,33 @@ a paused run, and end the run for it (../docs/decisions, and shared/prefect.md).
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Literal
 
 from prefect import flow
 from prefect.context import FlowRunContext
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field
 
 from flows.errors import UsageError
 from flows.models.promotion import (
-    MARGIN,
     Comparison,
     PromotionResult,
     RejectedPromotion,
-    Rule,
     compare,
     comparison_table,
 )
 from flows.models.promotion import promote as put_in_place
+from flows.models.request import PromoteRequest
 from flows.orchestration.events import model_promoted
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_markdown
+from flows.orchestration.signature import takes
 from flows.reports.tables import to_markdown
 
 __all__ = ["Approval", "promote"]
 
-A_DAY = 86_400
 BETWEEN_LOOKS = 10
 """Seconds between looks for the answer."""
 
@@ -48,35 +47,20 @@ class Approval(RunInput):
 
 
 @flow(name="promote", persist_result=True, result_serializer=RESULTS)
-def promote(
-    model: str,
-    store: Path = Path("models"),
-    how: Literal["ask", "better", "now"] = "ask",
-    margin: NonNegativeFloat = MARGIN,
-    why: str | None = None,
-    timeout: PositiveInt = A_DAY,
-) -> PromotionResult | RejectedPromotion:
-    """Put a model in the champion's place.
-
-    Args:
-        model: NAME@VERSION, or NAME for the newest of its versions.
-        store: Folder of the model store.
-        how: Ask a person, on the page of this run; or by rule, if it is better; or now.
-        margin: Nats an object by which the log loss on objects that neither has seen has to be better, by rule.
-        why: For the champion's log.
-        timeout: Seconds that the person has for an answer.
-    """
-    rule: Rule = "better" if how == "better" else "now"
-    if how != "ask":
-        result = put_in_place(model, store=store, rule=rule, margin=margin, why=why)
+@takes(PromoteRequest)
+def promote(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
+    """Put a model in the champion's place."""
+    if request.how != "ask":
+        result = put_in_place(request)
     else:
-        comparison = compare(model, store=store, margin=margin)
+        comparison = compare(request)
         challenger, champion = comparison.challenger, comparison.champion
-        answer = _asked(comparison, timeout)
+        answer = _asked(comparison, request.timeout)
         if answer.decision != "promote":
             return RejectedPromotion(model=challenger, status="rejected", previous=champion, why=answer.why)
         # The very model and champion that were shown, whatever has been trained or promoted since.
-        result = put_in_place(challenger, store=store, why=answer.why or why, instead_of=champion or "")
+        approved = replace(request, model=challenger, how="now", why=answer.why or request.why)
+        result = put_in_place(approved, instead_of=champion or "")
     if result.status == "promoted" and FlowRunContext.get() is not None:
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
     return result

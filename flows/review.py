@@ -5,33 +5,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from prefect import flow
-from pydantic import NonNegativeInt
 
 from flows.orchestration.results import RESULTS
+from flows.orchestration.signature import takes
 from flows.reviews import selection as reviewing
+from flows.reviews.request import ReviewRequest
 from flows.reviews.selection import ReviewResult
 
 __all__ = ["review"]
 
 
 @flow(name="review", persist_result=True, result_serializer=RESULTS)
-def review(
-    out: Path,
-    top: NonNegativeInt = 100,
-    draw: NonNegativeInt = 0,
-    identifier: str | None = None,
-    seed: NonNegativeInt = 0,
-) -> ReviewResult:
-    """Choose objects of annotated catalogues for a human look, and write the review list.
-
-    Args:
-        out: Folder that `classify` has written.
-        top: Flagged objects, the least certain first.
-        draw: Objects drawn of all, in proportion to their mutual information, with a weight.
-        identifier: Column that names an object; default: what looks like it.
-        seed: Of the draw.
-    """
-    return reviewing.review(out, top=top, draw=draw, identifier=identifier, seed=seed)
+@takes(ReviewRequest)
+def review(request: ReviewRequest) -> ReviewResult:
+    """Choose objects of annotated catalogues for a human look, and write the review list."""
+    return reviewing.review(request)

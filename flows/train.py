@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
-from pydantic import PositiveInt
 
 from flows.models.description import ModelDescription
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_markdown, keep_table
+from flows.orchestration.signature import takes
 from flows.reports.choice import choice_words
 from flows.reports.tables import candidate_table, markdown_report
 from flows.specification.specification import Specification
 from flows.training import steps as training
 from flows.training.report import train_report
+from flows.training.request import TrainRequest
 
 __all__ = ["train"]
 
@@ -38,27 +37,11 @@ STEPS = training.Steps(
 
 
 @flow(name="train", persist_result=True, result_serializer=RESULTS)
-def train(
-    specification: Specification | Path,
-    store: Path = Path("models"),
-    overwrite: bool = False,  # noqa: FBT001, FBT002 - a switch of the form
-    limit: PositiveInt | None = None,
-    threads: PositiveInt | None = None,
-) -> ModelDescription:
-    """Fit the candidates of a specification to labelled catalogues, and save the best of them.
-
-    Args:
-        specification: What to train, or the path of the TOML file that says it.
-        store: Folder of the model store.
-        overwrite: Train again where the same model is there already.
-        limit: For a trial: read that many rows, keep nothing.
-        threads: Threads of the numerics; default: the cores of the machine.
-    """
+@takes(TrainRequest, names={"Specification": Specification})
+def train(request: TrainRequest) -> ModelDescription:
+    """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
     running = FlowRunContext.get() is not None
-    steps = STEPS if running else training.DIRECT
-    model = training.train(
-        specification, store, overwrite=overwrite, limit=limit, threads=threads, steps=steps
-    )
+    model = training.train(request, steps=STEPS if running else training.DIRECT)
     if running:
         report = train_report(model)
         said = [report.skill_words, f"Candidates of {model.model}", choice_words(report)]

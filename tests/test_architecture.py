@@ -28,6 +28,8 @@ MAY_IMPORT = {"blr": {"blr"}, "catalogs": {"catalogs"}, "flows": {"flows", "cata
 DEFERRED = {
     "blr": "the lazy façade: SciPy is slow to import",
     "flows.cli.*": "the command line's dispatch: `blr --help` imports no Prefect",
+    "flows.classification.request": "the command line's options: `blr --help` reads no specification",
+    "flows.training.request": "the command line's options: `blr --help` reads no specification",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
     "flows.reports._drawings": "matplotlib: most commands draw nothing",
     "flows.classification._difference": "pandas: most releases are compared row by row",

@@ -15,11 +15,12 @@ from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
 from flows.classification.execution import DIRECT, Steps, execute
+from flows.classification.request import ReprocessRequest
 from flows.classification.steps import annotation_settings
 from flows.inputs.fetching import fetching
 from flows.inputs.resolve import check_apart, resolve_sources
 from flows.inputs.source import LocalSource, Source, local_sources
-from flows.inputs.still_written import PATIENCE, QUIET, still_written
+from flows.inputs.still_written import still_written
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
 from flows.runs.manifest import Manifest
@@ -30,33 +31,17 @@ from flows.specification.toml_file import read_specification
 __all__ = ["reprocess"]
 
 
-def reprocess(
-    specification: Specification | str | Path,
-    *,
-    store: str | Path,
-    model: str | None = None,
-    out: str | Path | None = None,
-    verify: bool = False,
-    threads: int | None = None,
-    dry_run: bool = False,
-    quiet_seconds: float = QUIET,
-    patience: float = PATIENCE,
-    steps: Steps = DIRECT,
-) -> ReleaseResult:
-    """Bring the annotated copies of a specification's target up to date; return what was done.
-
-    `model` is by default the champion of the specification's name, `out` the specification's output folder.  Files
-    that changed within `quiet_seconds` are waited for, `patience` seconds in all, then left for the next run.
-    """
-    wanted = read_specification(specification)
-    base = Path(wanted.base_folder)
-    place = Store.named(store)
+def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps = DIRECT) -> ReleaseResult:
+    """Bring the annotated copies of a specification's target up to date; return what was done."""
+    wanted = read_specification(request.specification)
+    base, verify = Path(wanted.base_folder), request.verify
+    place = Store.named(request.store)
     folder = (
         check_output(wanted.output.folder, key="output.folder", base=base)
-        if out is None
-        else check_output(out, key="out")
+        if request.out is None
+        else check_output(request.out, key="out")
     )
-    stored = place.find(model or wanted.name)
+    stored = place.find(request.model or wanted.name)
     loaded = place.read(stored)
     settings = annotation_settings(loaded, wanted).model_copy(
         update={"shift": chosen_shift(loaded, wanted.shift)}
@@ -71,14 +56,14 @@ def reprocess(
             before = Manifest.read(folder)
             _check_same_name(before, stored.name, folder)
             unknown = [] if dry_run else _unknown_files(local_sources(sources), before, folder)
-            writing = still_written(unknown, quiet=quiet_seconds, patience=patience)
+            writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
             return make_plan(
                 brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
             )
 
-        request = ClassificationRequest(model=stored, specification=settings, threads=threads)
-        return execute(plan, loaded, request, steps, dry_run=dry_run)
+        work = ClassificationRequest(model=stored, specification=settings, threads=request.threads)
+        return execute(plan, loaded, work, steps, dry_run=dry_run)
 
 
 def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:

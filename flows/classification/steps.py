@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from flows.classification._class_shares import chosen_shift, estimated_shares
 from flows.classification._jobs import Policy
@@ -17,6 +16,7 @@ from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
 from flows.classification._trial import trial
 from flows.classification.execution import DIRECT, Steps, execute
+from flows.classification.request import ClassifyRequest
 from flows.classification.scoring import Scorer
 from flows.errors import SpecificationError
 from flows.inputs.fetching import fetching
@@ -34,52 +34,48 @@ __all__ = ["DIRECT", "Steps", "annotation_settings", "classify", "settled"]
 
 
 def classify(
-    catalogues: Sequence[str | Path],
-    *,
-    model: str,
-    store: str | Path,
-    out: str | Path,
-    specification: Specification | str | Path | None = None,
-    class_prior: str | Mapping[str, float] | None = None,
-    output_format: Literal["same", "parquet", "fits"] | None = None,
-    overwrite: bool = False,
-    verify: bool = False,
-    limit: int | None = None,
-    threads: int | None = None,
-    dry_run: bool = False,
-    steps: Steps = DIRECT,
+    request: ClassifyRequest, *, dry_run: bool = False, steps: Steps = DIRECT
 ) -> ClassificationResult:
     """Annotate catalogues with a model of the store; return what was done.
 
-    `specification` replaces the target, flags and output that the model was trained with, and its class shares where
-    it gives some; `class_prior` does that alone, "em" to estimate them from these catalogues, and `output_format`
-    chooses the copies' format alone.  `limit` scores that many rows of each catalogue and writes nothing.
+    The request's `specification` replaces the target, flags and output that the model was trained with, and its class
+    shares where it gives some; `class_prior` does that alone, and `output_format` chooses the copies' format alone.
     """
-    place, folder = Store.named(store), check_output(out, key="out")
-    stored = place.find(model)
+    place, folder = Store.named(request.store), check_output(request.out, key="out")
+    stored = place.find(request.model)
     loaded = place.read(stored)
-    wanted = loaded.specification if specification is None else read_specification(specification)
-    if output_format is not None:
-        output = wanted.output.model_copy(update={"format": output_format})
-        wanted = wanted.model_copy(update={"output": output})
-    sources = resolve_sources([str(c) for c in catalogues], Path(), key="CATALOG")
-    policy: Policy = "overwrite" if overwrite else "add"
+    settings, limit = _wanted(loaded, request), request.limit
+    sources = resolve_sources([str(c) for c in request.catalogues], Path(), key="CATALOG")
+    policy: Policy = "overwrite" if request.overwrite else "add"
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
     with fetching(
         folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
     ) as mirror:
-        settings = settled(loaded, wanted, class_prior, sources=lambda: mirror.bring(sources).sources)
+        settings = settled(
+            loaded, settings, request.class_prior, sources=lambda: mirror.bring(sources).sources
+        )
         if limit is not None:
             return trial(sources, loaded, settings, limit)
+        verify = request.verify
 
         def plan() -> Plan:
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
             return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
 
-        request = ClassificationRequest(model=stored, specification=settings, threads=threads)
-        return execute(plan, loaded, request, steps, dry_run=dry_run)
+        work = ClassificationRequest(model=stored, specification=settings, threads=request.threads)
+        return execute(plan, loaded, work, steps, dry_run=dry_run)
+
+
+def _wanted(model: Model, request: ClassifyRequest) -> Specification:
+    """Return the specification of a classification: the model's or another, with the format asked for."""
+    specification = request.specification
+    wanted = model.specification if specification is None else read_specification(specification)
+    if request.output_format is None:
+        return wanted
+    output = wanted.output.model_copy(update={"format": request.output_format})
+    return wanted.model_copy(update={"output": output})
 
 
 def settled(

@@ -21,6 +21,7 @@ For this folder alone:
 - `_serve`: `blr serve`, `blr ui`, `blr deployments`.
 - `_show`: What a person reads of a result, on standard output.
 - `_train`: `blr train`.
+- `_verbs`: Commands made of requests: Typer's options from the fields, the help from their words.
 """
 
 __all__ = ["app"]

@@ -4,58 +4,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from flows.classification import steps as classification
+from flows.classification.request import ClassifyRequest
+from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.cli._reprocess import leave_partly
 from flows.cli._show import show, show_classified
-from flows.errors import UsageError
 from flows.inputs.resolve import check_parameters
 
-__all__ = ["read_shares", "run_classify"]
+__all__ = ["run_classify"]
 
 
-def read_shares(text: str | None) -> str | dict[str, float] | None:
-    """Return "em", or the shares in a text such as early=0.3,late=0.7; UsageError where it is neither."""
-    if text is None or text == "em":
-        return text
-    shares = {}
-    for part in text.split(","):
-        name, equals, number = part.rpartition("=")
-        try:
-            shares[name.strip()] = float(number)
-        except ValueError:
-            equals = ""
-        if not equals:
-            raise UsageError(
-                f"--class-prior: got '{part}', expected em, or the share of each class as in early=0.3,late=0.7; "
-                "names with commas go into [shift] of a specification"
-            )
-    return shares
-
-
-def run_classify(
-    catalogues: Sequence[str],
-    options: Mapping[str, Any],
-    *,
-    dry_run: bool,
-    direct: bool,
-    json: bool,
-    quiet: bool,
-) -> None:
+def run_classify(request: ClassifyRequest, options: RunOptions) -> None:
     """Classify, as a flow unless it is direct."""
-    with shown_progress(quiet=quiet):
-        if direct or dry_run:
-            result = classification.classify(catalogues, dry_run=dry_run, **options)
+    with shown_progress(quiet=options.quiet):
+        if options.direct or options.dry_run:
+            result = classification.classify(request, dry_run=options.dry_run)
         else:
-            check_parameters(catalogues)
+            check_parameters(request.catalogues)
             server = start_prefect()
             from flows.classify import classify
 
             server.wait()
-            result = classify(list(catalogues), **options)
-    show(result, show_classified, json=json)
+            result = classify(**vars(request))
+    show(result, show_classified, json=options.json)
     leave_partly(result)

@@ -15,9 +15,7 @@ from rich.console import Console
 from flows.classification import steps as classification
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
-from flows.demo.steps import run_demo
-from flows.models.description import ModelDescription
-from flows.runs.results import ClassificationResult
+from flows.demo.steps import Classify, Train, run_demo
 from flows.training import steps as training
 
 __all__ = ["run_demonstration"]
@@ -28,7 +26,9 @@ R = TypeVar("R")
 
 def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> None:
     """Run the demonstration, its flows as flows unless it is direct."""
-    work = (training.train, classification.classify) if direct else _flows(quiet=quiet)
+    work: tuple[Train, Classify] = (
+        (training.train, classification.classify) if direct else _flows(quiet=quiet)
+    )
     result = run_demo(
         out,
         train=_shown(work[0], quiet=quiet),
@@ -39,14 +39,14 @@ def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> No
         sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
-def _flows(*, quiet: bool) -> tuple[Callable[..., ModelDescription], Callable[..., ClassificationResult]]:
+def _flows(*, quiet: bool) -> tuple[Train, Classify]:
     with shown_progress(quiet=quiet):
         server = start_prefect()
     from flows.classify import classify
     from flows.train import train
 
     server.wait()
-    return train, classify
+    return (lambda request: train(**vars(request))), (lambda request: classify(**vars(request)))
 
 
 def _shown(work: Callable[P, R], *, quiet: bool) -> Callable[P, R]:

@@ -19,6 +19,7 @@ from flows.draft.inspected import (
     StartedSpecification,
 )
 from flows.draft.inspection import inspect_file
+from flows.draft.request import InitRequest, InspectRequest
 from flows.draft.specification import starting_specification
 from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
@@ -32,42 +33,35 @@ COLUMNS_FILE = "blr-columns.toml"
 """A team's names of columns, beside the specification that is written."""
 
 
-def run_inspect(file: str, *, limit: int | None, label: str | None, table: str | None, json: bool) -> None:
+def run_inspect(request: InspectRequest, *, json: bool) -> None:
     """Say what a file holds."""
     with shown_progress(quiet=True):
-        result = inspect_file(file, limit=limit, label=label, table=table)
+        result = inspect_file(request.file, limit=request.limit, label=request.label, table=request.table)
     if isinstance(result, CatalogueSummary):
         show(result, _show_catalogue, json=json, kind="catalogue")
     else:
         show(result, show_trained, json=json, kind="model")
 
 
-def run_init(
-    file: str,
-    label: str,
-    *,
-    out: Path | None,
-    overwrite: bool,
-    limit: int | None,
-    table: str | None,
-    columns: Path | None,
-    json: bool,
-) -> None:
-    """Write a first specification, or print it; `columns` is a file of names, else one beside the specification."""
-    if out is not None and out.exists() and not overwrite:
+def run_init(request: InitRequest, *, json: bool) -> None:
+    """Write a first specification, or print it; names of columns may lie beside it."""
+    out, label, columns = request.out, request.label, request.columns
+    if out is not None and out.exists() and not request.overwrite:
         raise OutputFolderError(f"--out: got '{out}', which exists, expected a new file; add --overwrite")
     folder = Path() if out is None else out.parent
     beside = folder / COLUMNS_FILE
     columns = beside if columns is None and beside.exists() else columns
     names = column_names() if columns is None else with_names_of(columns)
-    source = resolve_one(file, key="FILE")
+    source = resolve_one(request.file, key="FILE")
     url = source.url if isinstance(source, RemoteSource) else None
     check_no_secret(
-        [file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
+        [request.file], key="CATALOG", kept="a specification is kept in models", remedy="fetch the file first"
     )
-    choice = TableChoice(table, (label,))
+    choice = TableChoice(request.table, (label,))
     with shown_progress(quiet=True), using(names), opened_together(source, choice) as catalog:
-        start = starting_specification(catalog, label, folder=folder, limit=limit, table=table, url=url)
+        start = starting_specification(
+            catalog, label, folder=folder, limit=request.limit, table=request.table, url=url
+        )
     if out is not None:
         with atomic_path(out) as temporary:
             temporary.write_text(start.text, encoding="utf-8")

@@ -7,11 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from flows.cli._options import PromoteOptions
 from flows.cli._show import show, show_models, show_promoted, show_trained
 from flows.errors import ModelError
 from flows.models.asdf_file import read_facts
 from flows.models.description import ListedModel, ModelListing
-from flows.models.promotion import Rule, promote
+from flows.models.promotion import promote
+from flows.models.request import PromoteRequest
 from flows.models.store import Store, StoredModel
 from flows.orchestration.settings import configured_server, prefect_environment
 from flows.reports.skill import has_skill
@@ -54,14 +56,13 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
     show(replace(place.described(model, "stored"), history=history), show_trained, json=json)
 
 
-def run_promote(
-    reference: str, store: Path, *, rule: Rule, margin: float, why: str | None, dry_run: bool, json: bool
-) -> None:
+def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
     """Promote a model; where a Prefect server is configured, it hears of it."""
-    result = promote(reference, store=store, rule=rule, margin=margin, why=why, dry_run=dry_run)
+    request = replace(request, how="better" if options.if_better else "now")
+    result = promote(request, dry_run=options.dry_run)
     if result.status == "promoted" and configured_server() is not None:
         prefect_environment(console_level="CRITICAL")
         from flows.orchestration.events import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    show(result, show_promoted, json=json)
+    show(result, show_promoted, json=options.json)

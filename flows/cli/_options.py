@@ -5,30 +5,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 __all__ = [
-    "AnnotatedFolder",
-    "ClassPrior",
-    "ColumnNamesFile",
+    "AsJson",
     "DemoFolder",
     "Direct",
-    "DryRun",
-    "Json",
-    "Limit",
-    "LookLimit",
     "OutFile",
-    "OutFolder",
-    "Overwrite",
     "Port",
+    "PrintOptions",
+    "PromoteOptions",
     "Quiet",
-    "ReleaseFolder",
+    "ReviewOptions",
+    "RunOptions",
     "Store",
-    "Table",
-    "Threads",
     "on_this_machine",
 ]
 
@@ -47,19 +41,6 @@ Store = Annotated[
     Path,
     typer.Option("--store", metavar="DIR", help="Folder of the model store.", callback=on_this_machine),
 ]
-OutFolder = Annotated[
-    Path,
-    typer.Option("--out", metavar="DIR", help="Folder of the annotated copies.", callback=on_this_machine),
-]
-ReleaseFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", metavar="DIR", help="Default: the specification's folder.", callback=on_this_machine
-    ),
-]
-AnnotatedFolder = Annotated[
-    Path, typer.Argument(metavar="OUT", help="Folder of annotated copies.", callback=on_this_machine)
-]
 DemoFolder = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where everything goes.", callback=on_this_machine)
 ]
@@ -69,31 +50,11 @@ OutFile = Annotated[
         "--out", metavar="FILE", help="Write it here instead of printing it.", callback=on_this_machine
     ),
 ]
-Json = Annotated[
+AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on standard output.")
 ]
 Direct = Annotated[bool, typer.Option("--direct", help="Run without Prefect: the same work, the same files.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")]
-Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="A trial: N rows, nothing written.")
-]
-LookLimit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Look at N rows only.")]
-ClassPrior = Annotated[
-    str | None,
-    typer.Option("--class-prior", metavar="em|A=X,B=Y", help="The classes' shares here; em: estimate them."),
-]
-ColumnNamesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--columns",
-        metavar="FILE",
-        help="Names of columns beside those we know, in TOML (docs/column-names.md); "
-        "default: blr-columns.toml beside --out, or here.",
-    ),
-]
-Table = Annotated[
-    str | None, typer.Option("--table", metavar="NAME", help="Of a file with several: its name or number.")
-]
 
 
 def _say_start(context: typer.Context, quiet: bool) -> bool:  # noqa: FBT001  Typer passes it so
@@ -110,9 +71,44 @@ Quiet = Annotated[
         "--quiet", "-q", callback=_say_start, help="Lines instead of a progress bar, and few of them."
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Threads = Annotated[int | None, typer.Option("--threads", metavar="N", min=1, help="Default: all cores.")]
 Port = Annotated[
     int | None,
     typer.Option("--port", metavar="N", min=1, max=65535, help="On 127.0.0.1; default: 4200, if free."),
 ]
+
+
+@dataclass(frozen=True)
+class PrintOptions:
+    """Of a command that prints what it has seen."""
+
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class ReviewOptions:
+    """Of a command that is quick, and may run as a flow."""
+
+    dry_run: DryRun = False
+    direct: Direct = False
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Of a command that takes a while, and may run as a flow."""
+
+    dry_run: DryRun = False
+    direct: Direct = False
+    json: AsJson = False
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class PromoteOptions:
+    """Of a promotion, where nobody is asked."""
+
+    if_better: Annotated[
+        bool, typer.Option("--if-better", help="Only if it is better on objects new to both, and not red.")
+    ] = False
+    dry_run: DryRun = False
+    json: AsJson = False

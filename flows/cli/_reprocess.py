@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import typer
 
 from flows.classification import reprocessing
+from flows.classification.request import ReprocessRequest
+from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.cli._show import print_tables, say, show
@@ -23,21 +23,19 @@ __all__ = ["PARTLY", "leave_partly", "run_reprocess"]
 PARTLY = 3
 
 
-def run_reprocess(
-    spec: Path, options: Mapping[str, Any], *, dry_run: bool, direct: bool, json: bool, quiet: bool
-) -> None:
+def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     """Reprocess, as a flow unless it is direct."""
-    specification = read_specification(spec)
-    with shown_progress(quiet=quiet):
-        if direct or dry_run:
-            result = reprocessing.reprocess(specification, dry_run=dry_run, **options)
+    request = replace(request, specification=read_specification(request.specification))
+    with shown_progress(quiet=options.quiet):
+        if options.direct or options.dry_run:
+            result = reprocessing.reprocess(request, dry_run=options.dry_run)
         else:
             server = start_prefect()
             from flows.reprocess import reprocess
 
             server.wait()
-            result = reprocess(specification, **options)
-    show(result, show_reprocessed, json=json)
+            result = reprocess(**vars(request))
+    show(result, show_reprocessed, json=options.json)
     leave_partly(result)
 
 

@@ -4,28 +4,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
+from flows.cli._options import ReviewOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._show import say, show
 from flows.reviews import selection as reviewing
+from flows.reviews.request import ReviewRequest
 
 __all__ = ["run_review"]
 
 
-def run_review(out: Path, options: Mapping[str, Any], *, dry_run: bool, direct: bool, json: bool) -> None:
+def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
     """Review, as a flow unless it is direct."""
-    if direct or dry_run:
-        result = reviewing.review(out, dry_run=dry_run, **options)
+    if options.direct or options.dry_run:
+        result = reviewing.review(request, dry_run=options.dry_run)
     else:
         server = start_prefect()
         from flows.review import review
 
         server.wait()
-        result = review(out, **options)
-    show(result, show_reviewed, json=json)
+        result = review(**vars(request))
+    show(result, show_reviewed, json=options.json)
 
 
 def show_reviewed(result: reviewing.ReviewResult) -> None:

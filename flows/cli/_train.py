@@ -4,38 +4,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
+from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
 from flows.cli._show import show, show_trained
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
+from flows.training.request import TrainRequest
+from flows.training.results import TrainingResult
 
 __all__ = ["run_train"]
 
 
-def run_train(
-    spec: Path,
-    store: Path,
-    options: Mapping[str, Any],
-    *,
-    dry_run: bool,
-    direct: bool,
-    json: bool,
-    quiet: bool,
-) -> None:
+def run_train(request: TrainRequest, options: RunOptions) -> None:
     """Train, as a flow unless it is direct."""
-    specification = read_specification(spec)
-    with shown_progress(quiet=quiet):
-        if direct or dry_run:
-            result = training.train(specification, store, dry_run=dry_run, **options)
+    request = replace(request, specification=read_specification(request.specification))
+    with shown_progress(quiet=options.quiet):
+        if options.dry_run:
+            result: TrainingResult = training.plan(request)
+        elif options.direct:
+            result = training.train(request)
         else:
             server = start_prefect()
             from flows.train import train
 
             server.wait()
-            result = train(specification, store, **options)
-    show(result, show_trained, json=json)
+            result = train(**vars(request))
+    show(result, show_trained, json=options.json)

@@ -11,31 +11,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from flows.classification.request import ClassifyRequest, ReprocessRequest
 from flows.cli._options import (
-    AnnotatedFolder,
-    ClassPrior,
-    ColumnNamesFile,
+    AsJson,
     DemoFolder,
     Direct,
-    DryRun,
-    Json,
-    Limit,
-    LookLimit,
     OutFile,
-    OutFolder,
-    Overwrite,
     Port,
+    PrintOptions,
+    PromoteOptions,
     Quiet,
-    ReleaseFolder,
+    ReviewOptions,
+    RunOptions,
     Store,
-    Table,
-    Threads,
 )
+from flows.cli._verbs import verb
+from flows.draft.request import InitRequest, InspectRequest
+from flows.models.request import PromoteRequest
+from flows.reviews.request import ReviewRequest
 from flows.runs.interrupt import terminable
+from flows.training.request import TrainRequest
 
 __all__ = ["app", "main", "run"]
 
@@ -76,7 +75,7 @@ def options(
 def demo(
     out: DemoFolder = Path("blr-demo"),
     direct: Direct = False,
-    json: Json = False,
+    json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Classify the galaxies of OpenNGC: catalogues, two models, reports, annotated copies."""
@@ -85,171 +84,56 @@ def demo(
     run_demonstration(out, direct=direct, json=json, quiet=quiet)
 
 
-@app.command()
-def train(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The specification, a TOML file.")],
-    store: Store = Path("models"),
-    overwrite: Overwrite = False,
-    limit: Limit = None,
-    threads: Threads = None,
-    dry_run: DryRun = False,
-    direct: Direct = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@verb(app, TrainRequest, RunOptions)
+def train(request: TrainRequest, options: RunOptions) -> None:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
     from flows.cli._train import run_train
 
-    run_train(
-        spec,
-        store,
-        {"overwrite": overwrite, "limit": limit, "threads": threads},
-        dry_run=dry_run,
-        direct=direct,
-        json=json,
-        quiet=quiet,
-    )
+    run_train(request, options)
 
 
-@app.command()
-def classify(
-    catalogs: Annotated[
-        list[str], typer.Argument(metavar="CATALOG", help="Files, folders, patterns or URLs.")
-    ],
-    model: Annotated[
-        str, typer.Option("--model", metavar="NAME[@VERSION]", help="Default version: the champion.")
-    ],
-    out: OutFolder,
-    store: Store = Path("models"),
-    spec: Annotated[
-        Path | None,
-        typer.Option(
-            "--spec", metavar="FILE", help="Target, flags and output other than those of the training."
-        ),
-    ] = None,
-    class_prior: ClassPrior = None,
-    output_format: Annotated[
-        Literal["same", "parquet", "fits"] | None,
-        typer.Option("--format", help="Of the copies; default: each input's own."),
-    ] = None,
-    overwrite: Overwrite = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
-    limit: Limit = None,
-    threads: Threads = None,
-    dry_run: DryRun = False,
-    direct: Direct = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@verb(app, ClassifyRequest, RunOptions)
+def classify(request: ClassifyRequest, options: RunOptions) -> None:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
-    from flows.cli._classify import read_shares, run_classify
+    from flows.cli._classify import run_classify
 
-    chosen = {"model": model, "out": out, "store": store, "specification": spec, "verify": verify}
-    chosen |= {"class_prior": read_shares(class_prior), "output_format": output_format}
-    run_classify(
-        catalogs,
-        chosen | {"overwrite": overwrite, "limit": limit, "threads": threads},
-        dry_run=dry_run,
-        direct=direct,
-        json=json,
-        quiet=quiet,
-    )
+    run_classify(request, options)
 
 
-@app.command()
-def reprocess(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The specification, a TOML file.")],
-    store: Store = Path("models"),
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME[@VERSION]", help="Default: the specification's champion."),
-    ] = None,
-    out: ReleaseFolder = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash files again that look as they did.")] = False,
-    threads: Threads = None,
-    quiet_seconds: Annotated[
-        float, typer.Option("--settle", metavar="S", min=0, help="A file changed since is still written.")
-    ] = 5.0,
-    dry_run: DryRun = False,
-    direct: Direct = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@verb(app, ReprocessRequest, RunOptions)
+def reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report differences."""
     from flows.cli._reprocess import run_reprocess
 
-    chosen = {"store": store, "model": model, "out": out, "verify": verify}
-    run_reprocess(
-        spec,
-        chosen | {"threads": threads, "quiet_seconds": quiet_seconds},
-        dry_run=dry_run,
-        direct=direct,
-        json=json,
-        quiet=quiet,
-    )
+    run_reprocess(request, options)
 
 
-@app.command()
-def review(
-    out: AnnotatedFolder,
-    top: Annotated[
-        int, typer.Option("--top", metavar="N", min=0, help="Flagged, least certain first.")
-    ] = 100,
-    draw: Annotated[
-        int, typer.Option("--draw", metavar="N", min=0, help="Drawn by mutual information, with a weight.")
-    ] = 0,
-    identifier: Annotated[
-        str | None,
-        typer.Option("--id", metavar="COLUMN", help="Names an object; default: what looks like it."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the draw.")] = 0,
-    dry_run: DryRun = False,
-    direct: Direct = False,
-    json: Json = False,
-) -> None:
+@verb(app, ReviewRequest, ReviewOptions)
+def review(request: ReviewRequest, options: ReviewOptions) -> None:
     """Write a list of objects for a human look: VOTable, CSV, and a page with links to sky surveys."""
     from flows.cli._review import run_review
 
-    chosen = {"top": top, "draw": draw, "identifier": identifier, "seed": seed}
-    run_review(out, chosen, dry_run=dry_run, direct=direct, json=json)
+    run_review(request, options)
 
 
-@app.command()
-def inspect(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A catalogue, also at a URL, or a model file.")],
-    label: Annotated[
-        str | None,
-        typer.Option("--label", metavar="COLUMN", help="Of the class: look for columns that give it away."),
-    ] = None,
-    limit: LookLimit = None,
-    table: Table = None,
-    json: Json = False,
-) -> None:
+@verb(app, InspectRequest, PrintOptions)
+def inspect(request: InspectRequest, options: PrintOptions) -> None:
     """Say what a file holds: a catalogue's columns and what looks odd in them, or a model."""
     from flows.cli._inspect import run_inspect
 
-    run_inspect(file, limit=limit, label=label, table=table, json=json)
+    run_inspect(request, json=options.json)
 
 
-@app.command()
-def init(
-    file: Annotated[str, typer.Argument(metavar="CATALOG", help="A labelled catalogue, also at a URL.")],
-    label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="Column of the class.")],
-    out: OutFile = None,
-    overwrite: Overwrite = False,
-    limit: LookLimit = None,
-    table: Table = None,
-    columns: ColumnNamesFile = None,
-    json: Json = False,
-) -> None:
+@verb(app, InitRequest, PrintOptions)
+def init(request: InitRequest, options: PrintOptions) -> None:
     """Write a commented specification for a labelled catalogue, which trains as it is."""
     from flows.cli._inspect import run_init
 
-    run_init(file, label, out=out, overwrite=overwrite, limit=limit, table=table, columns=columns, json=json)
+    run_init(request, json=options.json)
 
 
 @models.command("list")
-def models_list(store: Store = Path("models"), json: Json = False) -> None:
+def models_list(store: Store = Path("models"), json: AsJson = False) -> None:
     """List the models of a store, the champion of each name marked."""
     from flows.cli._models import run_list
 
@@ -262,7 +146,7 @@ def models_show(
         str, typer.Argument(metavar="NAME[@VERSION]", help="Default version: the champion.")
     ],
     store: Store = Path("models"),
-    json: Json = False,
+    json: AsJson = False,
 ) -> None:
     """Show a model: its candidates, how good it is, where it came from."""
     from flows.cli._models import run_show
@@ -270,25 +154,12 @@ def models_show(
     run_show(reference, store, json=json)
 
 
-@models.command("promote")
-def models_promote(
-    reference: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The model to use from now on.")],
-    store: Store = Path("models"),
-    why: Annotated[str | None, typer.Option("--why", help="For the log.")] = None,
-    if_better: Annotated[
-        bool, typer.Option("--if-better", help="Only if it is better on objects new to both, and not red.")
-    ] = False,
-    margin: Annotated[
-        float, typer.Option("--margin", metavar="NATS", min=0, help="By how much, an object.")
-    ] = 0.005,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
+@verb(models, PromoteRequest, PromoteOptions)
+def promote(request: PromoteRequest, options: PromoteOptions) -> None:
     """Put a model in the champion's place."""
     from flows.cli._models import run_promote
 
-    rule: Literal["now", "better"] = "better" if if_better else "now"
-    run_promote(reference, store, rule=rule, margin=margin, why=why, dry_run=dry_run, json=json)
+    run_promote(request, options)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from rich.text import Text
 from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
 from flows.classification.report import reported
+from flows.classification.request import ClassifyRequest
 from flows.demo._catalogue import ATTRIBUTION, write_catalogues
 from flows.documents import to_document
 from flows.reports import tables
@@ -31,14 +32,16 @@ from flows.runs.results import ClassificationResult
 from flows.runs.summary import AnnotatedFile
 from flows.training import steps as training
 from flows.training.report import load_boundary, train_report
+from flows.training.request import TrainRequest
 from flows.training.results import ModelDescription
 from flows.training.saving import BOUNDARY_FILE
 
-__all__ = ["REMARKS", "TASKS", "run_demo"]
+__all__ = ["REMARKS", "TASKS", "Classify", "Train", "run_demo"]
 
 Json = dict[str, Any]
 Show = Callable[[RenderableType], None]
-Classify = Callable[..., ClassificationResult]
+Train = Callable[[TrainRequest], ModelDescription]
+Classify = Callable[[ClassifyRequest], ClassificationResult]
 
 TASKS: Final = {
     "binary": "early (E, E-S0, S0, S0-a) or late (Sa to Sm, I)",
@@ -62,7 +65,7 @@ REMARKS: Final = (
 def run_demo(
     out: Path,
     *,
-    train: Callable[..., ModelDescription] = training.train,
+    train: Train = training.train,
     classify: Classify = classification.classify,
     show: Show = lambda _: None,
 ) -> Json:
@@ -84,15 +87,16 @@ def _run_task(
     task: str,
     out: OutputFolder,
     catalogues: tuple[Path, ...],
-    train: Callable[..., ModelDescription],
+    train: Train,
     classify: Classify,
     show: Show,
 ) -> Json:
     """Train and classify one task; write its report and its summary; return the summary."""
     folder, store = out / task, out / "models"
     specification = _specification(task, folder)
-    trained = train(specification, store=store)
-    annotated = classify([*catalogues], model=trained.model, store=store, out=folder / "annotated")
+    trained = train(TrainRequest(specification, store))
+    request = ClassifyRequest([*map(str, catalogues)], trained.model, store, folder / "annotated")
+    annotated = classify(request)
     files = _counts_of_files(annotated)
     report = train_report(
         trained,

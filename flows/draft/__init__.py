@@ -3,6 +3,7 @@
 - `inspected`: What `blr inspect` and `blr init` return: a catalogue and its columns in numbers, a first specification.
 - `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them;
   or a model.
+- `request`: What `inspect` and `init` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `specification`: A first specification for a labelled catalogue: what `blr init` writes.
 
 For this folder alone:
@@ -24,4 +25,4 @@ For this folder alone:
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 """
 
-__all__ = ["inspected", "inspection", "specification"]
+__all__ = ["inspected", "inspection", "request", "specification"]

@@ -10,6 +10,7 @@
 - `model`: A trained model: everything that prediction needs, and where it came from, as one tree for one
   file.
 - `promotion`: Put a challenger in the champion's place: by rule, or because a person says so.
+- `request`: What `promote` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `store`: The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the
   one in use.
 
@@ -20,4 +21,4 @@ For this folder alone:
 - `_earlier_versions`: What model files of earlier versions lack, and what it stands for.
 """
 
-__all__ = ["asdf_file", "card", "description", "judged_rows", "model", "promotion", "store"]
+__all__ = ["asdf_file", "card", "description", "judged_rows", "model", "promotion", "request", "store"]

@@ -16,6 +16,7 @@ from catalogs.profile.split import HEALPIX_ORDER
 from flows.errors import ModelError
 from flows.models.judged_rows import compare_losses, read_judged_rows
 from flows.models.model import Model
+from flows.models.request import PromoteRequest
 from flows.models.store import Store, StoredModel
 from flows.reports.skill import SkillSummary, gain_interval, skill_words
 from flows.reports.tables import ReportTable
@@ -23,20 +24,13 @@ from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
 
 __all__ = [
-    "MARGIN",
     "Comparison",
     "PromotionResult",
     "RejectedPromotion",
-    "Rule",
     "compare",
     "comparison_table",
     "promote",
 ]
-
-Rule = Literal["now", "better"]
-
-MARGIN = 0.005
-"""Nats an object by which a challenger has to be better: about what the choice of held-out rows alone makes."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,10 @@ class RejectedPromotion:
     why: str
 
 
-def compare(reference: str, *, store: str | Path, margin: float = MARGIN) -> Comparison:
+def compare(request: PromoteRequest) -> Comparison:
     """Compare a model with the champion of its name; `NAME` alone means the newest of its versions."""
-    place = Store.named(store)
-    return _compared(place, place.find(reference, newest=True), margin)
+    place = Store.named(request.store)
+    return _compared(place, place.find(request.model, newest=True), request.margin)
 
 
 def _compared(place: Store, stored: StoredModel, margin: float) -> Comparison:
@@ -116,33 +110,26 @@ def _on_common_rows(models: tuple[Model, Model], folders: tuple[Path, Path]) -> 
 
 
 def promote(
-    reference: str,
-    *,
-    store: str | Path,
-    rule: Rule = "now",
-    margin: float = MARGIN,
-    why: str | None = None,
-    instead_of: str | None = None,
-    dry_run: bool = False,
+    request: PromoteRequest, *, instead_of: str | None = None, dry_run: bool = False
 ) -> PromotionResult:
-    """Put a model in the champion's place, if the rule is for it; return what was done.
+    """Put a model in the champion's place, unless that is by rule, and the rule against it; return what was done.
 
     `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
     """
-    place = Store.named(store)
-    stored = place.find(reference, newest=True)
-    comparison = _compared(place, stored, margin)
+    place = Store.named(request.store)
+    stored = place.find(request.model, newest=True)
+    comparison = _compared(place, stored, request.margin)
     result = PromotionResult(
         model=comparison.challenger,
         previous=comparison.champion,
         comparison=comparison,
         who=None,
-        why=why,
+        why=request.why,
         status="planned",
     )
     if comparison.champion == comparison.challenger:
         return replace(result, status="is the champion")
-    if rule == "better" and not comparison.better:
+    if request.how == "better" and not comparison.better:
         return replace(result, status="kept", why="; ".join(comparison.against))
     if dry_run:
         return result
@@ -154,14 +141,14 @@ def promote(
                 f"{place.root}: got {stored.name}@{now} as the champion, expected {expected or 'none'}, which "
                 f"{comparison.challenger} was compared with: another one was promoted meanwhile; compare again"
             )
-        done = place.promote(stored, why=why or _reason(comparison, rule))
+        done = place.promote(stored, why=request.why or _reason(comparison, request))
     return replace(result, status="promoted", who=done.who, why=done.why)
 
 
-def _reason(comparison: Comparison, rule: Rule) -> str:
+def _reason(comparison: Comparison, request: PromoteRequest) -> str:
     if comparison.champion_log_loss is None:
         return "the first of its name"
-    if rule == "now":
+    if request.how != "better":
         return "by hand"
     if comparison.common is not None:
         return f"log loss on {comparison.common.n:,} objects new to both smaller by {_gain_words(comparison.common)}"

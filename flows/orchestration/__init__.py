@@ -14,7 +14,19 @@
   socket.
 - `settings`: Which Prefect server is used, where its database is, and the settings whose defaults are wrong
   for us.
+- `signature`: The signature of a flow, made of the fields of a request: Prefect draws its form from it.
 - `tables`: Tables for who watches a run: counts, flags, drift, differences, troubles.
 """
 
-__all__ = ["deployments", "events", "home", "results", "run_page", "serve", "server", "settings", "tables"]
+__all__ = [
+    "deployments",
+    "events",
+    "home",
+    "results",
+    "run_page",
+    "serve",
+    "server",
+    "settings",
+    "signature",
+    "tables",
+]

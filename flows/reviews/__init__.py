@@ -1,5 +1,6 @@
 """Which objects a person should see, and the list that they fill in.
 
+- `request`: What `review` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `selection`: Choose objects of annotated catalogues for a human look: the least certain of those flagged,
   and a drawn sample.
 
@@ -9,4 +10,4 @@ For this folder alone:
   sky surveys.
 """
 
-__all__ = ["selection"]
+__all__ = ["request", "selection"]

@@ -25,6 +25,7 @@ from flows.inputs.table_choice import annotated_table
 from flows.labels.reader import label_texts
 from flows.labels.source import require_exact
 from flows.reviews._files import Chosen, write_lists
+from flows.reviews.request import ReviewRequest
 from flows.runs.allowed_roots import check_output
 from flows.runs.manifest import Manifest, ObjectColumns
 
@@ -101,21 +102,13 @@ class _Rows:
         )
 
 
-def review(
-    out: str | Path,
-    *,
-    top: int = 100,
-    draw: int = 0,
-    identifier: str | None = None,
-    seed: int = 0,
-    dry_run: bool = False,
-) -> ReviewResult:
+def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
     """Write the review list of a folder that `classify` has written; return what was done.
 
-    `top` flagged objects, the least certain first, then `draw` of all that are classified, in proportion to their
+    The `top` flagged objects, the least certain first, then `draw` of all that are classified, in proportion to their
     mutual information.
     """
-    folder = check_output(out, key="out")
+    folder = check_output(request.out, key="out")
     manifest = Manifest.read(folder)
     if manifest is None or manifest.prefix is None:
         raise UsageError(
@@ -126,11 +119,11 @@ def review(
     once = [output for output in manifest.outputs if not (output.summary and output.summary.repeats_rows)]
     opened = [annotated_table(manifest.prefix).open(folder / output.name) for output in once]
     known = manifest.details.position or ObjectColumns()
-    columns = [_columns(c, manifest.prefix, identifier, known) for c in opened]
+    columns = [_columns(c, manifest.prefix, request.identifier, known) for c in opened]
     pairs = list(zip(opened, columns, strict=True))
-    best, largest, n, total = _survey(pairs, top, draw)
-    scale = _scale(largest, total, draw)
-    drawn = [*_drawn(pairs, scale, seed)] if draw else []
+    best, largest, n, total = _survey(pairs, request.top, request.draw)
+    scale = _scale(largest, total, request.draw)
+    drawn = [*_drawn(pairs, scale, request.seed)] if request.draw else []
     # With their weight, top or not: without it the drawn ones stand for nothing.
     weighted = {c.name for c in drawn}
     chosen = [*(c for c in best if c.name not in weighted), *drawn]

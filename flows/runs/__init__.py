@@ -14,6 +14,8 @@
 - `model_reference`: How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they
   taken apart.
 - `outputs`: What is known of an input and of its annotated copy: bytes by their hash, and what was counted.
+- `parameters`: The parameters of a verb, written once: a request's fields, from which command line, form and
+  signature are made.
 - `progress`: How far the work is, shown by a terminal's bar, to lines, or to nobody.
 - `release`: What a release has changed, as `_releases/0007.json` keeps it, and the release that it is compared
   with.
@@ -32,6 +34,7 @@ __all__ = [
     "manifest",
     "model_reference",
     "outputs",
+    "parameters",
     "progress",
     "release",
     "results",

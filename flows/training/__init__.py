@@ -1,6 +1,7 @@
 """Training: rows, candidates, their ranking, evaluation, and the model that is saved.
 
 - `report`: From the description of a model, and summaries of what it classified, to what the report shows.
+- `request`: What `train` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `results`: What a training passes from step to step, and what comes out of it.
 - `saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
   store.
@@ -38,4 +39,4 @@ For this folder alone:
   ask for.
 """
 
-__all__ = ["report", "results", "saving", "steps"]
+__all__ = ["report", "request", "results", "saving", "steps"]

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,37 +60,50 @@ from flows.training._target_rows import (
     version_content,
 )
 from flows.training._temperature import mixed_left_out
-from flows.training.results import Ingested, TrainingPlan, TrainingResult
+from flows.training.request import TrainRequest
+from flows.training.results import Ingested, TrainingPlan
 from flows.training.saving import Judged, Kept, make_model, save_model
 from flows.version import code_version
 
-__all__ = ["DIRECT", "Request", "Steps", "choose", "fit", "ingest", "refine", "save", "train"]
+__all__ = ["DIRECT", "Steps", "TrainingTask", "choose", "fit", "ingest", "refine", "save", "train"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Request:
+class TrainingTask:
     """What is to be trained, and where the model goes: read and checked, so that no later step does it again."""
 
     specification: Specification
     store: Store
     overwrite: bool = False
     limit: int | None = None
+    threads: int | None = None
     dry_run: bool = False
 
+    @classmethod
+    def of(cls, request: TrainRequest) -> TrainingTask:
+        """Return what a request is for; SpecificationError or ModelError where that cannot be."""
+        return cls(
+            read_specification(request.specification),
+            Store.named(request.store),
+            request.overwrite,
+            request.limit,
+            request.threads,
+        )
 
-def ingest(request: Request) -> Ingested:
+
+def ingest(task: TrainingTask) -> Ingested:
     """Gather the labelled rows into a staging folder; return where they are, and which version they make."""
-    asked = request.specification
+    asked = task.specification
     key = "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
     with opened_whole(sources, training_table(asked), key=key) as opened:
-        return _ingested(request, opened)
+        return _ingested(task, opened)
 
 
-def _ingested(request: Request, opened: list[Catalog]) -> Ingested:
-    asked, store, limit = request.specification, request.store, request.limit
+def _ingested(task: TrainingTask, opened: list[Catalog]) -> Ingested:
+    asked, store, limit = task.specification, task.store, task.limit
     specification, gathered = _gathered(asked, opened, limit)
     columns = column_metadata(
         opened[0], training_reader(specification, split_by=split_columns(specification)).names
@@ -99,7 +111,7 @@ def _ingested(request: Request, opened: list[Catalog]) -> Ingested:
     target = read_target(specification, columns, limit=limit) if is_needed(asked) else None
     version = make_version(asked, version_content(gathered.content_hash, asked, target), code_version())
     exists = store.contains(specification.name, version)
-    if request.dry_run or (exists and not request.overwrite):
+    if task.dry_run or (exists and not task.overwrite):
         sample = labelled_sample(specification, gathered, opened)
         return Ingested(version=version, exists=exists, sample=sample, classes=gathered.classes, folder=None)
     folder = store.make_folder(specification.name, version, staging=True)
@@ -242,7 +254,7 @@ def save(
 class Steps:
     """The tasks; `flows.train` puts Prefect's in their place."""
 
-    ingest: Callable[[Request], Ingested] = ingest
+    ingest: Callable[[TrainingTask], Ingested] = ingest
     fit: Callable[[str, int, int | None], JudgedCandidate] = fit
     choose: Callable[[str, Sequence[JudgedCandidate]], Ranking] = choose
     refine: Callable[[str, int, int | None], str] = refine
@@ -254,63 +266,24 @@ class Steps:
 DIRECT = Steps()
 
 
-@overload
-def train(
-    specification: Specification | str | Path,
-    store: str | Path,
-    *,
-    overwrite: bool = ...,
-    limit: int | None = ...,
-    threads: int | None = ...,
-    dry_run: Literal[False] = ...,
-    steps: Steps = ...,
-) -> ModelDescription: ...
-
-
-@overload
-def train(
-    specification: Specification | str | Path,
-    store: str | Path,
-    *,
-    overwrite: bool = ...,
-    limit: int | None = ...,
-    threads: int | None = ...,
-    dry_run: bool,
-    steps: Steps = ...,
-) -> TrainingResult: ...
-
-
-def train(
-    specification: Specification | str | Path,
-    store: str | Path,
-    *,
-    overwrite: bool = False,
-    limit: int | None = None,
-    threads: int | None = None,
-    dry_run: bool = False,
-    steps: Steps = DIRECT,
-) -> TrainingResult:
-    """Fit all candidates of a specification and save the best; return the model, or the plan of a dry run.
-
-    `limit` is a trial: that many rows are read, and nothing is kept.
-    """
-    place = Store.named(store)
-    request = Request(read_specification(specification), place, overwrite, limit, dry_run)
-    if dry_run:
-        return _planned(request, steps)
-    if limit is not None:
+def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:
+    """Fit all candidates of a specification and save the best; of a trial, keep nothing."""
+    task = TrainingTask.of(request)
+    if task.limit is not None:
         with tempfile.TemporaryDirectory(prefix="blr-trial-") as folder:
-            trial = replace(request, store=Store(Path(folder), temporary=True), overwrite=False)
-            return replace(_trained(trial, steps, threads), status="trial", path=None)
-    return _trained(request, steps, threads)
+            trial = replace(task, store=Store(Path(folder), temporary=True), overwrite=False)
+            return replace(_trained(trial, steps), status="trial", path=None)
+    return _trained(task, steps)
 
 
-def _planned(request: Request, steps: Steps) -> TrainingPlan:
-    ingested = steps.ingest(request)
+def plan(request: TrainRequest, *, steps: Steps = DIRECT) -> TrainingPlan:
+    """Return what `train` would do with a request; nothing is written."""
+    task = replace(TrainingTask.of(request), dry_run=True)
+    ingested = steps.ingest(task)
     return TrainingPlan(
         status="planned",
-        model=ModelReference(request.specification.name, ingested.version).label,
-        store=str(request.store.root),
+        model=ModelReference(task.specification.name, ingested.version).label,
+        store=str(task.store.root),
         version=ingested.version,
         exists=ingested.exists,
         training=ingested.sample,
@@ -318,9 +291,9 @@ def _planned(request: Request, steps: Steps) -> TrainingPlan:
     )
 
 
-def _trained(request: Request, steps: Steps, threads: int | None) -> ModelDescription:
-    specification, store = request.specification, request.store
-    ingested = steps.ingest(request)
+def _trained(task: TrainingTask, steps: Steps) -> ModelDescription:
+    specification, store, threads = task.specification, task.store, task.threads
+    ingested = steps.ingest(task)
     folder, n = ingested.folder, len(specification.candidate)
     if folder is None:
         return store.described(store.read(store.at(specification.name, ingested.version)), "exists")

@@ -12,11 +12,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from astropy.table import Table
 
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.models.store import Store
-from flows.training.steps import train
 from tests.e2e.survey import SPECIFICATION, write_galaxies
+from tests.flows.verbs import classify, reprocess, train
 
 RUN: Mapping[str, Callable[..., dict[str, Any]]] = {"classify": classify, "reprocess": reprocess}
 SMALLER = SPECIFICATION[: SPECIFICATION.rindex("[[candidate]]")].replace('j_k = "jmag - kmag"\n', "")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 SPECIFICATION = """
 name = "morphology"

@@ -81,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the survey and a store in which it has been trained; not to be written to."""
-    from flows.training.steps import train
+    from tests.flows.verbs import train
 
     folder = tmp_path_factory.mktemp("trained")
     write_parquet(folder / "survey.parquet", survey())

@@ -15,11 +15,10 @@ from astropy.table import Table
 import catalogs
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import standard_columns
-from flows.classification.steps import classify
 from flows.inputs.files import copy_name
-from flows.training.steps import train
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
+from tests.flows.verbs import classify, train
 
 CLASSES = ("E", "S", "Irr")
 TEXT = """

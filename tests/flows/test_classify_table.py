@@ -14,9 +14,9 @@ from astropy.table import QTable, Table
 from astropy.units import mag
 
 from catalogs.errors import ColumnNotFoundError
-from flows.classification.steps import classify
 from flows.classify_table import classify_table
 from flows.errors import ModelError
+from tests.flows.verbs import classify
 
 MODEL = "morphology"
 

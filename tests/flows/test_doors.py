@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 import flows
-from flows.classification.steps import classify
 from flows.errors import UsageError
 from flows.labels.source import LabelSource
-from flows.models.promotion import promote
 from flows.models.store import Store
 from flows.runs.model_reference import ModelReference
 from flows.specification.toml_file import read_specification
 from flows.training.results import Ingested
-from flows.training.steps import DIRECT, Request, ingest, train
+from flows.training.steps import DIRECT, TrainingTask, ingest
+from tests.flows.verbs import classify, promote, train
 
 FLOWS = Path(flows.__file__).parent
 
@@ -39,7 +38,7 @@ def test_only_their_own_folder_validates_specifications():
 def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
     specification, requests = read_specification(folder / "spec.toml"), []
 
-    def first_step(request: Request) -> Ingested:
+    def first_step(request: TrainingTask) -> Ingested:
         requests.append(request)
         return ingest(request)
 
@@ -71,7 +70,7 @@ def test_labels_are_read_once(folder, monkeypatch):
     monkeypatch.setattr(
         LabelSource, "of", lambda specification: read.append(specification) or of(specification)
     )
-    ingest(Request(read_specification(folder / "spec.toml"), Store(folder / "models")))
+    ingest(TrainingTask(read_specification(folder / "spec.toml"), Store(folder / "models")))
     assert len(read) == 1
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.classification import steps as classification
 from flows.orchestration.run_page import artifact_key
+from tests.flows import verbs
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_the_flows_do_the_same_as_the_plain_functions(work):
 
     chosen = {"model": "morphology", "store": work / "models"}
     classify([work / "survey.parquet"], out=work / "flow", **chosen)
-    classification.classify([work / "survey.parquet"], out=work / "direct", **chosen)
+    verbs.classify([work / "survey.parquet"], out=work / "direct", **chosen)
     for name in ("survey.parquet", "summary.json"):
         assert (work / "flow" / name).read_bytes() == (work / "direct" / name).read_bytes()
 

@@ -18,12 +18,11 @@ from astropy.table import Table
 
 import catalogs
 from catalogs.errors import CatalogError
-from flows.classification.steps import classify
 from flows.draft._classes import starting_classes
 from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError, UsageError
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 N = 600
 

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 
 import catalogs
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.cli.app import run
 from flows.models.promotion import compare
+from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.runs.manifest import Manifest
 from flows.specification.toml_file import read_specification
-from flows.training.steps import train
+from tests.flows.verbs import classify, reprocess, train
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 VERSIONS = sorted(path for path in FIXTURES.iterdir() if (path / "models").is_dir())
@@ -131,7 +130,7 @@ def test_an_old_champion_is_compared_with_a_new_model(old, monkeypatch):
     text = (old / "sampled.toml").read_text()
     (old / "sampled.toml").write_text(text.replace('features = ["b_j"]', "").replace("sampled", "refined", 2))
     train(old / "sampled.toml", old / "models")
-    comparison = compare("refined", store=old / "models")
+    comparison = compare(PromoteRequest("refined", store=old / "models"))
     assert comparison.champion == f"refined@{Store(old / 'models').champion('refined')}"
     assert comparison.challenger != comparison.champion
     assert comparison.same_rows

@@ -13,13 +13,11 @@ from astropy.coordinates import SkyCoord
 from astropy.table import Table
 
 import catalogs
-from flows.classification.steps import classify
 from flows.errors import SpecificationError
-from flows.reviews.selection import review
 from flows.specification.toml_file import parse_specification
 from flows.training._ingest import label_summary
 from flows.training._rows import gather
-from flows.training.steps import train
+from tests.flows.verbs import classify, review, train
 
 TEXT = """
 name = "places"

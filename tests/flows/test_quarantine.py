@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.classification.steps import classify
 from flows.cli.app import run
 from flows.runs.manifest import Manifest
 from tests.catalogs.hats_samples import PIXELS, write_table
+from tests.flows.verbs import classify
 
 DAMAGED = "b.parquet"
 

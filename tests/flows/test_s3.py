@@ -12,10 +12,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.orchestration.settings import free_port
 from flows.runs.manifest import Manifest
+from tests.flows.verbs import classify, reprocess
 
 pytest.importorskip("s3fs", reason="fsspec reads S3 with s3fs")
 pytest.importorskip("moto", reason="moto's server is the S3 server of these tests")

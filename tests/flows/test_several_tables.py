@@ -12,10 +12,8 @@ from astropy.io.votable.tree import Resource, VOTableFile
 from astropy.table import Table
 
 from catalogs.errors import CatalogError
-from flows.classification.steps import classify
 from flows.cli.app import run
-from flows.reviews.selection import review
-from flows.training.steps import train
+from tests.flows.verbs import classify, review, train
 
 SPEC = """
 name = "made"

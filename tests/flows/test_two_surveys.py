@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from astropy.table import Table
 
-from flows.classification.steps import classify
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIXDF = DATA / "sixdfgs" / "6dfgs_mini.xml.bz2"

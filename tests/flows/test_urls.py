@@ -21,8 +21,6 @@ import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.errors import UnreachableError
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.cli.app import run
 from flows.documents import to_document
 from flows.errors import OutputFolderError, SpecificationError, UsageError
@@ -32,8 +30,8 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
 from flows.runs.results import ReleaseResult
 from flows.specification.toml_file import load_specification
-from flows.training.steps import train
 from tests.catalogs.web import Web, serving
+from tests.flows.verbs import classify, reprocess, train
 
 pytest.importorskip("aiohttp", reason="fsspec reads http with aiohttp")
 

@@ -18,7 +18,7 @@ import pytest
 from astropy.io import fits
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, NameClashError, OutputExistsError
-from flows.classification.steps import DIRECT, classify
+from flows.classification.steps import DIRECT
 from flows.documents import from_document, to_document
 from flows.errors import Interrupted, OutputFolderError, UsageError
 from flows.models.store import Store
@@ -26,6 +26,7 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import file_sha256
 from flows.runs.results import FinishedClassification
 from flows.specification.toml_file import load_specification
+from tests.flows.verbs import classify
 
 FILES = ("survey.fits", "survey.parquet")
 

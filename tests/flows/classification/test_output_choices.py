@@ -20,10 +20,10 @@ from catalogs.errors import ColumnNotFoundError, OutputExistsError
 from catalogs.files import atomic
 from catalogs.files.atomic import StorageError
 from flows.classification import _disk_space as room
-from flows.classification.steps import classify
 from flows.cli.app import run as cli
 from flows.errors import SpecificationError, UsageError
 from flows.specification.toml_file import load_specification
+from tests.flows.verbs import classify
 
 
 def run(trained: Path, folder: Path, output: str, *names: str, **options: Any) -> dict:

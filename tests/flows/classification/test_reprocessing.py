@@ -21,8 +21,6 @@ from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
 from flows.classification import _disk_space as room
 from flows.classification._tasks import FileJob, FileResult, JobGroup
 from flows.classification.execution import DIRECT
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, OutputFolderError, UsageError
@@ -33,6 +31,7 @@ from flows.runs import outputs
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.outputs import Output, file_sha256
 from flows.runs.results import ReleaseResult
+from tests.flows.verbs import classify, reprocess
 
 PARTS = tuple(f"p{i}.parquet" for i in range(4))
 Release = SimpleNamespace

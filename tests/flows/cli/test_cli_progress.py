@@ -12,7 +12,7 @@ from rich.progress import Progress
 from flows.cli import _progress as cli_progress
 from flows.cli._progress import BarListener, LineListener
 from flows.runs.progress import listening
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 
 def test_lines_of_work_without_a_known_end_say_how_far_it_is(monkeypatch, capsys):

@@ -20,8 +20,8 @@ from flows.errors import TrainingError
 from flows.specification.toml_file import parse_specification
 from flows.training._photometry import with_learned_photometry
 from flows.training._rows import gather
-from flows.training.steps import train
 from tests.flows.starting import check_split
+from tests.flows.verbs import train
 
 
 def started(path: Path, label: str) -> Start:

@@ -19,7 +19,7 @@ from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification, read_specification
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 

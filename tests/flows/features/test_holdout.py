@@ -7,7 +7,7 @@ import pytest
 
 from flows.cli._show import show_trained
 from flows.errors import TrainingError
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 BY_PLACE = """[catalog]
 ra = "ra"

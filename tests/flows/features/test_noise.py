@@ -10,12 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogs
-from flows.classification.steps import classify
 from flows.features.measurement_errors import excess, training_noise
 from flows.features.reader import training_reader
 from flows.models.store import Store
 from flows.specification.toml_file import parse_specification
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 SPECIFICATION = """
 name = "noisy"

@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError
-from flows.classification.steps import classify
 from flows.errors import SpecificationError
 from flows.runs.progress import listening
 from flows.specification.toml_file import parse_specification, read_specification
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 SPECIFICATION = """
 name = "m"

@@ -16,12 +16,10 @@ from astropy.table import Table
 import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import OutputExistsError
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
 from flows.training._target_rows import read_target
-from flows.training.steps import train
+from tests.flows.verbs import classify, reprocess, train
 
 N = 300
 NO_UNIT = ColumnMetadata(unit=None, ucd=None, description=None, datatype=None)

@@ -16,7 +16,7 @@ from flows.labels.reader import label_texts
 from flows.labels.votes import VoteReader
 from flows.specification.specification import Specification
 from flows.specification.toml_file import parse_specification
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 MAGS = ["20.5", "-", "", "N/A", ">23.1", " 21 ", "99", "-9999", ">22.9", "19.5"]
 KINDS = ["E", "?", "", "S", "E", "S", "hidden", "E", "S", "E"]

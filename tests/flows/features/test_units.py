@@ -17,14 +17,13 @@ from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.expressions.expression import parse
 from catalogs.sky.photometry import unit_factor
-from flows.classification.steps import classify
 from flows.errors import SpecificationError
 from flows.features.reader import target_reader, training_reader
 from flows.features.units import converted
 from flows.specification.toml_file import parse_specification
 from flows.training._photometry import with_learned_photometry
 from flows.training._rows import gather
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 HEAD = """
 name = "m"

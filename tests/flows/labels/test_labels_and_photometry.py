@@ -12,7 +12,6 @@ import pytest
 import catalogs
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import asinh_magnitude
-from flows.classification.steps import classify
 from flows.errors import SpecificationError, TrainingError
 from flows.features.reader import training_reader
 from flows.labels.source import LabelSource
@@ -24,7 +23,7 @@ from flows.training._photometry import with_learned_photometry
 from flows.training._quality import catalog_qualities, quality_remarks
 from flows.training._rows import gather
 from flows.training.report import _label_words, _states
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 HEAD = """
 name = "made"

@@ -15,7 +15,6 @@ import catalogs
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.errors import CatalogError
 from catalogs.sky.photometry import ZERO_POINT, unit_factor
-from flows.classification.steps import classify
 from flows.features.column_mapping import ColumnMapping
 from flows.features.flux_units import flux_unit
 from flows.features.reader import training_reader
@@ -24,7 +23,7 @@ from flows.specification.toml_file import parse_specification
 from flows.training._evaluation import evaluate
 from flows.training._photometry import with_learned_photometry
 from flows.training._rows import gather
-from flows.training.steps import train
+from tests.flows.verbs import classify, train
 
 GZ2 = Path(__file__).resolve().parents[4] / "shared" / "data" / "gz2_table5" / "table5.fits.gz"
 QUESTION = "t01_smooth_or_features"

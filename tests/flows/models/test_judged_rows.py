@@ -10,9 +10,11 @@ import pytest
 
 from blr.selection.skill import paired_gain
 from flows.models.judged_rows import JudgedRows, compare_losses, read_judged_rows, write_judged_rows
-from flows.models.promotion import compare, comparison_table, promote
+from flows.models.promotion import compare, comparison_table
+from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from tests.flows.models.test_promotion import challenger, store
+from tests.flows.verbs import promote
 
 __all__ = ["store"]  # the fixture
 
@@ -73,13 +75,13 @@ def test_promotion_goes_by_the_common_objects(store):
     half = len(mine.name) // 2
     worse = JudgedRows(mine.name[:half], mine.group[:half], mine.log_loss[:half] + 0.02)
     write_judged_rows(worse, store.find(label).folder)
-    told = promote(label, store=store.root, rule="better")
+    told = promote(label, store=store.root, how="better")
     assert told.status == "kept"
     assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told.why
     write_judged_rows(replace(worse, log_loss=worse.log_loss - 0.04), store.find(label).folder)
-    table = comparison_table(compare(label, store=store.root))
+    table = comparison_table(compare(PromoteRequest(label, store=store.root)))
     assert table.rows[2][0] == f"log loss on {half:,} objects new to both"
-    told = promote(label, store=store.root, rule="better")
+    told = promote(label, store=store.root, how="better")
     assert (told.status, told.comparison.common.n) == ("promoted", half)
     assert "objects new to both smaller by 0.0200 nats" in store.history("morphology")[-1].why
 

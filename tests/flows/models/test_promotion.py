@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from flows.errors import ModelError
-from flows.models.promotion import compare, comparison_table, promote
+from flows.models.promotion import compare, comparison_table
+from flows.models.request import PromoteRequest
 from flows.models.store import Store
+from tests.flows.verbs import promote
 
 VERSION = "0123456789ab"
 
@@ -33,11 +35,11 @@ def challenger(store: Store, gain: float, *, verdict: str = "green", **changes: 
 
 def test_the_better_one_is_promoted_by_rule(store):
     before, label = store.find("morphology").label, challenger(store, 0.01)
-    told = promote("morphology", store=store.root, rule="better")
+    told = promote("morphology", store=store.root, how="better")
     assert (told.status, told.model, told.previous) == ("promoted", label, before)
     assert "held-out log loss" in store.history("morphology")[-1].why
     assert store.champion("morphology") == VERSION
-    assert promote(label, store=store.root, rule="better").status == "is the champion"
+    assert promote(label, store=store.root, how="better").status == "is the champion"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_the_better_one_is_promoted_by_rule(store):
 def test_the_rule_keeps_the_champion(store, gain, changes, why):
     before = store.champion("morphology")
     label = challenger(store, gain, **changes)
-    told = promote(label, store=store.root, rule="better")
+    told = promote(label, store=store.root, how="better")
     assert told.status == "kept"
     assert why in told.why
     assert store.champion("morphology") == before
@@ -73,13 +75,13 @@ def test_a_decision_about_another_champion_does_not_hold(store):
 
 def test_the_comparison(store):
     label = challenger(store, 0.1)
-    found = compare(label, store=store.root)
+    found = compare(PromoteRequest(label, store=store.root))
     assert (found.better, found.same_rows, found.challenger) == (True, True, label)
 
 
 def test_the_first_of_its_name(store):
     (store.root / "morphology" / "champion").unlink()
-    told = promote("morphology", store=store.root, rule="better")
+    told = promote("morphology", store=store.root, how="better")
     assert (told.status, told.previous, told.why) == ("promoted", None, "the first of its name")
 
 
@@ -109,11 +111,13 @@ def test_a_line_that_was_cut_is_passed_over(store):
 
 def test_a_challenger_that_folds_judged_is_said_to_be(store):
     label = challenger(store, 0.1)
-    assert comparison_table(compare(label, store=store.root)).rows[0][0] == "held-out log loss"
+    assert (
+        comparison_table(compare(PromoteRequest(label, store=store.root))).rows[0][0] == "held-out log loss"
+    )
     model = store.load(label)
     by_folds = replace(model, version="0123456789ac", metrics=replace(model.metrics, judged_by="left-out"))
     store.save(by_folds, card="")
-    found = compare(by_folds.label, store=store.root)
+    found = compare(PromoteRequest(by_folds.label, store=store.root))
     assert (found.judged_by, found.champion_judged_by) == ("left-out", "held-out")
     assert comparison_table(found).rows[0][0] == "log loss (left-out; the champion's held-out)"
     assert "left-out objects" in found.skill

@@ -14,7 +14,6 @@ import asdf
 import numpy as np
 import pytest
 
-from flows.classification.steps import classify
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, read_tree, write_model, write_tree
@@ -22,6 +21,7 @@ from flows.models.description import ModelDescription
 from flows.models.model import SCHEMA_VERSION, digest, make_version, model_id
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
+from tests.flows.verbs import classify
 
 
 @pytest.fixture

@@ -18,12 +18,13 @@ from flows.models.asdf_file import write_model
 from flows.models.card import model_card
 from flows.models.description import ModelListing
 from flows.models.promotion import compare, comparison_table
+from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports import tables
 from flows.reports.html import render_report
 from flows.reports.skill import SkillSummary, skill_words
 from flows.training.report import train_report
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_no_skill_is_said_first_and_in_words(useless, capsys):
     assert listed["models"][0]["has_skill"] is False
     show_models(from_document(ModelListing, listed, source="list"))
     assert "no skill" in capsys.readouterr().out
-    assert "No skill" in comparison_table(compare("morphology", store=store.root)).rows[2][1]
+    assert "No skill" in comparison_table(compare(PromoteRequest("morphology", store=store.root))).rows[2][1]
 
 
 def test_skill_is_told_with_its_interval(trained, capsys):

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
-from flows.classification.steps import classify
 from flows.documents import from_document, to_document
 from flows.errors import TrainingError, UsageError
 from flows.reviews._files import Chosen, survey_links, write_lists
-from flows.reviews.selection import ReviewResult, _scale, review
+from flows.reviews.selection import ReviewResult, _scale
+from tests.flows.verbs import classify, review
 
 
 @pytest.fixture(scope="module")

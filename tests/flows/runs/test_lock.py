@@ -15,10 +15,10 @@ import pytest
 import flows.classification.annotation
 from catalogs.catalog.catalog import Catalog
 from catalogs.files.atomic import atomic_write_text
-from flows.classification.steps import classify
 from flows.errors import OutputFolderError
 from flows.runs.lock import LINK, LOCK, Owner, check_held, exclusive
 from tests.flows.children import Child
+from tests.flows.verbs import classify
 
 HOLD = """
 import pathlib, sys

@@ -7,20 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
 from flows.classify_table import classify_table
 from flows.demo.steps import run_demo
 from flows.errors import UsageError
 from flows.inputs.resolve import resolve_sources
 from flows.inputs.source import LocalSource, RemoteSource
-from flows.models.promotion import promote
 from flows.models.store import Store
-from flows.reviews.selection import review
 from flows.runs.allowed_roots import check_inside, url_roots
 from flows.specification.specification import Output
 from flows.specification.toml_file import load_specification
-from flows.training.steps import train
+from tests.flows.verbs import classify, promote, reprocess, review, train
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from flows.draft._classes import starting_classes
 from flows.draft.specification import starting_specification
 from flows.labels.reader import LabelReader, label_texts
 from flows.specification.label import Label
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 N = 700
 

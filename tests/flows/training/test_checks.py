@@ -13,8 +13,8 @@ from flows.models.description import TrustSummary
 from flows.models.store import Store
 from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.training._checks import MOST_CHECKED, checked_parts, served_trust
-from flows.training.steps import train
 from tests.flows.candidates import CANDIDATE
+from tests.flows.verbs import train
 
 ROW = replace(CANDIDATE, verdict="red", reasons=("the posterior is skewed",), numbers={"shift": 4.0})
 

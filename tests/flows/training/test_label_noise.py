@@ -14,7 +14,7 @@ from flows.specification.label_noise import stated_confusion
 from flows.specification.toml_file import parse_specification
 from flows.training._label_noise import with_label_noise, with_recorded_losses
 from flows.training._rows import TrainingRows
-from flows.training.steps import train
+from tests.flows.verbs import train
 
 TEXT = """
 name = "m"

@@ -24,9 +24,7 @@ from blr.shift import density_ratio, rescaled
 from catalogs.errors import CatalogError
 from flows.classification._class_shares import chosen_shift, with_shares
 from flows.classification.report import reported
-from flows.classification.reprocessing import reprocess
-from flows.classification.steps import classify
-from flows.cli._classify import read_shares
+from flows.classification.request import read_shares
 from flows.cli.app import run
 from flows.errors import SpecificationError, TrainingError, UsageError
 from flows.inputs.opening import thinned
@@ -39,7 +37,7 @@ from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import load_specification, parse_specification
 from flows.training._target_rows import read_target
 from flows.training.report import train_report
-from flows.training.steps import train
+from tests.flows.verbs import classify, reprocess, train
 
 SPECIFICATION = """
 name = "types"

@@ -6,8 +6,9 @@ import pytest
 from blr.calibration import log_loss
 from blr.predictive.temperature import Temperature
 from flows.models.store import Store
-from flows.training import _temperature, steps
+from flows.training import _temperature
 from flows.training.report import train_report
+from tests.flows.verbs import train
 
 SHARP = Temperature(np.array([1.5, 2.5]), np.array([0.5, 0.5]))
 
@@ -32,7 +33,7 @@ def spec(folder, more):
 
 
 def test_the_model_is_judged_and_stored_at_its_temperature(folder, asked):
-    result = steps.train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
+    result = train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
     [(p, shares)] = asked
     assert result.metrics.log_loss == pytest.approx(log_loss(SHARP.scaled(p), shares))
     stored = Store(folder / "models").load("morphology").classifier.temperature
@@ -41,7 +42,7 @@ def test_the_model_is_judged_and_stored_at_its_temperature(folder, asked):
 
 
 def test_a_model_judged_on_held_out_rows_has_it_as_well(folder, asked):
-    steps.train(spec(folder, '[select]\nby = "stack"'), folder / "models")
+    train(spec(folder, '[select]\nby = "stack"'), folder / "models")
     model = Store(folder / "models").load("morphology")
     assert asked
     assert model.classifier.temperature is not None
@@ -55,12 +56,12 @@ def test_a_model_judged_on_held_out_rows_has_it_as_well(folder, asked):
     ],
 )
 def test_where_it_is_not_wanted_nothing_is_asked(folder, asked, more):
-    result = steps.train(spec(folder, more), folder / "models")
+    result = train(spec(folder, more), folder / "models")
     assert not asked
     assert result.training.mean_power is None
     assert Store(folder / "models").load("morphology").classifier.temperature is None
 
 
 def test_rows_that_ask_for_nothing_leave_the_model_as_it_was(folder):
-    steps.train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
+    train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
     assert "temperature" not in Store(folder / "models").load("morphology").classifier.to_dict()

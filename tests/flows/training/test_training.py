@@ -23,7 +23,8 @@ from flows.reports.candidates import JudgedCandidate
 from flows.training._quality import quality_remarks
 from flows.training._ranking import Ranking
 from flows.training.report import train_report
-from flows.training.steps import DIRECT, train
+from flows.training.steps import DIRECT
+from tests.flows.verbs import train
 
 
 def text_of(folder: Path, old: str = "", new: str = "") -> None:

@@ -1,0 +1,51 @@
+"""What `inspect` and `init` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from flows.runs.parameters import Parameter
+
+__all__ = ["InitRequest", "InspectRequest"]
+
+LIMIT = Parameter(words="Look at so many rows only.", least=1, metavar="N")
+TABLE = Parameter(words="Of a file with several: its name or number.", metavar="NAME")
+
+
+@dataclass(frozen=True)
+class InspectRequest:
+    """Which file is to be looked at."""
+
+    file: Annotated[
+        str, Parameter(words="A catalogue, also at a URL, or a model file.", metavar="FILE", positional=True)
+    ]
+    label: Annotated[
+        str | None,
+        Parameter(words="Column of the class: look for columns that give it away.", metavar="COLUMN"),
+    ] = None
+    limit: Annotated[int | None, LIMIT] = None
+    table: Annotated[str | None, TABLE] = None
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """Which labelled catalogue a first specification is to be written for."""
+
+    file: Annotated[
+        str, Parameter(words="A labelled catalogue, also at a URL.", metavar="CATALOG", positional=True)
+    ]
+    label: Annotated[str, Parameter(words="Column of the class.", metavar="COLUMN")]
+    out: Annotated[Path | None, Parameter(words="Write it here instead of printing it.", metavar="FILE")] = (
+        None
+    )
+    overwrite: Annotated[bool, Parameter(words="Replace the file that is there.")] = False
+    limit: Annotated[int | None, LIMIT] = None
+    table: Annotated[str | None, TABLE] = None
+    columns: Annotated[
+        Path | None,
+        Parameter(
+            words="Names of columns beside those we know, in TOML (docs/column-names.md); default: blr-columns.toml "
+            "beside --out, or here.",
+            metavar="FILE",
+        ),
+    ] = None

@@ -1,0 +1,47 @@
+"""What `promote` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from flows.runs.parameters import STORE, Parameter
+
+__all__ = ["MARGIN", "PromoteRequest"]
+
+MARGIN = 0.005
+"""Nats an object by which a challenger has to be better, unless somebody says otherwise."""
+
+A_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class PromoteRequest:
+    """Which model is to be the champion, and who or what decides."""
+
+    model: Annotated[
+        str,
+        Parameter(
+            words="NAME@VERSION, or NAME for the newest of its versions.",
+            metavar="NAME[@VERSION]",
+            positional=True,
+        ),
+    ]
+    store: Annotated[Path, STORE] = Path("models")
+    how: Annotated[
+        Literal["ask", "better", "now"],
+        Parameter(
+            words="Ask a person, on the page of this run; or by rule, if it is better; or now.", flag=None
+        ),
+    ] = "ask"
+    margin: Annotated[
+        float,
+        Parameter(
+            words="Nats an object by which the log loss on objects that neither has seen has to be better, by rule.",
+            least=0,
+            metavar="NATS",
+        ),
+    ] = MARGIN
+    why: Annotated[str | None, Parameter(words="For the champion's log.", metavar="TEXT")] = None
+    timeout: Annotated[
+        int, Parameter(words="Seconds that the person has for an answer.", least=1, flag=None)
+    ] = A_DAY

@@ -1,0 +1,83 @@
+"""The parameters of a verb, written once: fields of a request, options of a command, arguments of a function."""
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from flows.cli._options import PrintOptions
+from flows.cli._verbs import verb
+from flows.orchestration.signature import takes
+from flows.runs.parameters import Parameter, request_fields
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request."""
+
+    name: Annotated[str, Parameter(words="Who.", metavar="NAME", positional=True)]
+    limit: Annotated[int | None, Parameter(words="How many.", least=1, flag="--most")] = None
+    shares: Annotated[
+        list[str], Parameter(words="Shares.", asked=str, read=lambda text: text.split(","), flag="--shares")
+    ] = ()
+    out: Annotated[Path, Parameter(words="Where.", required=True)] = Path("here")
+    hidden: Annotated[int, Parameter(words="On a form alone.", flag=None)] = 3
+
+
+@takes(Request)
+def work(request: Request) -> Request:
+    """Work."""
+    return request
+
+
+def typed(*words: str):
+    app, seen = typer.Typer(), []
+    verb(app, Request, PrintOptions, "work")(lambda request, options: seen.append((request, options)))
+    result = CliRunner().invoke(app, words)
+    return result, seen
+
+
+def test_a_function_takes_the_fields():
+    assert work("a", limit=2) == Request("a", 2)
+    signature = inspect.signature(work)
+    assert list(signature.parameters) == ["name", "limit", "shares", "out", "hidden"]
+    assert signature.parameters["out"].default == Path("here")
+    assert signature.parameters["limit"].annotation.__metadata__[0].ge == 1
+    assert signature.return_annotation is Request
+    assert "Args:\n    name: Who.\n    limit: How many." in work.__doc__
+
+
+def test_a_command_makes_a_request_of_what_is_typed():
+    result, [(request, options)] = typed("a", "--most", "4", "--shares", "x,y", "--out", "there", "--json")
+    assert result.exit_code == 0
+    assert request == Request("a", 4, ["x", "y"], Path("there"))
+    assert options == PrintOptions(json=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a"], "Missing option '--out'"),
+        (["--out", "x"], "Missing argument"),
+        (["a", "--out", "x", "--most", "0"], "greater than or equal to 1"),
+        (["a", "--out", "x", "--hidden", "1"], "No such option"),
+    ],
+)
+def test_what_cannot_be_is_refused(words, said):
+    result, seen = typed(*words)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert not seen
+
+
+def test_a_field_without_a_parameter_is_a_mistake():
+    @dataclass(frozen=True)
+    class Bare:
+        name: str
+
+    with pytest.raises(TypeError, match=r"Bare\.name: got no Parameter"):
+        list(request_fields(Bare))

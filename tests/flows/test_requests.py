@@ -1,0 +1,104 @@
+"""Each option is written once: help, form and signature show the same words, bounds and defaults."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from prefect.utilities.callables import parameter_schema
+
+from flows.classification.request import ClassifyRequest, ReprocessRequest
+from flows.classify import classify
+from flows.cli.app import app
+from flows.draft.request import InitRequest, InspectRequest
+from flows.models.request import PromoteRequest
+from flows.promote import promote
+from flows.reprocess import reprocess
+from flows.review import review
+from flows.reviews.request import ReviewRequest
+from flows.runs.parameters import request_fields
+from flows.train import train
+from flows.training.request import TrainRequest
+
+FLOWS = {
+    "train": (TrainRequest, train),
+    "classify": (ClassifyRequest, classify),
+    "reprocess": (ReprocessRequest, reprocess),
+    "review": (ReviewRequest, review),
+    "promote": (PromoteRequest, promote),
+}
+COMMANDS = {name: request for name, (request, _) in FLOWS.items()} | {
+    "inspect": InspectRequest,
+    "init": InitRequest,
+}
+
+
+def command(name):
+    group = typer.main.get_command(app)
+    return (group.commands["models"] if name == "promote" else group).commands[name]
+
+
+def number(text):
+    return None if text is None else float(text)
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_the_form_shows_the_request(name):
+    request, flow = FLOWS[name]
+    schema = parameter_schema(flow.fn).model_dump_for_openapi()["properties"]
+    asked = list(request_fields(request))
+    assert list(schema) == [field.name for field in asked]
+    for place, field in enumerate(asked):
+        shown = schema[field.name]
+        assert shown["description"] == field.parameter.words
+        assert shown["position"] == place
+        least = [part["minimum"] for part in (shown, *shown.get("anyOf", ())) if "minimum" in part]
+        assert least == ([] if field.parameter.least is None else [field.parameter.least])
+        if field.default is inspect.Parameter.empty:
+            assert "default" not in shown
+        else:
+            default = str(field.default) if isinstance(field.default, Path) else field.default
+            assert shown.get("default") == default
+    assert flow.parameters.required == [f.name for f in asked if f.default is inspect.Parameter.empty]
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_the_signature_shows_the_request(name):
+    request, flow = FLOWS[name]
+    signature = inspect.signature(flow.fn)
+    assert list(signature.parameters) == [field.name for field in request_fields(request)]
+    for field in request_fields(request):
+        assert signature.parameters[field.name].default == field.default
+        assert f"    {field.name}: {field.parameter.words}" in inspect.getdoc(flow.fn)
+    assert signature.return_annotation is not inspect.Signature.empty
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_shows_the_request(name):
+    options = {option.name: option for option in command(name).params}
+    for field in request_fields(COMMANDS[name]):
+        parameter = field.parameter
+        if parameter.flag is None:
+            assert field.name not in options
+            continue
+        option = options[field.name]
+        assert option.help == parameter.words
+        assert number(getattr(option, "min", None)) == number(parameter.least)
+        assert option.required == (parameter.required or field.default is inspect.Parameter.empty)
+        if not option.required:
+            assert option.default == field.default
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_line_adds_none_of_a_requests_kind(name):
+    """What it has of its own says how it runs and prints, not what is done."""
+    fields = {field.name for field in request_fields(COMMANDS[name])}
+    own = {option.name for option in command(name).params} - fields - {"help"}
+    assert own <= {"dry_run", "direct", "json", "quiet", "if_better"}
+
+
+def test_words_are_sentences():
+    for request in COMMANDS.values():
+        for field in request_fields(request):
+            assert re.fullmatch(r"[A-Z].*\.", field.parameter.words), (request, field.name)

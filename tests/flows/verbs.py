@@ -1,0 +1,41 @@
+"""The verbs as functions of a request's fields, and of what else the work takes: `dry_run`, `steps`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from flows.classification import reprocessing
+from flows.classification import steps as classification
+from flows.classification.request import ClassifyRequest, ReprocessRequest
+from flows.models import promotion
+from flows.models.request import PromoteRequest
+from flows.reviews import selection
+from flows.reviews.request import ReviewRequest
+from flows.training import steps as training
+from flows.training.request import TrainRequest
+
+__all__ = ["classify", "promote", "reprocess", "review", "train"]
+
+
+def verb(request: type, work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the work as a function of the request's fields and of what else it takes."""
+    of_work = [p.name for p in inspect.signature(work).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+    def call(*args: Any, **named: Any) -> Any:
+        for_work = {name: named.pop(name) for name in of_work if name in named}
+        return work(request(*args, **named), **for_work)
+
+    return call
+
+
+def train(*args: Any, dry_run: bool = False, **named: Any) -> Any:
+    """Train, or plan it."""
+    return verb(TrainRequest, training.plan if dry_run else training.train)(*args, **named)
+
+
+classify = verb(ClassifyRequest, classification.classify)
+reprocess = verb(ReprocessRequest, reprocessing.reprocess)
+review = verb(ReviewRequest, selection.review)
+promote = verb(PromoteRequest, promotion.promote)
