@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import json as json_text
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -15,6 +13,7 @@ from rich.console import Console
 from flows.classification import steps as classification
 from flows.cli._prefect_server import start_prefect
 from flows.cli._progress import shown_progress
+from flows.cli._show import show
 from flows.demo.steps import Classify, Train, run_demo
 from flows.training import steps as training
 
@@ -35,8 +34,7 @@ def run_demonstration(out: Path, *, direct: bool, json: bool, quiet: bool) -> No
         classify=_shown(work[1], quiet=quiet),
         show=(lambda _: None) if json else _console().print,
     )
-    if json:
-        sys.stdout.write(json_text.dumps(result, indent=1, allow_nan=False) + "\n")
+    show(result, lambda _: None, json=json)
 
 
 def _flows(*, quiet: bool) -> tuple[Train, Classify]:

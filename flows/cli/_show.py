@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -40,8 +40,7 @@ __all__ = [
     "show_trained",
 ]
 
-Json = dict[str, Any]
-T = TypeVar("T", bound=Dataclass | Json)
+T = TypeVar("T", bound=Dataclass)
 
 
 def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None = None) -> None:
@@ -50,9 +49,9 @@ def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None
     `kind` is the first key of the document, where a command has results of several.
     """
     if json:
-        document: Json = result if isinstance(result, dict) else to_document(result)
+        document = to_document(result)
         if kind is not None:
-            document = {"kind": kind} | document
+            document = {"kind": kind, **document}
         sys.stdout.write(json_text.dumps(document, indent=1, allow_nan=False) + "\n")
     else:
         people(result)

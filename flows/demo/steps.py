@@ -6,10 +6,10 @@ It does what a user would: write a specification, train, classify.  Running it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -20,13 +20,12 @@ from flows.classification import steps as classification
 from flows.classification.report import reported
 from flows.classification.request import ClassifyRequest
 from flows.demo._catalogue import ATTRIBUTION, write_catalogues
-from flows.documents import to_document
+from flows.demo.summary import ClassifiedFile, DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
+from flows.documents import write_document
 from flows.reports import tables
-from flows.reports.candidates import CandidateRow
 from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
-from flows.runs.manifest import write_json
 from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult
 from flows.runs.summary import AnnotatedFile
@@ -38,7 +37,6 @@ from flows.training.saving import BOUNDARY_FILE
 
 __all__ = ["REMARKS", "TASKS", "Classify", "Train", "run_demo"]
 
-Json = dict[str, Any]
 Show = Callable[[RenderableType], None]
 Train = Callable[[TrainRequest], ModelDescription]
 Classify = Callable[[ClassifyRequest], ClassificationResult]
@@ -68,7 +66,7 @@ def run_demo(
     train: Train = training.train,
     classify: Classify = classification.classify,
     show: Show = lambda _: None,
-) -> Json:
+) -> DemoResult:
     """Run the demonstration in the folder `out`; return what the summaries say.
 
     `train` and `classify` are the plain functions or Prefect's flows; `show` prints for people.
@@ -76,11 +74,14 @@ def run_demo(
     folder = check_output(out, key="out")
     catalogues = write_catalogues(folder / "catalogues")
     show(Text(INTRODUCTION))
-    result: Json = {"catalogues": [str(path) for path in catalogues], "attribution": ATTRIBUTION}
-    for task in TASKS:
-        result[task] = _run_task(task, folder, catalogues, train, classify, show)
+    tasks = {task: _run_task(task, folder, catalogues, train, classify, show) for task in TASKS}
     show(_closing(folder))
-    return result
+    return DemoResult(
+        catalogues=tuple(map(str, catalogues)),
+        attribution=ATTRIBUTION,
+        binary=tasks["binary"],
+        five_class=tasks["five-class"],
+    )
 
 
 def _run_task(
@@ -90,7 +91,7 @@ def _run_task(
     train: Train,
     classify: Classify,
     show: Show,
-) -> Json:
+) -> DemoTask:
     """Train and classify one task; write its report and its summary; return the summary."""
     folder, store = out / task, out / "models"
     specification = _specification(task, folder)
@@ -107,7 +108,7 @@ def _run_task(
     )
     write_report(report, folder / "report.html")
     summary = _summary(report, trained, files)
-    write_json(folder / "summary.json", summary)
+    write_document(folder / "summary.json", summary)
     _show_task(task, report, show)
     return summary
 
@@ -138,56 +139,29 @@ def _classifications(files: Mapping[str, AnnotatedFile]) -> tuple[Classification
     return tuple(shown)
 
 
-CLASSIFIED_KEYS = ("n_rows", "n_classified", "classes", "flags", "missing")
-
-
-def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, AnnotatedFile]) -> Json:
-    """Return the numbers of a task, for machines; those of the catalogues file by file, as both hold the same."""
-    return {
-        "model": trained.model,
-        "classes": [*report.classes],
-        "selected": _row(report.chosen),
-        "candidates": [_row(row) for row in report.candidates],
-        "held_out": {
-            "n": report.n_judged,
-            "judged_by": report.judged_by,
-            "log_loss": report.log_loss,
-            "log_loss_plugin": report.log_loss_plugin,
-            "log_loss_baseline": report.log_loss_baseline,
-            "gain_over_baseline": report.log_loss_baseline - report.log_loss,
-            "skill": None if report.skill is None else to_document(report.skill),
-            "accuracy": report.accuracy,
-            "calibration_error": report.calibration_error,
-            "reviews": [asdict(review) for review in report.reviews],
-        },
-        "classified": {
-            name: {key: value for key, value in to_document(counts).items() if key in CLASSIFIED_KEYS}
-            for name, counts in files.items()
-        },
-        "remarks": [*report.remarks],
-        "attribution": [*report.attribution],
-    }
-
-
-ROW_KEYS = (
-    *(
-        "features",
-        "basis",
-        "n_functions",
-        "log_evidence",
-        "bic",
-        "effective_parameters",
-        "log_loss",
-        "verdict",
-    ),
-    *("weight", "share", "parts", "checks", "second_order", "loo", "left_out_by"),
-)
-"""What the summary holds of a row of the evidence table."""
-
-
-def _row(candidate: CandidateRow) -> Json:
-    document = to_document(candidate)
-    return {key: document[key] for key in ROW_KEYS}
+def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str, AnnotatedFile]) -> DemoTask:
+    """Return the numbers of a task; those of the catalogues file by file, as both hold the same."""
+    return DemoTask(
+        model=trained.model,
+        classes=report.classes,
+        selected=DemoCandidate.of(report.chosen),
+        candidates=tuple(map(DemoCandidate.of, report.candidates)),
+        held_out=HeldOutPerformance(
+            n=report.n_judged,
+            judged_by=report.judged_by,
+            log_loss=report.log_loss,
+            log_loss_plugin=report.log_loss_plugin,
+            log_loss_baseline=report.log_loss_baseline,
+            gain_over_baseline=report.log_loss_baseline - report.log_loss,
+            skill=report.skill,
+            accuracy=report.accuracy,
+            calibration_error=report.calibration_error,
+            reviews=report.reviews,
+        ),
+        classified={name: ClassifiedFile.of(counts) for name, counts in files.items()},
+        remarks=report.remarks,
+        attribution=report.attribution,
+    )
 
 
 def _show_task(task: str, report: TrainReport, show: Show) -> None:

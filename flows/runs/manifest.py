@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from catalogs.errors import CatalogError
-from catalogs.files.atomic import atomic_write_text
 from flows.documents import from_document, write_document
 from flows.errors import DocumentError
 from flows.runs.counts import FileCounts
@@ -34,7 +33,6 @@ __all__ = [
     "ManifestInput",
     "ManifestOutput",
     "ObjectColumns",
-    "write_json",
 ]
 
 MANIFEST = "manifest.json"
@@ -303,8 +301,3 @@ def _counts(tree: Mapping[str, object]) -> FileCounts | None:
         return replace(from_document(FileCounts, tree, source=SUMMARY), left_behind=())
     except DocumentError:
         return None
-
-
-def write_json(path: Path, tree: Any) -> None:
-    """Write JSON that people read too; NaN is not JSON, and an error here."""
-    atomic_write_text(path, json.dumps(tree, indent=1, allow_nan=False) + "\n")

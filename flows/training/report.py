@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from flows.labels.conflicts import conflict_words
 from flows.models.description import LabelSummary, ModelDescription, TrainingDescription, TrustSummary
 from flows.reports.data import (
     BoundaryPicture,
-    ClassCount,
     Classification,
-    FlagShare,
     LabelCount,
     TrainReport,
 )
@@ -23,7 +20,7 @@ from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
 from flows.training._quality import quality_remarks
 
-__all__ = ["classification", "load_boundary", "save_boundary", "train_report"]
+__all__ = ["load_boundary", "save_boundary", "train_report"]
 
 
 def train_report(
@@ -144,24 +141,6 @@ def _provenance(model: ModelDescription) -> dict[str, str]:
         "seed": str(model.seed),
         **{f"input {file.name}": f"sha256 {file.sha256}" for file in model.training.inputs},
     }
-
-
-def classification(name: str, summary: Mapping[str, Any]) -> Classification:
-    """Return what a report shows of a summary that `classify` made, of one file or of all."""
-    n = max(1, summary["n_rows"])
-    return Classification(
-        catalogue=name,
-        n_rows=summary["n_rows"],
-        no_error=summary.get("no_error", ""),
-        counts=tuple(
-            ClassCount(name=c, assigned=found["assigned"], expected=found["expected"], error=found["error"])
-            for c, found in summary["classes"].items()
-        ),
-        flags=tuple(
-            FlagShare(bit=f["bit"], name=flag, meaning=f["meaning"], count=f["count"], share=f["count"] / n)
-            for flag, f in summary["flags"].items()
-        ),
-    )
 
 
 def save_boundary(picture: BoundaryPicture, path: Path) -> None:

@@ -15,6 +15,7 @@ from sklearn.metrics import log_loss
 
 import catalogs
 from flows.demo.steps import TASKS, run_demo
+from flows.documents import to_document
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
 from flows.training._rows import gather
@@ -29,7 +30,8 @@ LEAST_CAUGHT = {"binary": 0.35, "five-class": 0.25}
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
     printed: list[str] = []
     out = tmp_path_factory.mktemp("demo") / "blr-demo"
-    return out, run_demo(out, show=lambda shown: printed.append(str(shown))), "\n".join(printed)
+    result = run_demo(out, show=lambda shown: printed.append(str(shown)))
+    return out, to_document(result), "\n".join(printed)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -369,7 +369,6 @@ def test_of_a_large_target_some_files_are_read(tmp_path, monkeypatch):
 
 
 def test_shares_on_the_command_line():
-    assert read_shares(None) is None
     assert read_shares("em") == "em"
     assert read_shares("early=0.3,late=0.7") == {"early": 0.3, "late": 0.7}
     with pytest.raises(UsageError, match="--class-prior: got 'late', expected em, or the share"):

@@ -1,0 +1,98 @@
+"""The numbers of the demonstration, for programs: of each task in its `summary.json`, and of all as `--json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from flows.reports.candidates import CandidatePart, CandidateRow, PosteriorCheck
+from flows.reports.data import Review
+from flows.reports.skill import SkillSummary
+from flows.runs.summary import AnnotatedFile, ClassEstimate, FlagCount
+
+__all__ = ["ClassifiedFile", "DemoCandidate", "DemoResult", "DemoTask", "HeldOutPerformance"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoCandidate:
+    """What the summary holds of a row of the evidence table; the fields are those of `CandidateRow`."""
+
+    features: tuple[str, ...]
+    basis: str
+    n_functions: int
+    log_evidence: float
+    bic: float
+    effective_parameters: float | None
+    log_loss: float
+    verdict: str
+    weight: float
+    share: float | None
+    parts: tuple[CandidatePart, ...]
+    checks: tuple[PosteriorCheck | None, ...]
+    second_order: float | None
+    loo: float | None
+    left_out_by: str
+
+    @classmethod
+    def of(cls, row: CandidateRow) -> DemoCandidate:
+        """Return what is kept of a row."""
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutPerformance:
+    """How good the model is on the rows that judge it; losses and gains in nats an object."""
+
+    n: int
+    judged_by: str
+    log_loss: float
+    log_loss_plugin: float
+    log_loss_baseline: float
+    gain_over_baseline: float
+    skill: SkillSummary | None
+    accuracy: float
+    calibration_error: float
+    reviews: tuple[Review, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifiedFile:
+    """The counts of a catalogue: by class and by flag name, and the shares of rows without a feature."""
+
+    n_rows: int
+    n_classified: int
+    classes: Mapping[str, ClassEstimate]
+    flags: Mapping[str, FlagCount]
+    missing: Mapping[str, float]
+
+    @classmethod
+    def of(cls, counts: AnnotatedFile) -> ClassifiedFile:
+        """Return the counts of an annotated file."""
+        return cls(**{name: getattr(counts, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoTask:
+    """One task: the model, its evidence table, its performance, and the catalogues that it classified."""
+
+    model: str
+    classes: tuple[str, ...]
+    selected: DemoCandidate
+    candidates: tuple[DemoCandidate, ...]
+    held_out: HeldOutPerformance
+    classified: Mapping[str, ClassifiedFile]
+    remarks: tuple[str, ...]
+    attribution: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoResult:
+    """The demonstration: the catalogues that were written, whose they are, and the two tasks."""
+
+    catalogues: tuple[str, ...]
+    attribution: str
+    binary: DemoTask
+    five_class: Annotated[DemoTask, Field(alias="five-class")]
