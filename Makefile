@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types architecture review bench campaign lock clean distclean
+.PHONY: help venv demo test check lint format types architecture review bench campaign schemas lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: venv .venv/.blr-bench ## our times and log losses beside those of others 
 
 campaign: venv ## runs killed, cut off, crowded: the harm done (make campaign KILLS=100 RUNS=200 ONLY="kills faults"; an hour or two)
 	$(BIN)/python -m tests.campaign $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
+
+schemas: venv ## rewrite flows/schemas/*.json from the types of the documents
+	$(BIN)/python -c "from flows.cli._schemas import write_schemas; write_schemas()"
 
 lock: venv ## rewrite requirements.lock from pyproject.toml (make lock UPGRADE=1: with the newest versions)
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra demo --group dev \

@@ -65,8 +65,8 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
     return value
 
 
-def json_schema(kind: type[Dataclass]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the objects that `to_document` makes of such values."""
+def json_schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of what `to_document` makes of values of a type, or of several types."""
     return _adapter(kind).json_schema(mode="serialization")
 
 

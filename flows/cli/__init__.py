@@ -18,6 +18,7 @@ For this folder alone:
   standard error.
 - `_reprocess`: `blr reprocess`.
 - `_review`: `blr review`.
+- `_schemas`: `blr schema`: the JSON Schema of what commands print with `--json`, and of the files that they leave.
 - `_serve`: `blr serve`, `blr ui`, `blr deployments`.
 - `_show`: What a person reads of a result, on standard output.
 - `_train`: `blr train`.

@@ -198,6 +198,16 @@ def deployments(
     run_deployments(out)
 
 
+@app.command()
+def schema(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Of which; default: list them.")] = None,
+) -> None:
+    """Print the JSON Schema of what a command prints with --json, or of a file that it leaves."""
+    from flows.cli._schemas import run_schema
+
+    run_schema(name)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit status: 0 done, 1 failed, 2 wrong use, 3 partly done, 130 interrupted."""
     try:

@@ -2,6 +2,8 @@
 
 - `steps`: The demonstration: OpenNGC's galaxies, classified twice, from nothing to annotated catalogues and
   reports.
+- `summary`: The numbers of the demonstration, for programs: of each task in its `summary.json`, and of all as
+  `--json` prints.
 
 For this folder alone:
 
@@ -11,4 +13,4 @@ For this folder alone:
   documentation.
 """
 
-__all__ = ["steps"]
+__all__ = ["steps", "summary"]

@@ -1,0 +1,87 @@
+"""`blr schema`: the JSON Schema of what commands print with `--json`, and of the files that they leave."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from catalogs.files.atomic import atomic_write_text
+from flows.demo.summary import DemoResult
+from flows.documents import json_schema
+from flows.draft.inspected import CatalogueSummary, StartedSpecification
+from flows.errors import UsageError
+from flows.models.description import ModelDescription, ModelListing
+from flows.models.promotion import PromotionResult
+from flows.reviews.selection import ReviewResult
+from flows.runs.manifest import ManifestFile
+from flows.runs.release import ReleaseReport
+from flows.runs.results import ClassificationResult, ReleaseResult
+from flows.runs.summary import Summary
+from flows.training.results import TrainingResult
+
+__all__ = ["DOCUMENTS", "FOLDER", "run_schema", "schema_of", "write_schemas"]
+
+FOLDER: Final = Path(__file__).parent.parent / "schemas"
+VERSION: Final = 1
+"""Of all schemas; larger when a key goes, or comes to mean something else.  New keys change nothing."""
+
+DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "train": TrainingResult,
+        "classify": ClassificationResult,
+        "reprocess": ReleaseResult,
+        "review": ReviewResult,
+        "inspect-catalogue": CatalogueSummary,
+        "inspect-model": ModelDescription,
+        "init": StartedSpecification,
+        "models-list": ModelListing,
+        "models-show": ModelDescription,
+        "models-promote": PromotionResult,
+        "demo": DemoResult,
+        "summary": Summary,
+        "manifest": ManifestFile,
+        "release-report": ReleaseReport,
+    }
+)
+"""The types of the documents: the output of each command, then the files."""
+
+KINDS: Final = MappingProxyType({"inspect-catalogue": "catalogue", "inspect-model": "model"})
+"""What the first key, `kind`, is in the output of a command that has several."""
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a document of `DOCUMENTS`."""
+    schema = json_schema(DOCUMENTS[name])
+    if name in KINDS:
+        schema["properties"] = {"kind": {"const": KINDS[name]}, **schema["properties"]}
+        schema["required"] = ["kind", *schema["required"]]
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"blr/{name}-{VERSION}",
+    }
+    return head | schema
+
+
+def file_of(name: str) -> Path:
+    """Return the file that holds the schema of a document."""
+    return FOLDER / f"{name}-{VERSION}.json"
+
+
+def write_schemas() -> None:
+    """Write the schemas of all documents beside the code: `make schemas`."""
+    for name in DOCUMENTS:
+        atomic_write_text(file_of(name), json.dumps(schema_of(name), indent=1) + "\n")
+
+
+def run_schema(name: str | None) -> None:
+    """Print a schema, or the names of those there are."""
+    if name is None:
+        sys.stdout.write("\n".join(DOCUMENTS) + "\n")
+    elif name in DOCUMENTS:
+        sys.stdout.write(file_of(name).read_text(encoding="utf-8"))
+    else:
+        raise UsageError(f"NAME: got '{name}', expected one of {', '.join(DOCUMENTS)}")

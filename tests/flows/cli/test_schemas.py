@@ -1,0 +1,108 @@
+"""The schemas describe what commands print with --json and the files that they leave: every key, and nothing else."""
+
+import json
+import shutil
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from flows.cli._schemas import DOCUMENTS, FOLDER, VERSION, schema_of
+from flows.cli.app import run
+
+
+def closed(schema):
+    """Return a schema in which an object has no keys but those that are described."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shut = {key: closed(part) for key, part in schema.items()}
+    return shut | {"additionalProperties": False} if "properties" in shut else shut
+
+
+def check(name, document):
+    schema = closed(json.loads((FOLDER / f"{name}-{VERSION}.json").read_text()))
+    Draft202012Validator.check_schema(schema)
+    errors = list(Draft202012Validator(schema).iter_errors(document))
+    assert not errors, errors[0]
+
+
+@pytest.fixture
+def work(trained, tmp_path, monkeypatch):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def printed(capsys):
+    def ask(*words: str, status=0):
+        capsys.readouterr()
+        assert run([*words, "--json"]) == status
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_files_are_those_of_the_types(name):
+    """`make schemas` writes them.  A key that goes, or changes its meaning, asks for another version."""
+    assert json.loads((FOLDER / f"{name}-{VERSION}.json").read_text()) == schema_of(name)
+
+
+def test_there_are_no_others():
+    assert {path.name for path in FOLDER.glob("*.json")} == {f"{name}-{VERSION}.json" for name in DOCUMENTS}
+
+
+def test_what_commands_print(work, printed):
+    check("train", printed("train", "spec.toml", "--dry-run"))
+    check("train", printed("train", "spec.toml", "--direct"))
+    check("train", printed("train", "spec.toml", "--direct", "--limit", "300"))
+    check("inspect-catalogue", printed("inspect", "survey.parquet", "--label", "type"))
+    check("inspect-catalogue", printed("inspect", "survey.fits"))
+    (model,) = work.glob("models/morphology/*/model.asdf")
+    check("inspect-model", printed("inspect", str(model)))
+    check("init", printed("init", "survey.parquet", "--label", "type"))
+    check("models-list", printed("models", "list"))
+    check("models-show", printed("models", "show", "morphology"))
+    check("models-promote", printed("models", "promote", "morphology", "--dry-run"))
+
+
+def test_what_a_classification_prints_and_leaves(work, printed):
+    common = ["--model", "morphology", "--out", "out", "--direct"]
+    check("classify", printed("classify", "survey.parquet", *common, "--dry-run"))
+    check("classify", printed("classify", "survey.parquet", *common, "--limit", "5"))
+    check("classify", printed("classify", "survey.parquet", *common))
+    check("review", printed("review", "out", "--top", "3", "--direct"))
+    for name in ("summary", "manifest"):
+        check(name, json.loads((work / "out" / f"{name}.json").read_text()))
+
+
+def test_what_a_release_prints_and_leaves(work, printed):
+    (work / "night").mkdir()
+    shutil.copy("survey.parquet", "night/a.parquet")
+    text = (work / "spec.toml").read_text()
+    (work / "release.toml").write_text(
+        text + '\n[target]\npaths = ["night/*"]\n[output]\nfolder = "release"\n'
+    )
+    again = ["reprocess", "release.toml", "--settle", "0", "--direct"]
+    (work / "night" / "damaged.parquet").write_bytes((work / "survey.parquet").read_bytes()[:-9])
+    check("reprocess", printed(*again, "--dry-run", status=3))
+    check("reprocess", printed(*again, status=3))
+    (work / "night" / "damaged.parquet").unlink()
+    check("reprocess", printed(*again))
+    shutil.copy("survey.fits", "night/b.fits")
+    (work / "night" / "a.parquet").unlink()
+    result = printed(*again)
+    check("reprocess", result)
+    check("release-report", json.loads((work / result["report"]).read_text()))
+    check("manifest", json.loads((work / "release" / "manifest.json").read_text()))
+
+
+def test_the_command(capsys):
+    assert run(["schema"]) == 0
+    assert capsys.readouterr().out.split() == list(DOCUMENTS)
+    assert run(["schema", "summary"]) == 0
+    assert json.loads(capsys.readouterr().out)["$id"] == f"blr/summary-{VERSION}"
+    assert run(["schema", "summery"]) == 2
+    assert "NAME: got 'summery', expected one of train, " in capsys.readouterr().err
