@@ -173,7 +173,7 @@ class Classifier:
     ) -> Scores:
         gone = missing.all(axis=1) | excluded
         point, plugin, gradients = self._point(
-            self.moments.impute(X, missing), ~gone, np.asarray(missing.any(axis=1))
+            self.moments.impute(X, missing, limits=self.support), ~gone, np.asarray(missing.any(axis=1))
         )
         prediction = self._integrated(point, X, missing, missing.any(axis=1) & ~gone)
         moved = np.zeros(len(X), dtype=bool)
@@ -274,7 +274,7 @@ class Classifier:
             for start in range(0, len(index), step):
                 rows = chosen[index[start : start + step]]
                 sigma = None if errors is None else errors[rows]
-                nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma)
+                nodes, weight = self.moments.nodes(X[rows], pattern, size, errors=sigma, limits=self.support)
                 moving = 0 if sigma is None else int((sigma > 0).any(axis=0).sum())
                 yield rows, nodes, weight, int(pattern.sum()) + moving
 

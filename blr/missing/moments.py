@@ -85,25 +85,34 @@ class FeatureMoments:
         C.setflags(write=False)
         return B, C
 
-    def impute(self, X: ArrayLike, missing: ArrayLike) -> Matrix:
-        """Return X, shape (N, F), with what is missing at its mean given what is present."""
+    def impute(self, X: ArrayLike, missing: ArrayLike, *, limits: Matrix | None = None) -> Matrix:
+        """Return X, shape (N, F), with what is missing at its mean given what is present.
+
+        `limits` (2, F): what a present value says of the missing ones is what the nearest value within them does.
+        """
         X, absent = present_values(X, missing, n_features=self.n_features)
         for pattern, rows in missing_patterns(absent):
             if pattern.any():
                 B, _ = self.conditional(pattern)
-                seen = X[np.ix_(rows, ~pattern)] - self.mean[~pattern]
+                seen = _within(X[np.ix_(rows, ~pattern)], limits, ~pattern) - self.mean[~pattern]
                 X[np.ix_(rows, pattern)] = self.mean[pattern] + seen @ B.T
         return X
 
     def nodes(
-        self, X_rows: ArrayLike, pattern: ArrayLike, n: int, *, errors: ArrayLike | None = None
+        self,
+        X_rows: ArrayLike,
+        pattern: ArrayLike,
+        n: int,
+        *,
+        errors: ArrayLike | None = None,
+        limits: Matrix | None = None,
     ) -> tuple[Matrix, Vector]:
         """Return nodes (S, N, F) and weights (S,) over what one pattern (F,) misses, given what is present.
 
         `X_rows`, shape (N, F), are rows of that pattern; n is about the number of nodes wanted.  Each row's
         nodes have exactly its conditional mean and covariance; `blr.missing.nodes` says how accurate integrals
         are.  With the `errors` of the rows, (N, F) or (N, F, F), the present features vary too, jointly with
-        what they say about the missing ones.
+        what they say about the missing ones.  `limits` as of `impute`.
         """
         missing = self._pattern(pattern)
         X, _ = present_values(X_rows, np.broadcast_to(missing, np.shape(X_rows)), n_features=self.n_features)
@@ -115,7 +124,8 @@ class FeatureMoments:
         B, L = self.conditional(missing)
         nodes = np.empty((len(Z), *X.shape))
         nodes[:, :, ~missing] = displaced(seen, noise, active, Z[:, m:])
-        mean = self.mean[missing] + (nodes[:, :, ~missing] - self.mean[~missing]) @ B.T
+        said = _within(nodes[:, :, ~missing], limits, ~missing)
+        mean = self.mean[missing] + (said - self.mean[~missing]) @ B.T
         nodes[:, :, missing] = mean + (Z[:, :m] @ L.T)[:, None, :]
         return nodes, weight
 
@@ -143,6 +153,11 @@ class FeatureMoments:
                 f"a pattern says which of {self.n_features} features are missing, got shape {missing.shape}"
             )
         return missing
+
+
+def _within(X: Matrix, limits: Matrix | None, features: Mask) -> Matrix:
+    """Return values (..., P) of some `features` (F,) at the nearest within the limits (2, F); as they are without."""
+    return X if limits is None else np.clip(X, *limits[:, features])
 
 
 def _of_present(errors: ArrayLike, missing: Mask, shape: tuple[int, ...]) -> Matrix:

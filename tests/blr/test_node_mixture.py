@@ -98,7 +98,7 @@ def test_missing_features(stacked: tuple) -> None:
     missing[60:, 0] = missing[70:, 2] = True
     scores = c.score(X, missing)
     for pattern, rows in missing_patterns(missing):
-        nodes, weight = c.moments.nodes(X[rows], pattern, 32 if pattern.sum() == 1 else 64)
+        nodes, weight = c.moments.nodes(X[rows], pattern, 32 if pattern.sum() == 1 else 64, limits=c.support)
         slow = mix_nodes(weight, one_by_one(c, nodes.reshape(-1, F)))
         agree(scores, slow, rows, mean=5e-4 if pattern.sum() == 1 else 1.5e-3)
 
@@ -111,7 +111,7 @@ def test_errors_are_integrated_with_what_is_missing() -> None:
     scores = c.score(X, missing, errors)
     for pattern, rows in missing_patterns(missing):
         sigma = np.where(missing, 0.0, errors)[rows]
-        nodes, weight = c.moments.nodes(X[rows], pattern, 64, errors=sigma)
+        nodes, weight = c.moments.nodes(X[rows], pattern, 64, errors=sigma, limits=c.support)
         agree(scores, mix_nodes(weight, one_by_one(c, nodes.reshape(-1, F))), rows)
 
 
@@ -127,7 +127,7 @@ def test_a_row_is_scored_alike_whatever_its_neighbours() -> None:
 def test_a_shift_of_class_priors_is_taken_into_the_integral() -> None:
     c, X = stack()
     moved = replace(c, log_prior_shift=np.log([0.2, 2.0, 1.0, 0.5, 1.3]))
-    nodes, weight = c.moments.nodes(X[:10], np.array([False, True, False, False]), 32)
+    nodes, weight = c.moments.nodes(X[:10], np.array([False, True, False, False]), 32, limits=c.support)
     slow = mix_nodes(
         weight,
         mix(

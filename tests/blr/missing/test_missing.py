@@ -351,3 +351,18 @@ def test_bad_arguments_are_refused():
         moments.nodes(X, missing[0], 8, errors=np.ones(4))
     with pytest.raises(ValueError, match=r"weight must be 5 number"):
         FeatureMoments.estimate(X, missing, weight=-np.ones(5))
+
+
+def test_beyond_the_limits_a_value_says_what_the_nearest_within_them_does():
+    """So the regression of what is missing on what is present goes on as a constant, not along its slope."""
+    moments = FeatureMoments(np.array([0.0, 1.0]), np.array([[1.0, 0.9], [0.9, 1.0]]), converged=True)
+    limits = np.array([[-2.0, -2.0], [2.0, 3.0]])
+    X, pattern = np.array([[7.0, np.nan], [0.5, np.nan]]), np.array([False, True])
+    missing = np.tile(pattern, (2, 1))
+    np.testing.assert_allclose(moments.impute(X, missing), [[7.0, 7.3], [0.5, 1.45]])
+    np.testing.assert_allclose(moments.impute(X, missing, limits=limits), [[7.0, 2.8], [0.5, 1.45]])
+    nodes, weight = moments.nodes(X, pattern, 32, limits=limits)
+    np.testing.assert_allclose(np.tensordot(weight, nodes, axes=1), [[7.0, 2.8], [0.5, 1.45]])
+    plain, _ = moments.nodes(X, pattern, 32)
+    np.testing.assert_allclose(nodes[:, 1], plain[:, 1])
+    np.testing.assert_allclose(nodes[:, 0, 1] - plain[:, 0, 1], 2.8 - 7.3)

@@ -63,7 +63,7 @@ def test_rows_beyond_the_range_are_flagged_whatever_is_missing():
 def test_missing_features_are_integrated_over_the_mixture():
     mixed, _ = trained(2, averaged=True)
     X, missing = np.array([[8.0, 0.0]]), np.array([[False, True]])
-    nodes, weight = mixed.moments.nodes(X, missing[0], 32)
+    nodes, weight = mixed.moments.nodes(X, missing[0], 32, limits=mixed.support)
     each = [mixed.score(x, np.zeros((1, 2), dtype=bool)).probability[0] for x in nodes]
     np.testing.assert_allclose(mixed.score(X, missing).probability[0], weight @ np.array(each), atol=1e-6)
 
