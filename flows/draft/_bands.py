@@ -139,12 +139,12 @@ def wavelength(band: str) -> float:
 
 def kinds(names: Sequence[str]) -> list[list[str]]:
     """Return the magnitudes by kind, each in order of wavelength, those of the most bands first."""
-    found: dict[str, list[tuple[float, int, str]]] = {}
+    by_kind: dict[str, list[tuple[float, int, str]]] = {}
     for place, name in enumerate(names):
         band, kind = band_and_kind(name)
         key = kind if band else "?"
-        found.setdefault(key, []).append((wavelength(band) if band else 0.0, place, name))
-    ordered = [[name for _, _, name in sorted(group)] for group in _chained(_across_instruments(found))]
+        by_kind.setdefault(key, []).append((wavelength(band) if band else 0.0, place, name))
+    ordered = [[name for _, _, name in sorted(group)] for group in _chained(_across_instruments(by_kind))]
     return sorted(ordered, key=lambda group: -len(group))
 
 
@@ -155,11 +155,11 @@ def most_bands(names: Sequence[str]) -> int:
 
 
 def _across_instruments(
-    found: Mapping[str, list[tuple[float, int, str]]],
+    by_kind: Mapping[str, list[tuple[float, int, str]]],
 ) -> list[list[tuple[float, int, str]]]:
     """Return the groups with those made one that differ by an instrument only, where each has bands of its own."""
     merged: dict[str, list[str]] = {}
-    for kind in found:
+    for kind in by_kind:
         rest = "_".join(
             word for word in kind.split("_") if column_names().bands.instrument.fullmatch(word) is None
         )
@@ -167,11 +167,11 @@ def _across_instruments(
     groups = []
     for kinds_of_one in merged.values():
         whole: list[tuple[float, int, str]] = []
-        for kind in sorted(kinds_of_one, key=lambda kind: (kind == "?", -len(found[kind]))):
-            if kind == "?" or {band for band, _, _ in whole} & {band for band, _, _ in found[kind]}:
-                groups.append(found[kind])
+        for kind in sorted(kinds_of_one, key=lambda kind: (kind == "?", -len(by_kind[kind]))):
+            if kind == "?" or {band for band, _, _ in whole} & {band for band, _, _ in by_kind[kind]}:
+                groups.append(by_kind[kind])
             else:
-                whole += found[kind]
+                whole += by_kind[kind]
         if whole:
             groups.append(whole)
     return groups

@@ -51,15 +51,15 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         factors = WIDTHS if n_rows <= MANY_ROWS else WIDTHS[1:2]
         widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
         bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
-    found = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
+    candidates = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
     if isinstance(bases[-1], RbfBasis) and n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES:
         each = bases[-1].model_copy(update={"width": "each"})
-        found.append(Candidate(basis=each, transform="arcsinh"))
+        candidates.append(Candidate(basis=each, transform="arcsinh"))
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
         steps = SigmoidBasis(kind="sigmoid", centres=STEPS)
-        families = len({isinstance(candidate.basis, RbfBasis) for candidate in found})
-        found.append(Candidate(basis=steps, prior_probability=len(found) / families))
-    return tuple(found)
+        families = len({isinstance(candidate.basis, RbfBasis) for candidate in candidates})
+        candidates.append(Candidate(basis=steps, prior_probability=len(candidates) / families))
+    return tuple(candidates)
 
 
 FEWEST_CENTRES = 20

@@ -82,13 +82,13 @@ class StartingClasses:
         counts = {t: n for c in self.kept for t, n in zip(c.spellings, c.counts, strict=True)} | dict(
             self.dropped
         )
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for text in counts:
-            found.setdefault(text[0].upper(), []).append(text)
-        small = [some for some in found.values() if sum(counts[t] for t in some) < FEWEST_IN_GROUP]
-        if len(counts) < FEWEST_LABELS or not 2 <= len(found) <= MOST_GROUPS or small:
+            groups.setdefault(text[0].upper(), []).append(text)
+        small = [some for some in groups.values() if sum(counts[t] for t in some) < FEWEST_IN_GROUP]
+        if len(counts) < FEWEST_LABELS or not 2 <= len(groups) <= MOST_GROUPS or small:
             return {}
-        return {letter: tuple(texts) for letter, texts in found.items()}
+        return {letter: tuple(texts) for letter, texts in groups.items()}
 
 
 def starting_classes(counts: Mapping[str, int]) -> StartingClasses:

@@ -164,15 +164,15 @@ def _choose(seen: Profile, evidence: Evidence, names: Sequence[str]) -> Chosen:
     magnitudes, bare = _photometry(seen, evidence, names, fluxes)
     said = said_by_magnitudes(seen, names, magnitudes)
     bands = flux_bands(seen, [n for n in fluxes if n not in said]) if not magnitudes else []
-    made = {band.name: band.magnitudes(evidence.rows) for band in bands}
-    evidence = replace(evidence, rows={**evidence.rows, **made})
+    flux_magnitudes = {band.name: band.magnitudes(evidence.rows) for band in bands}
+    evidence = replace(evidence, rows={**evidence.rows, **flux_magnitudes})
     K = len(set(evidence.classes.tolist()))
     most = max(MOST_FEATURES, MOST_WEIGHTS // max(1, K - 1))
     chosen, columns = Chosen(bands=bands, most=most), _Columns(seen, evidence)
     for name, other in said.items():
         chosen.leave_out(name, Reason(f"the flux of {other}: says nothing new", "copies"))
     bare = [] if magnitudes or bands else bare
-    _add_colours(chosen, columns, magnitudes or list(made))
+    _add_colours(chosen, columns, magnitudes or list(flux_magnitudes))
     _add_flux_colours(chosen, columns, bare)
     used = {*magnitudes, *bare, *said, *(band.flux for band in bands)}
     _add_others(chosen, columns, [n for n in names if n not in used])
@@ -254,7 +254,7 @@ def _add_others(chosen: Chosen, columns: _Columns, names: Sequence[str]) -> None
 
 def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of columns of one unit, of which one is never larger than the other: axes of an ellipse."""
-    found, rows = [], columns.evidence.rows
+    pairs, rows = [], columns.evidence.rows
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             units = {columns.seen.columns[n].column.unit for n in (a, b)}
@@ -267,9 +267,9 @@ def _nested(columns: _Columns, names: Sequence[str]) -> list[tuple[str, str]]:
                 continue
             for small, large, u, v in ((a, b, x, y), (b, a, y, x)):
                 if np.mean(u[both] <= v[both]) > 0.999:
-                    found.append((small, large))
+                    pairs.append((small, large))
                     break
-    return sorted(found, key=lambda pair: [_from_the_middle(columns, name) for name in pair])
+    return sorted(pairs, key=lambda pair: [_from_the_middle(columns, name) for name in pair])
 
 
 def _together(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:

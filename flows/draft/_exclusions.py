@@ -125,8 +125,8 @@ def _no_number(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         (f"the same as {evidence.duplicates.get(name)}", "copies"): name in evidence.duplicates,
         ("yes or no: a flag, not a measurement", "flags and codes"): pt.is_boolean(c.column.datatype),
     }
-    found = next((reason for reason, holds in reasons.items() if holds), None)
-    return None if found is None else Reason(*found)
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    return None if reason is None else Reason(*reason)
 
 
 def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
@@ -149,10 +149,10 @@ def _of_no_object(seen: Profile, name: str, evidence: Evidence) -> Reason | None
         and is_flag(name, values),
         ("whole numbers called as bookkeeping is", "bookkeeping"): is_bookkeeping(column, values),
     }
-    found = next((reason for reason, holds in reasons.items() if holds), None)
-    if found is None:
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    if reason is None:
         return None
-    return Reason(*found, doubt=2 if found[0].startswith("whole numbers") else 0)
+    return Reason(*reason, doubt=2 if reason[0].startswith("whole numbers") else 0)
 
 
 def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
@@ -171,10 +171,10 @@ def suspicion_of(seen: Profile, name: str, evidence: Evidence) -> str | None:
 
 def _limited(name: str, evidence: Evidence) -> str | None:
     """Return the column of which another is an end of its interval, as `age_lower` or `age_p84`; None of others."""
-    found = None if isinstance(name, Element) else column_names().limits.pattern.fullmatch(name)
-    if found is None or found["of"] not in evidence.rows:
+    match = None if isinstance(name, Element) else column_names().limits.pattern.fullmatch(name)
+    if match is None or match["of"] not in evidence.rows:
         return None
-    return found["of"] if is_limit_of(evidence.rows[name], evidence.rows[found["of"]]) else None
+    return match["of"] if is_limit_of(evidence.rows[name], evidence.rows[match["of"]]) else None
 
 
 def _text_reason(seen: Profile, name: str) -> str:
@@ -219,8 +219,8 @@ def _answered(seen: Profile, name: str, evidence: Evidence) -> Reason | None:
         ("a morphological type: somebody's answer to a question about the object", 1): is_type(name, values),
         (f"named like {evidence.label}: an answer to the same question?", 0): asked,
     }
-    found = next((reason for reason, holds in reasons.items() if holds), None)
-    return None if found is None else Reason(found[0], kind, found[1])
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    return None if reason is None else Reason(reason[0], kind, reason[1])
 
 
 def _share_or_count(values: Floats) -> bool:
@@ -263,18 +263,18 @@ def same_question(label: str, name: str) -> bool:
 def votes(name: str, names: Collection[str]) -> str | None:
     """Return the column beside which a column is of votes, its counts or its other shares; or None."""
     endings = column_names().votes
-    found = endings.pattern.fullmatch(name.lower())
-    if found is None:
+    match = endings.pattern.fullmatch(name.lower())
+    if match is None:
         return None
     known = {n.lower(): n for n in names}
-    others = [f"{found['stem']}_{kind}" for kind in endings.others if kind != found["kind"]]
+    others = [f"{match['stem']}_{kind}" for kind in endings.others if kind != match["kind"]]
     return next((known[other] for other in others if other in known), None)
 
 
 def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, str]:
     """Return the columns (n,) that order the rows as an earlier one does, each with that one."""
     ranked: dict[str, Floats] = {}
-    found: dict[str, str] = {}
+    copies: dict[str, str] = {}
     for name in names[:MOST_COMPARED]:
         x = rows[name][:ROWS_COMPARED]
         for other, y in ranked.items():
@@ -284,11 +284,11 @@ def near_copies(rows: Mapping[str, Floats], names: Sequence[str]) -> dict[str, s
                 and both.sum() >= 0.9 * np.isfinite(x).sum()
                 and _same_order(x[both], y[both])
             ):
-                found[name] = other
+                copies[name] = other
                 break
         else:
             ranked[name] = x
-    return found
+    return copies
 
 
 def _same_order(x: Floats, y: Floats) -> bool:

@@ -54,9 +54,9 @@ class FluxBand:
             yield f"{key} = {quoted[self.error]}"
         if self.dust is not None:
             through = _is_transmission(self.dust)
-            given = "transmission" if through else "e_bv"
+            dust_key = "transmission" if through else "e_bv"
             more = "" if through else ", coefficient = 3.2"
-            yield f"# extinction = {{ {given} = {quoted[self.dust]}{more} }}  # if it is not taken off yet"
+            yield f"# extinction = {{ {dust_key} = {quoted[self.dust]}{more} }}  # if it is not taken off yet"
 
 
 def is_flux(column: Column) -> bool:
@@ -93,25 +93,25 @@ def flux_bands(seen: Profile, names: Sequence[str]) -> list[FluxBand]:
     A magnitude of another kind beside the first kind's says how extended an object is.
     """
     groups = kinds([name for name in names if band_and_kind(name)[0] is not None])
-    found: list[FluxBand] = []
+    bands: list[FluxBand] = []
     for i, group in enumerate(groups):
         for name in group:
             band, kind = band_and_kind(name)
             called = f"mag_{band}" if i == 0 else f"mag_{band}_{kind}"
-            found.append(_flux_band(seen, name, called.rstrip("_"), found))
-    return found
+            bands.append(_flux_band(seen, name, called.rstrip("_"), bands))
+    return bands
 
 
 def _flux_band(seen: Profile, name: str, called: str, known: Sequence[FluxBand]) -> FluxBand:
     """Return a flux's magnitude, called so, or otherwise where a column or a magnitude is."""
     band, kind = band_and_kind(name)
     every = [c.column for c in seen.columns.values()]
-    made = re.sub(r"\W", "", called)
-    while made in seen.columns or made in {f.name for f in known}:
-        made += "_"
+    magnitude = re.sub(r"\W", "", called)
+    while magnitude in seen.columns or magnitude in {f.name for f in known}:
+        magnitude += "_"
     error = next((c.name for c in every if about_an_error(c) and _of(c.name, str(band), kind)), None)
     unit = flux_unit(seen.columns[name].column.unit)
-    return FluxBand(made, name, str(unit), error, _dust(every, str(band)))
+    return FluxBand(magnitude, name, str(unit), error, _dust(every, str(band)))
 
 
 def _of(error: str, band: str, kind: str) -> bool:

@@ -145,21 +145,24 @@ class Page:
 
     def _sentinels(self) -> Iterator[str]:
         marks = {n: suspected_sentinels(self.seen, n) for n in self.seen.columns if n != self.label}
-        found = {name: found for name, found in marks.items() if found}
+        sentinels = {name: sentinels for name, sentinels in marks.items() if sentinels}
         texts = {n: suspected_texts(self.seen, n) for n in self.seen.columns if n != self.label}
         texts = {name: some for name, some in texts.items() if some}
-        if not found and not texts:
+        if not sentinels and not texts:
             return
         yield ""
         yield "[catalog.sentinels]  # numbers that look like 'no value'"
-        whole = {e.vector for e in found if isinstance(e, Element)}
+        whole = {e.vector for e in sentinels if isinstance(e, Element)}
         for vector in sorted(whole):
             marked = [
-                s for e, some in found.items() if isinstance(e, Element) and e.vector == vector for s in some
+                s
+                for e, some in sentinels.items()
+                if isinstance(e, Element) and e.vector == vector
+                for s in some
             ]
             values = ", ".join(map(_mark, sorted({s.value for s in marked}, key=str)))
             yield f"{_text(vector)} = [{values}]  # {sum(s.count for s in marked):,} elements"
-        for name, some in found.items():
+        for name, some in sentinels.items():
             if isinstance(name, Element):
                 continue
             values = ", ".join(_mark(s.value) for s in some)

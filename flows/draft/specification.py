@@ -175,8 +175,9 @@ def _chosen(catalog: Catalog, seen: Profile, label: str, labels: Any) -> tuple[C
     chosen = choose_columns(seen, _evidence(catalog, seen, label, labels))
     if not chosen.features:
         return chosen, set()
-    given = labels[labels != ""]
-    bare = {name for name in set(given) if not chosen.measured[given == name].mean() > FEWEST_MEASURED}
+    known_labels = labels[labels != ""]
+    share = {name: chosen.measured[known_labels == name].mean() for name in set(known_labels)}
+    bare = {name for name, measured in share.items() if not measured > FEWEST_MEASURED}
     return chosen, bare
 
 
@@ -254,20 +255,20 @@ def _options(
     seen: Profile, label: str, place: PositionSummary | None
 ) -> list[tuple[Split, NDArray[np.uint64]]]:
     """Return the ways to split, the best first, each with the keys (n,) of the chosen rows that it goes by."""
-    found: list[tuple[Split, NDArray[np.uint64]]] = []
+    options: list[tuple[Split, NDArray[np.uint64]]] = []
     few_places: list[tuple[Split, NDArray[np.uint64]]] = []
     named = naming_column(seen)
     if named is not None:
-        found.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
+        options.append((Split("id", "", named), split.name_keys([seen.chosen[named]])))
     if place is not None and place.unit and place.ra and place.dec:
         sky = positions(seen.chosen[place.ra], seen.chosen[place.dec], place.unit)
         remark = "no column names the objects: neighbours on the sky stay together"
         pixels = split.healpix_pixels(sky.ra, sky.dec, order=split.FINEST_ORDER)
         by_place = split.split_by_pixels(pixels, HELD_OUT)
         option = Split("healpix", remark, order=by_place.order)
-        (found if by_place.fits else few_places).append((option, by_place.keys))
+        (options if by_place.fits else few_places).append((option, by_place.keys))
     others = [c for c in seen.columns.values() if c.name != label and not isinstance(c.name, Element)]
-    if not others and not found and not few_places:
+    if not others and not options and not few_places:
         raise TrainingError(
             "got no column of one number or text a row beside the label, expected some that tell the objects apart; "
             "name the catalogue that has them, and join these labels to it: table = { ... } under [label]"
@@ -275,7 +276,7 @@ def _options(
     if others:
         best = max(others, key=lambda c: c.distinct.estimate)
         remark = (
-            "no column names the objects, and none says where they are" if not found else "of many values"
+            "no column names the objects, and none says where they are" if not options else "of many values"
         )
-        found.append((Split(best.name, remark), split.name_keys([seen.chosen[best.name]])))
-    return [*found, *few_places]
+        options.append((Split(best.name, remark), split.name_keys([seen.chosen[best.name]])))
+    return [*options, *few_places]
