@@ -71,15 +71,15 @@ class DerivedColumns:
     @property
     def fluxes(self) -> frozenset[str]:
         """The columns of fluxes and their errors, whose unit is the zero point's business."""
-        made = [band for band in self.bands.values() if band.flux is not None]
-        texts = [t for b in made for t in (b.flux, b.error, b.inverse_variance) if t is not None]
+        flux_bands = [band for band in self.bands.values() if band.flux is not None]
+        texts = [t for b in flux_bands for t in (b.flux, b.error, b.inverse_variance) if t is not None]
         return frozenset().union(*(self._parsed[text].names for text in texts))
 
     @property
     def magnitudes(self) -> frozenset[str]:
         """The columns that [photometry] calls magnitudes."""
-        made = [band.magnitude for band in self.bands.values() if band.magnitude is not None]
-        return frozenset().union(*(self._parsed[text].names for text in made))
+        texts = [band.magnitude for band in self.bands.values() if band.magnitude is not None]
+        return frozenset().union(*(self._parsed[text].names for text in texts))
 
     def band_of(self, name: str) -> str | None:
         """Return the band that makes a column of that name."""
@@ -133,31 +133,31 @@ class DerivedColumns:
 
     def indicator(self, name: str, values: Array, state: State) -> NDArray[np.bool_]:
         """Return which rows (n,) of a column are in a state."""
-        found = self.states(name, values)
-        return np.zeros(len(values), dtype=bool) if found is None else found == state
+        states = self.states(name, values)
+        return np.zeros(len(values), dtype=bool) if states is None else states == state
 
     def observed(self, name: str, values: Array) -> Array:
         """Return a column with what was not detected at its limit, or missing where none is stated; the masked too."""
-        found = self.states(name, values)
-        if found is None or not np.isin(found, (State.NOT_DETECTED, State.MASKED)).any():
+        states = self.states(name, values)
+        if states is None or not np.isin(states, (State.NOT_DETECTED, State.MASKED)).any():
             return values
-        limited = np.where(found == State.NOT_DETECTED, self.limits.get(name, np.nan), floats(values))
-        return np.where(found == State.MASKED, np.nan, limited)
+        limited = np.where(states == State.NOT_DETECTED, self.limits.get(name, np.nan), floats(values))
+        return np.where(states == State.MASKED, np.nan, limited)
 
     def read_text(self, name: str, values: Array, not_observed: Sequence[float | str] = ()) -> Array:
         """Return a column of texts as the numbers (n,) that it holds, but for texts that say why a number is missing.
 
         Texts they stay where nobody stated any such, or where others than those are no numbers; '' where none is.
         """
-        found = self.states(name, values, not_observed)
-        if found is None:
+        states = self.states(name, values, not_observed)
+        if states is None:
             return values
-        known = numbers_or_texts(words_of(values), found == State.MEASURED)
+        known = numbers_or_texts(words_of(values), states == State.MEASURED)
         limit = self.limits.get(name)
         if limit is None or known.dtype.kind == "O":
             return known
         numbers = known if known.dtype.kind == "f" else np.full(len(values), np.nan)
-        return np.where(found == State.NOT_DETECTED, limit, numbers)
+        return np.where(states == State.NOT_DETECTED, limit, numbers)
 
     def make(self, name: str, values: Mapping[str, Array]) -> Floats:
         """Return a magnitude or its error (n,) from the columns that it needs."""

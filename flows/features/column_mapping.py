@@ -32,8 +32,8 @@ class ColumnMapping:
 
     def theirs(self, name: str) -> tuple[str, ...]:
         """Return the catalogue's columns that are read for one of ours, sorted."""
-        made = self.expressions.get(name)
-        return (self.columns.get(name, name),) if made is None else tuple(sorted(made.names))
+        expression = self.expressions.get(name)
+        return (self.columns.get(name, name),) if expression is None else tuple(sorted(expression.names))
 
     def read(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the catalogue's columns that are read for some of ours, each once."""
@@ -41,24 +41,26 @@ class ColumnMapping:
 
     def said(self, name: str) -> str:
         """Return what stands for one of ours, for messages."""
-        made = self.expressions.get(name)
-        return f"column '{self.columns.get(name, name)}'" if made is None else f"'{made.text}'"
+        expression = self.expressions.get(name)
+        return f"column '{self.columns.get(name, name)}'" if expression is None else f"'{expression.text}'"
 
     def unit(self, name: str, units: Mapping[str, str | None]) -> str | None:
         """Return the unit of one of ours, from the `units` of theirs; None or '' where none is known."""
-        made = self.expressions.get(name)
-        return units.get(self.columns.get(name, name)) if made is None else written_unit(made, units)
+        expression = self.expressions.get(name)
+        if expression is None:
+            return units.get(self.columns.get(name, name))
+        return written_unit(expression, units)
 
     def check(self, catalog: Catalog, name: str, *, wanted_by: str, target: bool = True) -> None:
         """Raise `ColumnNotFoundError` where a catalogue lacks what one of our columns is, or is made of."""
-        made = self.expressions.get(name)
-        by = wanted_by if made is None else f"target.expressions.{name} = '{made.text}'"
+        expression = self.expressions.get(name)
+        by = wanted_by if expression is None else f"target.expressions.{name} = '{expression.text}'"
         remedy = f"; or state what it is here: columns = {{ '{name}' = '...' }} under [target]"
         for theirs in self.theirs(name):
             if theirs not in catalog.names:
                 raise ColumnNotFoundError(
                     f"{catalog.path} has no column '{theirs}', expected by {by}; {nearest(theirs, catalog.names)}"
-                    f"{remedy if target and made is None else ''}"
+                    f"{remedy if target and expression is None else ''}"
                 )
 
     def values(self, batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Array]:
@@ -66,11 +68,13 @@ class ColumnMapping:
         wanted = tuple(names)
         plain = batch_values(batch, {self.columns.get(n, n) for n in wanted if n not in self.expressions})
         return {
-            name: self._made(name, batch) if name in self.expressions else plain[self.columns.get(name, name)]
+            name: self._computed(name, batch)
+            if name in self.expressions
+            else plain[self.columns.get(name, name)]
             for name in wanted
         }
 
-    def _made(self, name: str, batch: pa.RecordBatch) -> Array:
+    def _computed(self, name: str, batch: pa.RecordBatch) -> Array:
         try:
             return self.expressions[name].evaluate_batch(batch)
         except ExpressionError as error:

@@ -84,8 +84,8 @@ def error_scale(name: str, text: str, error: Expression, units: Units, flux: str
     unit_text = written_unit(error, units)
     if not unit_text or unit_text in written.values():
         return 1.0
-    given = _root(unit_text) if text == "inverse_variance" else unit_text
-    known = flux_unit(given)
+    error_unit = _root(unit_text) if text == "inverse_variance" else unit_text
+    known = flux_unit(error_unit)
     if known is not None:
         return unit_factor(known, flux)
     if isinstance(u.Unit(unit_text, parse_strict="silent"), u.UnrecognizedUnit):

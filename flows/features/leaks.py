@@ -62,6 +62,6 @@ def without_sentinels(seen: Profile, name: str) -> Any:
     numbers = as_numbers(values)
     with np.errstate(over="ignore"):
         single = [mark for mark in marks if not isinstance(mark, str)]
-        found = np.isin(numbers.astype(np.float32), np.array(single, dtype=np.float32))
+        is_sentinel = np.isin(numbers.astype(np.float32), np.array(single, dtype=np.float32))
     ranges = [mark for mark in marks if isinstance(mark, str)]
-    return apply_sentinels(np.where(found, np.nan, numbers), ranges)
+    return apply_sentinels(np.where(is_sentinel, np.nan, numbers), ranges)

@@ -111,8 +111,8 @@ class FeatureReader:
         needed = wanted.union(*(self.derived.needs(name) for name in wanted))
         raw = self.mapping.values(batch, (name for name in needed if name in self.derived.needs(name)))
         values = {name: self._scaled(name, self._usable(name, column)) for name, column in raw.items()}
-        made = {name: self._made(name, raw, values) for name in needed if name not in raw}
-        return {name: column for name, column in (values | made).items() if name in wanted}
+        computed = {name: self._computed(name, raw, values) for name in needed if name not in raw}
+        return {name: column for name, column in (values | computed).items() if name in wanted}
 
     def _usable(self, name: str, values: Array) -> Array:
         """Return a column without what stands for no value."""
@@ -125,7 +125,7 @@ class FeatureReader:
         factor = self.scales.get(name)
         return values if factor is None else floats(values) * factor
 
-    def _made(self, name: str, raw: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+    def _computed(self, name: str, raw: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
         asked = self.derived.indicated(name)
         if asked is None or self.derived.band_of(name) is not None:
             return self.derived.make(name, values)
@@ -139,11 +139,11 @@ class FeatureReader:
         if not asked:
             return None
         values = self.mapping.values(batch, {name for name, _ in asked})
-        found = np.zeros(batch.num_rows, dtype=bool)
+        undetected = np.zeros(batch.num_rows, dtype=bool)
         for name, index in asked:
             cell: Any = (slice(None), *index)
-            found |= self.derived.indicator(name, values[name][cell], State.NOT_DETECTED)
-        return found
+            undetected |= self.derived.indicator(name, values[name][cell], State.NOT_DETECTED)
+        return undetected
 
     def count_states(self, batch: pa.RecordBatch) -> Counter[tuple[str, State]]:
         """Return how many rows are in each state, of the columns of which any value has one."""
@@ -151,9 +151,9 @@ class FeatureReader:
         values = self.mapping.values(batch, (name for name in self.names if name in marked))
         counts: Counter[tuple[str, State]] = Counter()
         for name, column in values.items():
-            found = self.derived.states(name, column, self.sentinels.get(name, ()))
+            states = self.derived.states(name, column, self.sentinels.get(name, ()))
             for state in State:
-                counts[name, state] += int(np.count_nonzero(found == state))
+                counts[name, state] += int(np.count_nonzero(states == state))
         return counts
 
     def select(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -291,8 +291,8 @@ def _label_columns(specification: Specification) -> dict[str, str]:
 
 def derived_columns(specification: Specification) -> DerivedColumns:
     """Return what a specification makes of the labelled catalogue's columns."""
-    given = specification.catalog
-    return DerivedColumns(specification.photometry, given.not_detected, given.masked, given.limits)
+    catalog = specification.catalog
+    return DerivedColumns(specification.photometry, catalog.not_detected, catalog.masked, catalog.limits)
 
 
 def target_reader(specification: Specification, features: Iterable[str]) -> FeatureReader:

@@ -200,8 +200,8 @@ class Specification(SpecificationTable):
 
     @model_validator(mode="after")
     def _check_slim(self) -> Specification:
-        given = self.catalog
-        if self.output.mode == "slim" and given.id is None and None in (given.ra, given.dec):
+        catalog = self.catalog
+        if self.output.mode == "slim" and catalog.id is None and None in (catalog.ra, catalog.dec):
             raise ValueError(
                 "output.mode: got 'slim' without catalog.id, and without a position, expected one of them, by which "
                 'rows join their old columns again; add id = "..." under [catalog]'
@@ -266,12 +266,12 @@ class Specification(SpecificationTable):
 
     def _columns_named(self) -> set[str]:
         """Return the columns that are asked of a target, or whose values have a meaning."""
-        given, bands = self.catalog, self.photometry
+        catalog, bands = self.catalog, self.photometry
         texts = [*self.features.values(), *self.errors.values(), self.target.where]
         spoken = {name for text in texts if text for name in parse(text).names}.difference(bands)
-        made = {name for band in bands.values() for text in band.texts for name in parse(text).names}
-        named = {name for name in (given.id, given.ra, given.dec) if name}
-        return spoken.union(made, named, given.sentinels, given.not_detected, given.masked)
+        band_columns = {name for band in bands.values() for text in band.texts for name in parse(text).names}
+        named = {name for name in (catalog.id, catalog.ra, catalog.dec) if name}
+        return spoken.union(band_columns, named, catalog.sentinels, catalog.not_detected, catalog.masked)
 
     @model_validator(mode="after")
     def _check_limits(self) -> Specification:

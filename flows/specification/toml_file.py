@@ -92,7 +92,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
             continue  # said better by the error inside it
         location = [part for part in detail["loc"] if part not in _union_tags(detail["loc"])]
         key = ".".join(str(part) for part in location)
-        problem = _told(detail, location)
+        problem = _problem(detail, location)
         yield f"{key}: {problem}" if key else problem
 
 
@@ -104,7 +104,7 @@ def _union_tags(location: Location) -> tuple[str, ...]:
     return ()
 
 
-def _told(detail: ErrorDetails, location: Location) -> str:
+def _problem(detail: ErrorDetails, location: Location) -> str:
     kind, got = detail["type"], detail["input"]
     if kind == "value_error":
         return str(detail["ctx"]["error"])
