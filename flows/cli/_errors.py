@@ -25,12 +25,12 @@ def exit_status(error: BaseException) -> int:
         command = context.command_path if context else "blr"
         sys.stderr.write(f"blr: error: {error.format_message()} `{command} --help` shows the use.\n")
         return WRONG_USE
-    status, message = _told(error)
+    status, message = _status_and_message(error)
     sys.stderr.write(f"blr: {message}\n")
     return status
 
 
-def _told(error: BaseException) -> tuple[int, str]:
+def _status_and_message(error: BaseException) -> tuple[int, str]:
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return INTERRUPTED, "interrupted; run the same command again to go on"

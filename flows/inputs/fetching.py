@@ -152,8 +152,8 @@ class Asked:
 
     def sources(self, here: Collection[Path]) -> list[LocalSource]:
         """Return the sources, as far as their files are here."""
-        found = [w.local for w in self.wanted if w.local in here]
-        places = found if self.folder is None else [self.folder] if found else []
+        files = [w.local for w in self.wanted if w.local in here]
+        places = files if self.folder is None else [self.folder] if files else []
         return [LocalSource.at(place, fetched=True) for place in places]
 
 
@@ -215,13 +215,13 @@ def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
 
 def listing_of(url: str) -> Listing:
     """Return the files that a URL means, those that are named as tables; asked only of servers that may be."""
-    found = remote_listing(url, all_suffixes(), within=url_roots())
-    if isinstance(found, Path):
+    listing = remote_listing(url, all_suffixes(), within=url_roots())
+    if isinstance(listing, Path):
         raise UsageError(f"got '{shown(url)}', which is of this machine, expected its path; name that")
-    if found.kind != "folder":
-        return found
-    kept = set(without_notes([Path(place.key) for place in found.places]))
-    return replace(found, places=tuple(place for place in found.places if Path(place.key) in kept))
+    if listing.kind != "folder":
+        return listing
+    kept = set(without_notes([Path(place.key) for place in listing.places]))
+    return replace(listing, places=tuple(place for place in listing.places if Path(place.key) in kept))
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def fetching(
 
     All is removed at the end, unless a `resumable` run was interrupted.
     """
-    mirror, made, keep = Mirror(out / FETCHED, run, mark_crashed), not out.exists(), False
+    mirror, is_new, keep = Mirror(out / FETCHED, run, mark_crashed), not out.exists(), False
     try:
         with files_kept(mirror.folder):
             yield mirror
@@ -251,7 +251,7 @@ def fetching(
         raise
     finally:
         mirror.close(keep=keep)
-        if made and not keep:
+        if is_new and not keep:
             with suppress(OSError):  # something came to be there
                 out.rmdir()
 

@@ -35,13 +35,13 @@ def opened(
     `key` says in errors who named them.
     """
     with ExitStack() as stack:
-        found: list[Catalog] = []
+        catalogs: list[Catalog] = []
         for source in map(_asked, sources):
             if isinstance(source, RemoteSource) and (listings := _parquet(source)):
-                found += [open_listing(listing, choice.table) for listing in listings]
+                catalogs += [open_listing(listing, choice.table) for listing in listings]
             else:
-                found += stack.enter_context(opened_whole([source], choice, key=key))
-        yield found
+                catalogs += stack.enter_context(opened_whole([source], choice, key=key))
+        yield catalogs
 
 
 @contextmanager
@@ -64,8 +64,11 @@ def opened_together(source: Source, choice: TableChoice) -> Iterator[Catalog]:
     else:
         with fetched_sources([source]) as here:
             paths = [place.path for place in here]
-            found = [choice.open(path) for path in paths]
-            yield found[0] if len(found) == 1 else joined(Path(os.path.commonpath(paths)), paths, found)
+            catalogs = [choice.open(path) for path in paths]
+            if len(catalogs) == 1:
+                yield catalogs[0]
+            else:
+                yield joined(Path(os.path.commonpath(paths)), paths, catalogs)
 
 
 def _asked(source: Source) -> Source:

@@ -123,7 +123,7 @@ class LabelSource:
             )
 
     @property
-    def given(self) -> dict[str, str]:
+    def labels_by_object(self) -> dict[str, str]:
         """What tables say, by object or place: part of what makes a model's version."""
         joined = dict(self.by_id or {})
         if self.by_place is not None:

@@ -88,13 +88,13 @@ class Store:
         wanted = ModelReference.parse(reference)
         if newest and not wanted.version:
             return [*self._versions(self._known(wanted.name))][-1]
-        return self._found(wanted)
+        return self._stored(wanted)
 
     def at(self, name: str, version: str) -> StoredModel:
         """Return the model of a name and a version."""
-        return self._found(ModelReference(name, version))
+        return self._stored(ModelReference(name, version))
 
-    def _found(self, reference: ModelReference) -> StoredModel:
+    def _stored(self, reference: ModelReference) -> StoredModel:
         name, wanted = reference.name, reference.version
         versions = {m.version: m for m in self._versions(self._known(name))}
         if not wanted:

@@ -36,7 +36,7 @@ def render_report(report: TrainReport) -> str:
         candidates=tables.candidate_table(report),
         checks=tables.check_tables(report),
         data=(tables.label_table(report), tables.feature_table(report)),
-        found=[(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications],
+        classified=[(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications],
         pictures=pictures(report),
     )
 

@@ -83,7 +83,7 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
     Gives the run that held it before and was killed, if one was.  A folder made here in which nothing came to be
     is removed again.
     """
-    made = not folder.exists()
+    is_new = not folder.exists()
     killed, descriptor = _held(folder, Owner.this(run))
     try:
         with files_kept(folder):
@@ -94,7 +94,7 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
                 (folder / name).unlink(missing_ok=True)
         if descriptor is not None:
             os.close(descriptor)
-        if made:
+        if is_new:
             with suppress(OSError):  # it holds something, then
                 folder.rmdir()
 

@@ -195,7 +195,7 @@ def gather(
     return Gathered(
         rows,
         labels.classes,
-        content.hexdigest(source.given),
+        content.hexdigest(source.labels_by_object),
         n_read,
         n_selected,
         seen,
