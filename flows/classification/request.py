@@ -1,4 +1,7 @@
-"""What `classify` and `reprocess` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
+"""The parameters of `classify` and `reprocess`.
+
+This module evaluates its annotations: `flows.runs.parameters` says why.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,18 +11,19 @@ from flows.errors import UsageError
 from flows.inputs.still_written import PATIENCE, QUIET
 from flows.runs.parameters import STORE, THREADS, Parameter
 
-if (
-    TYPE_CHECKING
-):  # the command line reads these annotations, and does not wait for what a specification needs
+# The command line reads these annotations, and must not wait for the import of a specification's libraries.
+if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
 __all__ = ["ClassifyRequest", "ReprocessRequest", "read_shares"]
 
-VERIFY = Parameter(words="Hash inputs and outputs again, even where size and time are as they were.")
+VERIFY = Parameter(
+    words="Hash all inputs and outputs again, even files whose size and time have not changed."
+)
 
 
 def read_shares(text: str) -> str | dict[str, float]:
-    """Return "em", or the shares in a text such as early=0.3,late=0.7; UsageError where it is neither."""
+    """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
     if text == "em":
         return text
     shares = {}
@@ -39,51 +43,64 @@ def read_shares(text: str) -> str | dict[str, float]:
 
 @dataclass(frozen=True)
 class ClassifyRequest:
-    """Which catalogues are to be classified, by which model, and where the copies go."""
+    """Which catalogues to classify, by which model, and where to write the annotated copies."""
 
     catalogues: Annotated[
-        list[str], Parameter(words="Files, folders, patterns or URLs.", metavar="CATALOG", positional=True)
+        list[str],
+        Parameter(
+            words="Catalogues to classify: files, folders, patterns or URLs.",
+            metavar="CATALOG",
+            positional=True,
+        ),
     ]
     model: Annotated[
-        str, Parameter(words="NAME, for its champion, or NAME@VERSION.", metavar="NAME[@VERSION]")
+        str,
+        Parameter(
+            words="Model to classify with: NAME, for its champion, or NAME@VERSION.", metavar="NAME[@VERSION]"
+        ),
     ]
     store: Annotated[Path, STORE] = Path("models")
-    out: Annotated[Path, Parameter(words="Folder of the annotated copies.", metavar="DIR", required=True)] = (
-        Path("annotated")
-    )
+    out: Annotated[
+        Path, Parameter(words="Folder for the annotated copies.", metavar="DIR", required=True)
+    ] = Path("annotated")
     specification: Annotated[
         "Specification | Path | None",
         Parameter(
-            words="Target, flags and output other than those the model was trained with.",
+            words="Specification whose target, flags and output replace those that the model was trained with.",
             flag="--spec",
             metavar="FILE",
-            asked=Path | None,
+            command_line_type=Path | None,
         ),
     ] = None
     class_prior: Annotated[
         Literal["em"] | dict[str, float] | None,
         Parameter(
-            words="The classes' shares in these catalogues, where they are not the training's; em estimates them.",
+            words="Share of each class in these catalogues, where it is not the training's; em estimates the shares.",
             metavar="em|A=X,B=Y",
-            asked=str | None,
-            read=read_shares,
+            command_line_type=str | None,
+            parse=read_shares,
         ),
     ] = None
     output_format: Annotated[
         Literal["same", "parquet", "fits"] | None,
         Parameter(
-            words="Of the copies: each input's own, or another; default: what the specification says.",
+            words="Format of the copies: same (each input's own), or another; default: the specification's.",
             flag="--format",
         ),
     ] = None
     overwrite: Annotated[
-        bool, Parameter(words="Replace what another model or specification has left in the folder.")
+        bool,
+        Parameter(
+            words="Replace what another model or specification wrote, and any other file that has a copy's name."
+        ),
     ] = False
     verify: Annotated[bool, VERIFY] = False
     limit: Annotated[
         int | None,
         Parameter(
-            words="A trial: score that many rows of each catalogue, and write nothing.", least=1, metavar="N"
+            words="A trial: score only so many rows of each catalogue, and write nothing.",
+            least=1,
+            metavar="N",
         ),
     ] = None
     threads: Annotated[int | None, THREADS] = None
@@ -91,35 +108,35 @@ class ClassifyRequest:
 
 @dataclass(frozen=True)
 class ReprocessRequest:
-    """Which release is to be brought up to date."""
+    """Which release to bring up to date: its specification, its model and its folder."""
 
     specification: Annotated[
         "Specification | Path",
         Parameter(
-            words="Target, flags, output folder: the path of a specification, a TOML file; a form may hold it itself.",
+            words="Specification of target, flags and output folder: path of a TOML file, or on a form its content.",
             metavar="SPEC",
             positional=True,
-            asked=Path,
+            command_line_type=Path,
         ),
     ]
     store: Annotated[Path, STORE] = Path("models")
     model: Annotated[
         str | None,
         Parameter(
-            words="NAME or NAME@VERSION; default: the champion of the specification's name.",
+            words="Model to classify with: NAME or NAME@VERSION; default: the champion of the specification's name.",
             metavar="NAME[@VERSION]",
         ),
     ] = None
     out: Annotated[
         Path | None,
-        Parameter(words="Folder of the annotated copies; default: the specification's.", metavar="DIR"),
+        Parameter(words="Folder for the annotated copies; default: the specification's.", metavar="DIR"),
     ] = None
     verify: Annotated[bool, VERIFY] = False
     threads: Annotated[int | None, THREADS] = None
     quiet_seconds: Annotated[
         float,
         Parameter(
-            words="A file that changed less than so many seconds ago is still being written.",
+            words="Seconds without a change after which a file no longer counts as being written.",
             least=0,
             flag="--settle",
             metavar="S",
@@ -128,7 +145,7 @@ class ReprocessRequest:
     patience: Annotated[
         float,
         Parameter(
-            words="Seconds to wait for such files, before they are left for the next run.",
+            words="Seconds to wait for files that are being written, before the next run gets them.",
             least=0,
             metavar="S",
         ),

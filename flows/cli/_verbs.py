@@ -1,4 +1,4 @@
-"""Commands made of requests: Typer's options from the fields, the help from their words."""
+"""Commands built from requests: each field becomes an option of Typer, and its description becomes the help."""
 
 from __future__ import annotations
 
@@ -25,33 +25,36 @@ def verb(
     options: Callable[..., Options],
     name: str | None = None,
 ) -> Callable[[Callable[[Request, Options], None]], None]:
-    """Register a command that takes a request and the command line's own options, both made of what is typed in.
+    """Return a decorator that registers a function of a request and of options as a command of `app`.
 
-    `options` is a frozen dataclass whose fields are annotated for Typer.
+    The command parses what was typed into a `request` and into `options`, and calls the function with both.  `options`
+    is a frozen dataclass of what only the command line has, such as `--json`; its fields are annotated for Typer.
+    `name` is the command's name, by default the function's.
     """
-    assert isinstance(request, type)  # noqa: S101  classes, which the types say as what they take
+    # Both are classes; they are annotated as Callables so that type checkers know what they return.
+    assert isinstance(request, type)  # noqa: S101
     assert isinstance(options, type)  # noqa: S101
-    asked = [field for field in request_fields(request) if field.parameter.flag is not None]
+    requested = [field for field in request_fields(request) if field.parameter.flag is not None]
     own = get_type_hints(options, include_extras=True)
     defaults = {field.name: field.default for field in fields(options)}
 
     def register(run: Callable[[Request, Options], None]) -> None:
         def command(**typed: Any) -> None:
-            values = {field.name: _read(field.parameter, typed[field.name]) for field in asked}
+            values = {field.name: _parsed(field.parameter, typed[field.name]) for field in requested}
             run(request(**values), options(**{key: typed[key] for key in own}))
 
-        shown = [
-            *(_shown(field.name, _annotated(field), _default(field)) for field in asked),
-            *(_shown(key, hint, defaults[key]) for key, hint in own.items()),
+        parameters = [
+            *(_keyword(field.name, _annotated(field), _default(field)) for field in requested),
+            *(_keyword(key, hint, defaults[key]) for key, hint in own.items()),
         ]
-        command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in shown}
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
         app.command(name or run.__name__, help=inspect.getdoc(run))(command)
 
     return register
 
 
-def _shown(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -59,17 +62,17 @@ def _default(field: Field) -> Any:
     return inspect.Parameter.empty if field.parameter.required else field.default
 
 
-def _read(parameter: Parameter, typed: Any) -> Any:
-    return typed if parameter.read is None or typed is None else parameter.read(typed)
+def _parsed(parameter: Parameter, typed: Any) -> Any:
+    return typed if parameter.parse is None or typed is None else parameter.parse(typed)
 
 
 def _annotated(field: Field) -> Any:
-    """Return the type that the command line asks for, with Typer's description of the field."""
+    """Return the type of a field on the command line, annotated with Typer's option or argument."""
     parameter = field.parameter
-    kind = field.type if parameter.asked is None else parameter.asked
-    written = Path in {kind, *get_args(kind)}
+    kind = field.type if parameter.command_line_type is None else parameter.command_line_type
+    is_path = Path in {kind, *get_args(kind)}
     shared: dict[str, Any] = {"help": parameter.words, "metavar": parameter.metavar}
-    if written:
+    if is_path:
         shared["callback"] = on_this_machine
     if parameter.positional:
         return Annotated[kind, typer.Argument(**shared)]

@@ -1,4 +1,4 @@
-"""The signature of a flow, made of the fields of a request: Prefect draws its form from it."""
+"""The signature of a flow, built from the fields of a request; Prefect draws the form of the flow from it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 TEXTS = list[Annotated[str, BeforeValidator(str)]]
-"""A list of texts, which may be given as paths."""
+"""A list of texts; other values in it, such as paths, are converted to texts."""
 
 
 def takes(
     request: Callable[P, R], names: Mapping[str, object] | None = None
 ) -> Callable[[Callable[[R], T]], Callable[P, T]]:
-    """Give a function of a request the parameters of that request's fields, in its signature and its docstring.
+    """Return a decorator: a function that took a request takes the request's fields as its parameters instead.
 
-    `names` are those that the annotations mention and that their module does not import.
+    The signature, the annotations and the docstring of the decorated function show these parameters, with their types,
+    defaults, bounds and descriptions.  `names` maps a name in the annotations, in quotes and not imported by the
+    request's module, to what it stands for.
     """
-    assert isinstance(request, type)  # noqa: S101  a class, which the type says as what it takes
+    # `request` is a class; it is annotated as a Callable so that type checkers know the parameters of the result.
+    assert isinstance(request, type)  # noqa: S101
     hints = get_type_hints(request, localns=dict(names or {}))
     fields = list(request_fields(request))
 
@@ -38,18 +41,18 @@ def takes(
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             return work(request(*args, **kwargs))
 
-        shown = [
+        parameters = [
             inspect.Parameter(
                 field.name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=field.default,
-                annotation=_checked(hints[field.name], field.parameter),
+                annotation=_bounded(hints[field.name], field.parameter),
             )
             for field in fields
         ]
         result = get_type_hints(work)["return"]
-        call.__signature__ = inspect.Signature(shown, return_annotation=result)  # type: ignore[attr-defined]
-        call.__annotations__ = {p.name: p.annotation for p in shown} | {"return": result}
+        call.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
+        call.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": result}
         lines = (f"    {field.name}: {field.parameter.words}" for field in fields)
         call.__doc__ = "\n".join([f"{inspect.getdoc(work)}\n\nArgs:", *lines])
         return call
@@ -57,8 +60,8 @@ def takes(
     return decorate
 
 
-def _checked(hint: Any, parameter: Parameter) -> Any:
-    """Return the type that pydantic checks, with the parameter's bound."""
+def _bounded(hint: Any, parameter: Parameter) -> Any:
+    """Return the type that Prefect checks with pydantic: the annotated one with the parameter's bound."""
     if hint == list[str]:
         return TEXTS
     return hint if parameter.least is None else Annotated[hint, Ge(parameter.least)]

@@ -1,9 +1,11 @@
-"""The parameters of a verb, written once: a request's fields, from which command line, form and signature are made.
+"""The parameters of a verb (`train`, `classify`, ...), each written once, as a field of a request.
 
-A request is a frozen dataclass; each field is annotated with its type and a `Parameter`, which says what it is for and
-what it may be.  `flows.cli` makes options of them, `flows.orchestration.signature` the signature of a flow, from which
-Prefect draws its form.  A module of requests evaluates its annotations, without `from __future__ import annotations`:
-so the command line reads them without importing what they name.
+A request is a frozen dataclass.  Each field is annotated with its type and a `Parameter`, which describes it and bounds
+it.  `flows.cli` turns the fields into options of the command line.  `flows.orchestration.signature` turns them into the
+signature of a flow, from which Prefect draws its form.
+
+A module of requests does not have `from __future__ import annotations`, so Python evaluates its annotations.  Then the
+command line can read them, and a type in quotes, such as "Specification | Path", is not imported for it.
 """
 
 import inspect
@@ -16,26 +18,28 @@ __all__ = ["STORE", "THREADS", "Field", "Parameter", "request_fields"]
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """What people read of a parameter, and its bound.
+    """The description of a parameter, its bound, and its form on the command line.
 
     Attributes
     ----------
     words
-        What it is for, in a sentence; the same everywhere.
+        One sentence on what the parameter is for; `--help`, the form and the docstring all show it.
     least
-        The smallest number that it may be.
+        Smallest value allowed; None for no bound.
     flag
-        Its name on the command line, where that is not the field's with two hyphens; `None` there for a form alone.
+        Flag on the command line.  "" means the field's name with two hyphens in front; None means that the command
+        line does not have the parameter, and only the form and the signature do.
     metavar
-        What stands for its value in `--help`; of a positional argument its name.
+        Placeholder for the value in `--help`; None for Typer's own.
     positional
-        Whether the command line takes it without a flag.
-    asked
-        The type that the command line asks for, where the field's own cannot be typed in.
-    read
-        Makes the field's value of what was typed in, where that is of another type; UsageError where it cannot.
+        Whether the command line takes the value by its position, without a flag.
+    command_line_type
+        Type of the value on the command line, where a person cannot type the field's own type; None for the same type.
+    parse
+        Function that turns the typed value into the field's value; None where they are the same.  It raises UsageError
+        for a value that it cannot read.
     required
-        Whether the command line wants it, although it has a default.
+        Whether the command line requires the value although the field has a default.
     """
 
     words: str
@@ -43,18 +47,20 @@ class Parameter:
     flag: str | None = ""
     metavar: str | None = None
     positional: bool = False
-    asked: Any = None
-    read: Callable[[str], Any] | None = None
+    command_line_type: Any = None
+    parse: Callable[[str], Any] | None = None
     required: bool = False
 
 
 STORE = Parameter(words="Folder of the model store.", metavar="DIR")
-THREADS = Parameter(words="Threads of the numerics; default: the cores of the machine.", least=1, metavar="N")
+THREADS = Parameter(
+    words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
+)
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a request: its name, type as annotated, default (`inspect.Parameter.empty` for none), `Parameter`."""
+    """A field of a request; its default is `inspect.Parameter.empty` where it has none."""
 
     name: str
     type: Any
@@ -68,7 +74,7 @@ def request_fields(request: type) -> Iterator[Field]:
     Raises
     ------
     TypeError
-        If a field has no `Parameter`: a mistake of ours.
+        If a field has no `Parameter`: a bug of ours.
     """
     for field in fields(request):
         annotated: Any = field.type

@@ -1,4 +1,4 @@
-"""What `train` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
+"""The parameters of `train`.  This module evaluates its annotations: `flows.runs.parameters` says why."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from flows.runs.parameters import STORE, THREADS, Parameter
 
-if (
-    TYPE_CHECKING
-):  # the command line reads these annotations, and does not wait for what a specification needs
+# The command line reads these annotations, and must not wait for the import of a specification's libraries.
+if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
 __all__ = ["TrainRequest"]
@@ -16,22 +15,23 @@ __all__ = ["TrainRequest"]
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What is to be trained, and where the model goes."""
+    """What to train, and where to store the model."""
 
     specification: Annotated[
         "Specification | Path",
         Parameter(
-            words="What to train: the path of a specification, a TOML file; a form may hold it itself.",
+            words="Specification of what to train: path of a TOML file, or on a form its content.",
             metavar="SPEC",
             positional=True,
-            asked=Path,
+            command_line_type=Path,
         ),
     ]
     store: Annotated[Path, STORE] = Path("models")
-    overwrite: Annotated[
-        bool, Parameter(words="Train again where the same model is in the store already.")
-    ] = False
+    overwrite: Annotated[bool, Parameter(words="Train again even if the store already has this model.")] = (
+        False
+    )
     limit: Annotated[
-        int | None, Parameter(words="A trial: read that many rows, and keep nothing.", least=1, metavar="N")
+        int | None,
+        Parameter(words="A trial: read only so many rows, and keep nothing.", least=1, metavar="N"),
     ] = None
     threads: Annotated[int | None, THREADS] = None

@@ -22,7 +22,10 @@ class Request:
     name: Annotated[str, Parameter(words="Who.", metavar="NAME", positional=True)]
     limit: Annotated[int | None, Parameter(words="How many.", least=1, flag="--most")] = None
     shares: Annotated[
-        list[str], Parameter(words="Shares.", asked=str, read=lambda text: text.split(","), flag="--shares")
+        list[str],
+        Parameter(
+            words="Shares.", command_line_type=str, parse=lambda text: text.split(","), flag="--shares"
+        ),
     ] = ()
     out: Annotated[Path, Parameter(words="Where.", required=True)] = Path("here")
     hidden: Annotated[int, Parameter(words="On a form alone.", flag=None)] = 3
