@@ -1,8 +1,10 @@
-"""The one place where typed values become JSON, and JSON typed values.
+"""The one place where typed values become JSON, and where JSON becomes typed values again.
 
-A value is a frozen dataclass.  Its fields are the keys of the JSON object, in their order, tuples are its arrays and
-`None` its null.  A field that has a default is left out while it holds the default, so a reader of a file takes what
-is missing for the default, and a key that the type does not know is passed over: files of other versions are read.
+A value is a frozen dataclass.  Its fields become the keys of a JSON object, in the order of the class; a tuple becomes
+an array, and `None` becomes null.
+
+Files of older and newer versions stay readable.  A field that holds its default is not written, and a missing key is
+read as the default.  A key that the type does not have is ignored.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ T = TypeVar("T", bound=Dataclass)
 
 
 def to_document(value: Dataclass) -> dict[str, JsonValue]:
-    """Return the JSON object of a value.
+    """Return the JSON object of a value, without the fields that hold their default.
 
     Raises
     ------
     pydantic.PydanticSerializationError
-        If a field holds something of another type than it declares: a mistake of ours.
+        If a field holds something of another type than it declares: a bug of ours.
     """
     document: dict[str, JsonValue] = _adapter(type(value)).dump_python(
         value, mode="json", by_alias=True, exclude_defaults=True, warnings="error"
@@ -46,12 +48,14 @@ def to_document(value: Dataclass) -> dict[str, JsonValue]:
 
 
 def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) -> T:
-    """Return the value of a JSON object; `source` names the object in an error, such as the path of its file.
+    """Return the value of type `kind` that a JSON object describes; keys that the type does not have are ignored.
+
+    `source` says in errors where the object comes from, for example the path of its file.
 
     Raises
     ------
     DocumentError
-        If a key is missing that has no default, or a value is of another type.
+        If a key without a default is missing, or a value has the wrong type.
     """
     try:
         value: T = _adapter(kind).validate_python(document)
@@ -66,30 +70,35 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what `to_document` makes of values of a type, or of several types."""
+    """Return the JSON Schema (draft 2020-12) of the objects that `to_document` returns for a type.
+
+    `kind` is a dataclass, or a union of dataclasses.
+    """
     return _adapter(kind).json_schema(mode="serialization")
 
 
 def write_document(path: Path, value: Dataclass) -> None:
-    """Write the JSON object of a value; the file is there whole or not at all.
+    """Write the JSON object of a value; the file is written whole or not at all.
 
     Raises
     ------
     ValueError
-        If a number is NaN or infinite: JSON has none.
+        If a number is NaN or infinite, which JSON cannot hold.
+    pydantic.PydanticSerializationError
+        As for `to_document`.
     """
     atomic_write_text(path, json.dumps(to_document(value), indent=1, allow_nan=False) + "\n")
 
 
 def read_document(kind: type[T], path: Path) -> T:
-    """Return the value in a file of `write_document`, of this version or an older one.
+    """Return the value in a file that `write_document` wrote, in this version or another.
 
     Raises
     ------
     DocumentError
-        If the file is no JSON, or as `from_document` says.
+        If the file is not JSON, or does not describe a value of the type (see `from_document`).
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""What model files of earlier versions lack, and what it stands for.
+"""Values for the keys that model files of earlier versions lack.
 
-Today's files hold every key, so that the types have no defaults for them: what is missing is filled in as a file is
-read, and nowhere else.
+A model file of this version holds all of these keys, so the types in `flows.models.description` have no defaults for
+them.  A missing key is filled in here, while the file is read, and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from flows.reports.candidates import CandidateRow
 __all__ = ["Tree", "read_candidate", "read_metrics", "read_training", "read_trust"]
 
 Tree = Mapping[str, Any]
-"""What an ASDF file holds, or a part of it: scalars, texts, arrays, and lists and mappings of them."""
+"""The content of an ASDF file, or a part of it: scalars, texts and arrays, and lists and mappings of them.
+
+In the functions of this module, `source` says in errors which file a tree is from.
+"""
 
 CANDIDATE: Tree = {"parts": [], "left_out_by": "", "share": None, "checks": []}
 TRUST: Tree = {"reasons": [], "numbers": {}}
@@ -37,22 +40,22 @@ TRAINING: Tree = {
 
 
 def read_candidate(tree: Tree, source: str) -> CandidateRow:
-    """Return a row of the evidence table."""
+    """Return the row of the evidence table in a tree; DocumentError if the tree is damaged, as for all of these."""
     return from_document(CandidateRow, {**CANDIDATE, **tree}, source=source)
 
 
 def read_trust(tree: Tree, source: str) -> TrustSummary:
-    """Return the verdict on a model."""
+    """Return the verdict in a tree on the approximation of a model."""
     return from_document(TrustSummary, {**TRUST, **tree}, source=source)
 
 
 def read_metrics(tree: Tree, source: str) -> Metrics:
-    """Return how good a model is."""
+    """Return the metrics of a model in a tree."""
     return from_document(Metrics, {**METRICS, **tree}, source=source)
 
 
 def read_training(tree: Tree, source: str) -> TrainingDescription:
-    """Return what a model was trained on."""
+    """Return the description in a tree of what a model was trained on."""
     labels = {**LABELS, **tree.get("labels", {})}
     quality = [{**QUALITY, **catalogue} for catalogue in tree.get("quality", ())]
     document = {**TRAINING, **tree, "labels": labels, "quality": quality}

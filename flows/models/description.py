@@ -1,7 +1,7 @@
-"""What is said of a model, all but what predicts: where it came from, how good it is, and what it was trained on.
+"""The description of a model: where it came from, how good it is, and what it was trained on.
 
-`blr train`, `blr models show` and `blr inspect` print it, reports are made of it, and the model file holds most of it.
-Shapes: K classes, F features.
+It has everything but the weights.  `blr train`, `blr models show` and `blr inspect` print it, reports show it, and the
+model file holds most of it.  Shapes: K classes, F features.
 """
 
 from __future__ import annotations
@@ -37,65 +37,69 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class TrustSummary:
-    """The verdict on the approximation that a model serves, with its reasons in words and the numbers behind it."""
+    """The verdict on the posterior approximation that a model predicts with; it does not say how good the model is."""
 
-    verdict: str  # "green", "amber" or "red"
-    reasons: tuple[str, ...]
-    numbers: Mapping[str, float | None]  # as of `blr.trust.verdict.Trust`; None is what could not be computed
+    verdict: str  # "green": the approximation serves; "amber": with doubts; "red": it does not
+    reasons: tuple[str, ...]  # in words
+    numbers: Mapping[str, float | None]  # as of `blr.trust.verdict.Trust`; None where one is not known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metrics:
-    """How good a model is on rows that no fit saw; the names are those of `flows.reports.data.TrainReport`."""
+    """How good a model is, measured on rows that the judging fits did not see.
 
-    n: int  # rows that judge
-    n_unclassified: int  # of them, those without any feature: they get the class shares
-    log_loss: float  # nats an object
-    log_loss_plugin: float
-    log_loss_baseline: float  # of the class shares alone
-    accuracy: float
-    calibration_error: float
-    reliability: tuple[ReliabilityBin, ...]
-    reliability_of: str  # what the probability of the reliability diagram is of
-    reviews: tuple[Review, ...]
-    risk: RiskCurve
-    skill: SkillSummary | None  # None in models of earlier versions
-    judged_by: Literal["held-out", "left-out"]  # left-out: all rows, each by fits without its fold
+    A log loss is a mean over these rows, in nats an object.
+    """
+
+    n: int  # number of rows
+    n_unclassified: int  # rows among them without any feature: they get the class shares as probabilities
+    log_loss: float  # of the model's probabilities
+    log_loss_plugin: float  # of plug-in probabilities, from the weights at the mode alone
+    log_loss_baseline: float  # of the training rows' class shares, the same for every row
+    accuracy: float  # share of rows whose most probable class is right
+    calibration_error: float  # expected calibration error, of 15 bins of equal weight; a probability
+    reliability: tuple[ReliabilityBin, ...]  # the reliability diagram
+    reliability_of: str  # the probability on its x axis, in words
+    reviews: tuple[Review, ...]  # share of the errors that a review of the least certain objects catches
+    risk: RiskCurve  # the same as a curve, against the share reviewed
+    skill: SkillSummary | None  # gain over the class shares; None in models of earlier versions
+    # Which rows judge: those held out, or all rows, each left out of the fits that judge it.
+    judged_by: Literal["held-out", "left-out"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A labelled catalogue, known by the hash of its content."""
+    """A labelled catalogue."""
 
-    name: str
-    sha256: str
-    n_rows: int
+    name: str  # of the file or folder, without its path
+    sha256: str  # hash of the content
+    n_rows: int  # all rows, labelled or not
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSummary:
-    """What tables of labels and reviews gave, and which objects have labels that differ."""
+    """Counts of the labels from a table (`label.table`) and from reviews (`label.extra`), and of labels that differ."""
 
-    conflicts: int  # objects that tables label twice, differently: they have no label
-    conflicting: Mapping[str, tuple[str, ...]]  # the labels of some of them, by name or place
-    joined: int  # rows with a label from a table
-    unplaced: int  # labels of the table without a position
-    shared: int  # labels of the table that are the nearest of several rows
-    reviewed: int  # rows with a label from review
-    repeated: int | None = None  # names with rows of several classes; None where objects have no names
-    repeating: Mapping[str, tuple[str, ...]] | None = None  # the classes of some of them, by name
+    conflicts: int  # objects with different labels in the table: they are left without a label
+    conflicting: Mapping[str, tuple[str, ...]]  # labels of some of these, by the object's name or position
+    joined: int  # rows that got a label from the table
+    unplaced: int  # labels in the table without a position: no row gets them
+    shared: int  # labels in the table that several rows got, by position
+    reviewed: int  # rows that got a label from a review
+    repeated: int | None = None  # names that have rows of several classes; None where objects have no names
+    repeating: Mapping[str, tuple[str, ...]] | None = None  # the classes of some of these, by name
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuspectedLeak:
-    """Columns that give the class away, as of `catalogs.profile.leaks.Leak`, and whether the features use them."""
+    """Columns that give the class away, alone or together; `catalogs.profile.leaks` has the method."""
 
     columns: tuple[str, ...]
-    gain: float  # share of the class's entropy
-    beyond: float  # over the best part of the columns
-    combination: str  # the formula whose value tells the class; "" of a single column
-    derived: bool  # whether a column was computed from the others
-    used: bool  # whether the features use all of them
+    gain: float  # share of the class's entropy that the columns remove, 0 to 1
+    beyond: float  # how much of this gain no smaller set of the columns has
+    combination: str  # formula in the columns whose value gives the class away; "" for a single column
+    derived: bool  # whether one column seems to be computed from the others
+    used: bool  # whether the features use all of the columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +107,8 @@ class CatalogueQuality(Quality):
     """The quality of a labelled catalogue, with the columns that give the class away."""
 
     leaks: tuple[SuspectedLeak, ...]
-    catalogue: str  # its name
-    commented_out: str  # what is said of lines that may be rows, and were not read
+    catalogue: str  # name of the file or folder, without its path
+    commented_out: str  # sentence on comment lines that may be rows, which were not read; "" for none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,88 +116,91 @@ class LabelledSample:
     """The labelled rows of a training as they were read, before any fit."""
 
     inputs: tuple[InputFile, ...]
-    content_hash: str  # of the columns' values in the rows
-    n_read: int
-    n_selected: int  # inside catalog.where
-    training_counts: tuple[int, ...]  # (K,)
-    held_out_counts: tuple[int, ...]  # (K,)
-    class_share: tuple[float, ...]  # (K,) of the training rows, weighted
-    unlabelled: int
-    unknown_labels: Mapping[str, int]  # labels in no class, the most frequent first
+    content_hash: str  # SHA-256 of what the rows hold in the columns that are read, and of labels from tables
+    n_read: int  # rows read, labelled or not
+    n_selected: int  # rows among them that catalog.where selects
+    training_counts: tuple[int, ...]  # (K,) labelled rows of each class that the fits see
+    held_out_counts: tuple[int, ...]  # (K,) labelled rows of each class that are held out
+    class_share: tuple[float, ...]  # (K,) share of each class in the training rows, by their weights
+    unlabelled: int  # selected rows without a label
+    unknown_labels: Mapping[
+        str, int
+    ]  # selected rows by label, of labels in no class; the most frequent first
     labels: LabelSummary
-    split: SplitSummary | None  # None in models of earlier versions
-    states: Mapping[str, Mapping[str, int]]  # rows without a value, by column and reason
+    split: SplitSummary | None  # how rows are held out; None in models of earlier versions
+    states: Mapping[str, Mapping[str, int]]  # labelled rows without a value, by column and then by reason
     features: tuple[FeatureQuality, ...]
-    noise: Mapping[str, float]  # root mean square error of a feature, where errors are stated
+    noise: Mapping[str, float]  # root mean square error of each feature whose errors are stated, in its unit
     distribution: Mapping[str, Distribution]  # of the training rows, by feature
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingDescription(LabelledSample):
-    """What a model was trained on, and what was learned of it beside the fits."""
+    """The rows that a model was trained on, and what the training learned about them beside the fits."""
 
-    overdispersion: float  # of votes: their variance over that of independent ones; else 1
-    label_noise: WrongLabels
-    shift: TargetShift
-    quality: tuple[CatalogueQuality, ...]  # of the first catalogues
-    refitted: int | None  # rows that the kept model is fitted to; None where it is the one that was judged
-    mean_power: float | None = None  # that probabilities are taken to; None for as they are
+    overdispersion: float  # variance of votes over that of independent ones; 1 where labels are no votes
+    label_noise: WrongLabels  # shares of wrong labels, where labels may be wrong
+    shift: TargetShift  # how the target differs from these rows, where one is named
+    quality: tuple[CatalogueQuality, ...]  # of the first four labelled catalogues
+    refitted: int | None  # rows that it was fitted to again after judging; None where the judged fit is kept
+    mean_power: float | None = None  # mean power that probabilities are taken to; None for no power
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """A line of the champion's log."""
+    """A line of the champion's log: when a version became the champion of its name."""
 
     when: str  # ISO 8601, UTC
     version: str
-    previous: str | None
-    who: str
+    previous: str | None  # version of the champion before; None for the first
+    who: str  # user name
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
-    """A model for people and for reports: what it is, where it lies, and which version is the champion."""
+    """A model as people and reports see it: what it is, where it is stored, and which version is the champion."""
 
+    # "trained" now; "exists": the store had it; "trial": trained on some rows and not kept; "stored": it was asked for.
     status: Literal["trained", "exists", "trial", "stored"]
-    path: str | None  # its folder; None of a trial, which is not kept
-    champion: str | None  # the version in use; None where none is
+    path: str | None  # folder of the model; None for a trial
+    champion: str | None  # champion of the name, a version; None where there is none
     model: str  # NAME@VERSION
     name: str
     version: str
-    model_id: int  # 63 bits, in each row of an annotated catalogue
-    classes: tuple[str, ...]  # (K,)
-    features: tuple[str, ...]  # (F,)
+    model_id: int  # 63 bits; each row of an annotated catalogue holds it
+    classes: tuple[str, ...]  # (K,) names
+    features: tuple[str, ...]  # (F,) names of the features that the model uses
     candidates: tuple[CandidateRow, ...]  # the evidence table
-    selected: int  # row of it that became the model, or its largest part
+    selected: int  # index of its row that became the model, or the largest part of the model
     selected_by: str  # the specification's select.by
     trust: TrustSummary
     metrics: Metrics
     training: TrainingDescription
-    seed: int
-    specification_hash: str
-    code_version: str
-    # Champions of the name, oldest first; None where nobody asked for them.
+    seed: int  # of the random numbers
+    specification_hash: str  # SHA-256
+    code_version: str  # version of this package that trained the model
+    # Champions of the name, oldest first; None where the command does not ask for them.
     history: tuple[Promotion, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedModel:
-    """A line in the list of a store; skill and trust are None where the model's file is damaged."""
+    """A line in the list of a store; `has_skill`, `skill` and `trust` are None where the model file is damaged."""
 
     name: str
     version: str
     model: str  # NAME@VERSION
-    champion: bool
+    champion: bool  # whether it is the champion of its name
     path: str  # of the model file
-    has_skill: bool | None
-    skill: SkillSummary | None  # None in models of earlier versions too
-    trust: str | None  # the verdict on the approximation
+    has_skill: bool | None  # whether it is known to predict better than the class shares alone
+    skill: SkillSummary | None  # None for models of earlier versions too
+    trust: str | None  # verdict on the posterior approximation: "green", "amber" or "red"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelListing:
-    """What is in a store, by name and then by age."""
+    """The models of a store, by name and then from the oldest to the newest."""
 
-    store: str
+    store: str  # path of its folder
     models: tuple[ListedModel, ...]

@@ -1,4 +1,4 @@
-"""What `classify` and `reprocess` return: what was done, would be done, or was tried on some rows."""
+"""The results of `classify` and `reprocess`: what was done, what would be done, or a trial on some rows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ __all__ = [
 ]
 
 Value = str | int | float | None
-"""A value of a new column; None where it is missing."""
+"""A value in one of the new columns; None where it is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileWork:
-    """One input: its path or URL, its rows, whether it has to be annotated, and why ('' where its copy is there)."""
+    """One input file, and what there is to do for it.
+
+    `input` is its path or URL.  `to_do` says whether the plan is to annotate it.  `why` is the reason, for example
+    "new" or "changed"; '' where the finished copy is there already.
+    """
 
     input: str
     n_rows: int
@@ -40,19 +44,37 @@ class FileWork:
 
 @dataclass(frozen=True, kw_only=True)
 class _Status:
-    """What became of the work."""
+    """The key `status`, which says what kind of result this is; each kind has its own value."""
 
     status: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderResult:
-    """What all results of work on an output folder say.
+    """What every result of work on an output folder holds.
 
-    `release` is the number of the release in the folder, None before the first.  `files` are by the names of their
-    copies.  `retired` copies were moved away, or would be.  `quarantined` and `deferred` say why a file was not
-    annotated, by its name.  `advice` is on the size of the copies, '' where it is not needed.  `summary` is None where
-    no file is annotated yet, `before` where there was no release.
+    Attributes
+    ----------
+    model
+        The model's `NAME@VERSION`.
+    out, manifest
+        The output folder, and the path of its `manifest.json`.
+    release
+        Number of the release that is in the folder when the work ends; None before the first.
+    files
+        The input files, by the names of their copies.
+    retired
+        Names of the copies that were moved to `_retired`, or would be: mostly those whose input is gone.
+    quarantined
+        Why a file could not be annotated, by the name of its copy.
+    deferred
+        Why a file is left for the next run, by the name of its copy: for example, it is still being written.
+    advice
+        Advice on large copies, a sentence; '' where none is needed.
+    summary
+        Counts of the annotated files; None where no file is annotated yet.
+    before
+        The release before this work; None where there was none.
     """
 
     model: str
@@ -70,7 +92,7 @@ class FolderResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedClassification(FolderResult, _Status):
-    """What would be done; `up_to_date` where that is nothing."""
+    """What would be done, with `--dry-run`; `up_to_date` says that there is nothing to do."""
 
     status: Literal["planned"]
     up_to_date: bool
@@ -78,14 +100,14 @@ class PlannedClassification(FolderResult, _Status):
 
 @dataclass(frozen=True, kw_only=True)
 class UnchangedClassification(FolderResult, _Status):
-    """Nothing had to be done."""
+    """Nothing had to be done: every copy was there already."""
 
     status: Literal["nothing to do"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingClassification(FolderResult, _Status):
-    """Nothing could be done yet: all inputs are still being written."""
+    """Nothing could be done yet: all inputs were left for the next run, and `deferred` says why."""
 
     status: Literal["waiting"]
 
@@ -94,9 +116,9 @@ class WaitingClassification(FolderResult, _Status):
 class FinishedClassification(FolderResult, _Status):
     """What was done.
 
-    `drifted` names the features that are far from the training's.  `report` and `difference` are of a release, None
-    where a folder is annotated without releases.  `newly_quarantined` were not in trouble before, or for another
-    reason.
+    `drifted` names the features whose distribution is far from the training's.  `report` is the path of the release's
+    report, and `difference` is what the release changes; both are None for `classify`, which makes no report.
+    `newly_quarantined` names the files that were not quarantined before, or for another reason.
     """
 
     status: Literal["done"]
@@ -110,7 +132,7 @@ class FinishedClassification(FolderResult, _Status):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationTrial:
-    """A trial: the counts of the rows that were scored, and the new columns of the first few, by name."""
+    """A trial, with `--limit`: counts of the rows that were scored, and the new columns (by name) of the first few."""
 
     status: Literal["trial"]
     model: str
