@@ -1,6 +1,7 @@
-"""What all kinds of posteriors share: a Gaussian of the weights, and what it says of new rows.
+"""The base of all kinds of posteriors: a Gaussian of the weights, and its predictions for new rows.
 
-Shapes: N rows, M basis functions, K classes, D = M or K M weights in order k M + m, C outputs, S draws.
+Shapes: N rows, M basis functions, K classes, D = M (two classes) or K M weights in order k M + m, S draws.  The solver
+works with C outputs a row, and so with C M weights: `blr.fitting.problem` says which.
 """
 
 from __future__ import annotations
@@ -34,8 +35,18 @@ _METHODS = ("plugin", "probit", "exact", "monte_carlo")
 class WeightPosterior:
     """A Gaussian of the weights of a problem, and how the search for it ended.
 
-    `gaussian`, in the solver's coordinates, has C M weights.  `verdict` is known where a check has given one or where
-    it was stored with the posterior; otherwise `trust` computes it.
+    Attributes
+    ----------
+    kind
+        Name that the kind is stored under.
+    problem
+        Likelihood, prior, classes and, until the posterior is stored, the data.
+    gaussian
+        The Gaussian of the C M weights in the solver's coordinates.
+    converged, n_iter, status
+        Whether the search converged, after how many iterations, and its last message.
+    verdict
+        Whether the approximation serves, where a check said so or the file had it; if None, `trust` computes it.
     """
 
     kind: ClassVar[str]
@@ -49,17 +60,17 @@ class WeightPosterior:
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The classes' names; a binary probability is that of the second."""
+        """The K classes; of two, a probability (N,) is that of the second."""
         return self.problem.classes
 
     @property
     def likelihood(self) -> str:
-        """Name of the likelihood."""
+        """Name of the likelihood, for example "logistic" or "softmax"."""
         return self.problem.likelihood.name
 
     @property
     def link(self) -> str:
-        """The link of two classes."""
+        """Link function of two classes; "logistic" for a softmax."""
         return self.likelihood if self.problem.binary else "logistic"
 
     @property
@@ -69,17 +80,17 @@ class WeightPosterior:
 
     @property
     def n_effective(self) -> float:
-        """Sum of weight times trials."""
+        """Effective number of rows: the sum over rows of weight times trials."""
         return self.problem.n_effective
 
     @cached_property
     def mean(self) -> Vector:
-        """Weights (D,)."""
+        """Mean of the weights, (D,)."""
         return self.problem.class_weights(self.gaussian.mean)
 
     @cached_property
     def precision(self) -> Matrix:
-        """A (D, D)."""
+        """Precision of the weights, (D, D)."""
         T = self.problem.transform
         if T.shape[0] == T.shape[1]:
             return self.gaussian.precision
@@ -87,7 +98,7 @@ class WeightPosterior:
 
     @cached_property
     def cholesky(self) -> Matrix:
-        """Lower factor of the precision, (D, D)."""
+        """Lower Cholesky factor of the precision, (D, D)."""
         T, shared = self.problem.transform, self.problem.shared_precision
         if T.shape[0] == T.shape[1] or shared is None:
             return Gaussian(self.mean, self.precision).cholesky
@@ -95,9 +106,10 @@ class WeightPosterior:
         return class_cholesky(self.gaussian.cholesky, T, prior.cholesky)
 
     def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
-        """Return mean and variance of the activation, (N,) each.
+        """Return mean and variance of each row's activation, (N,) each.
 
-        Softmax: (N, K) and (N, K, K), the common shift of all activations projected out.
+        For a softmax: mean (N, K) and covariance (N, K, K), with the common shift of all activations projected out, on
+        which no probability depends.
         """
         return self.problem.class_moments(*self._outputs(self.problem.design(Phi)))
 
@@ -118,12 +130,21 @@ class WeightPosterior:
 
         Parameters
         ----------
+        Phi
+            Design matrix (N, M).
         method
-            "plugin" (weights at the mean), "probit" (the textbook's formula, PRML 4.155, for the logistic link;
-            of the probit link the exact one, softmax: `softmax_fast`),
-            "exact" (the predictive integral), "monte_carlo" (`n_samples` draws with `rng`).
+            "exact": the predictive integral.  "plugin": the weights at their mean.  "monte_carlo": the average over
+            draws.  "probit": a fast formula, which is PRML 4.155 for the logistic link, exact for the probit link, and
+            `softmax_fast` for a softmax.
+        n_samples, rng
+            Number of draws, 2 or more, and their random numbers, by default those of seed 0; for "monte_carlo" only.
         return_error
-            With "monte_carlo": return also the standard error, of the same shape.
+            Whether to return also the standard error, of the same shape; for "monte_carlo" only.
+
+        Raises
+        ------
+        ValueError
+            If the method is unknown, does not suit the link, or does not go with the other arguments.
         """
         if method not in _METHODS:
             raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
@@ -150,7 +171,7 @@ class WeightPosterior:
         moments = self.logit_moments(Phi)
         if not self.problem.binary:
             return softmax_fast(*moments)
-        if self.link == "probit":  # whose integral the formula is
+        if self.link == "probit":  # the formula is exact here
             return binary_exact(*moments, link=self.link)
         if self.link != "logistic":
             raise ValueError(
@@ -159,7 +180,7 @@ class WeightPosterior:
         return binary_probit(*moments)
 
     def _over_draws(self, Phi: Matrix, draws: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the probability averaged over draws (S, C M) and its standard error, (N,) or (N, K)."""
+        """Return the probability averaged over draws (S, C M), and its standard error, each (N,) or (N, K)."""
         prediction, error = averaged(self.problem, Phi, draws)
         p = prediction.probability
         return (p[:, 1], error[:, 1]) if self.problem.binary else (p, error)
@@ -172,10 +193,23 @@ class WeightPosterior:
         single: bool = False,
         most_nodes: int | None = None,
     ) -> Prediction:
-        """Return probabilities by the predictive integral, expected entropy and activation moments of each row.
+        """Return the prediction of each row: probabilities, expected entropy, and moments of the activation.
 
-        `shift` (K,) is added to the activations inside the integral: ln of new over old class priors.  `single`: with
-        covariances in single precision where `OutputMoments` says that it serves; `most_nodes`: see `softmax_exact`.
+        Parameters
+        ----------
+        Phi
+            Design matrix (N, M).
+        shift
+            (K,) ln of new over old class priors, added to the activations inside the predictive integral.
+        single
+            Whether to compute covariances in single precision, in the rows where `OutputMoments` allows it.
+        most_nodes
+            As of `softmax_exact`.
+
+        Raises
+        ------
+        ValueError
+            If `shift` has another shape, or the activations are not logits.
         """
         matrix = self.problem.design(Phi)
         require_shift(shift, self.problem.n_classes)
@@ -183,7 +217,10 @@ class WeightPosterior:
         return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:
-        """Return (N, K) probabilities of Gaussian outputs, mean (N, C) and covariance (N, C, C)."""
+        """Return probabilities (N, K) of the predictive integral over outputs with given moments.
+
+        The outputs, in the solver's coordinates, are Gaussian with mean (N, C) and covariance (N, C, C).
+        """
         return predicted(*self.problem.class_moments(mean, covariance), link=self.link).probability
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
@@ -200,16 +237,17 @@ class WeightPosterior:
         if T.shape[0] == T.shape[1]:
             return theta
         draws = self.problem.class_weights(theta)
-        if shared is not None:  # the data say nothing of the sum direction: it keeps the prior's spread
+        if shared is not None:
+            # The data say nothing about the sum of the classes' weights, which keeps the prior's spread.
             common = Gaussian(np.zeros(len(shared)), shared).sample(n, rng)
             draws += np.tile(common, self.problem.n_classes) / np.sqrt(self.problem.n_classes)
         return draws
 
     def to_dict(self) -> dict[str, Any]:
-        """Return scalars, strings, lists and arrays that `from_dict` makes the posterior of, without its data.
+        """Return the posterior, without its data, as scalars, strings, lists and arrays, for `from_dict`.
 
-        Every kind has the same keys; those that it has no value for are None.  The verdict is stored if it has been
-        computed: it needs the data.
+        Every kind has the same keys; a key for which a kind has no value is None.  The verdict of `trust` is stored
+        only if it has been computed: nobody can compute it later without the data.
         """
         verdict = self.__dict__.get("trust", self.verdict)
         return {
@@ -233,12 +271,12 @@ class WeightPosterior:
         } | self._own_tree()
 
     def _own_tree(self) -> dict[str, Any]:
-        """Return the stored values that this kind has and others may lack."""
+        """Return the values to store that are special to this kind."""
         return {}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the posterior of `to_dict`; ValueError if it is of another kind."""
+        """Return the posterior that `to_dict` stored; ValueError if it is of another kind."""
         if stored["kind"] != cls.kind:
             raise ValueError(
                 f"expected a stored {cls.kind} posterior, got kind {stored['kind']!r}; use Posterior.from_dict, "
@@ -248,7 +286,7 @@ class WeightPosterior:
 
     @classmethod
     def _fields(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the fields, by name."""
+        """Return the values of the dataclass's fields, by name, from what `to_dict` stored."""
         prior, trust = stored["prior"], stored["trust"]
         problem = make_problem(
             stored["likelihood"],

@@ -1,8 +1,13 @@
-"""The kinds of posteriors, one class each: by Laplace, and what improves on a Laplace fit.
+"""The kinds of posteriors of the weights, one class each: the Laplace approximation, and five that improve on it.
+
+The Laplace approximation of the evidence is
 
     ln p(D) ≈ ln p(D|w_MAP) + ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A        (PRML 4.137)
 
-Shapes: N rows, M basis functions, K classes, D = M or K M weights in order k M + m, C outputs, S draws.
+with the mode w_MAP and the precision A there, minus the Hessian of the log posterior.
+
+Shapes: N rows, M basis functions, K classes, D = M (two classes) or K M weights in order k M + m, S draws.  The solver
+works with C outputs a row, and so with C M weights: `blr.fitting.problem` says which.
 """
 
 from __future__ import annotations
@@ -38,9 +43,9 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LaplacePosterior(WeightPosterior):
-    """The Gaussian about the mode w_MAP with the precision A found there; without a prior, about the likelihood's.
+    """The Laplace approximation: a Gaussian with its mean at the mode w_MAP, and the precision A there.
 
-    `log_likelihood` is ln p(D|w_MAP), nats.
+    Without a prior, w_MAP is the mode of the likelihood.  `log_likelihood` is ln p(D|w_MAP), in nats.
     """
 
     kind: ClassVar[str] = "laplace"
@@ -49,12 +54,12 @@ class LaplacePosterior(WeightPosterior):
 
     @property
     def laplace(self) -> LaplacePosterior:
-        """The fit itself: every kind has the Laplace fit behind it under this name."""
+        """The fit itself; other kinds have the Laplace fit that they improve on under this name."""
         return self
 
     @property
     def fitted(self) -> LaplacePosterior:
-        """The fit itself; ValueError if it has no prior, and so may be of nothing."""
+        """The fit itself; ValueError if it was fitted without a prior, and so has no posterior."""
         if self.prior is None:
             raise ValueError(
                 "a maximum-likelihood fit has no posterior to refine or sample; fit with a prior, such as "
@@ -69,7 +74,7 @@ class LaplacePosterior(WeightPosterior):
 
     @cached_property
     def log_occam_factor(self) -> float:
-        """(4.137) less the likelihood: ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A; NaN without a prior."""
+        """Ln p(w_MAP) + D/2 ln 2π - 1/2 ln det A: (4.137) without the likelihood, in nats; NaN without a prior."""
         if self.prior is None:
             return float("nan")
         prior = self.problem.solver_prior
@@ -78,30 +83,36 @@ class LaplacePosterior(WeightPosterior):
 
     @property
     def log_evidence(self) -> float:
-        """Ln p(D), Laplace's approximation, in nats."""
+        """Laplace approximation of ln p(D), in nats; NaN without a prior."""
         return self.log_likelihood + self.log_occam_factor
 
     @property
     def bic(self) -> float:
-        """Ln p(D|w) - (free parameters)/2 ln n_effective (PRML 4.139): higher is better; -2 bic is Schwarz's form."""
+        """Ln p(D|w_MAP) - (free parameters)/2 ln n_effective, in nats (PRML 4.139): higher is better.
+
+        The usual form of the BIC, where lower is better, is -2 times this.
+        """
         return self.log_likelihood - 0.5 * self.problem.free_parameters * float(np.log(self.n_effective))
 
     @cached_property
     def effective_parameters(self) -> float:
-        """tr(H A⁻¹) (PRML 3.91): how many parameters the data determine."""
+        """How many parameters the data determine: tr(H A⁻¹), H the likelihood's part of A (PRML 3.91)."""
         prior = self.problem.solver_prior.precision
         return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
 
     @cached_property
     def trust(self) -> Trust:
-        """Whether the Laplace approximation serves: computed from the data on first use, or loaded."""
+        """Whether the Laplace approximation serves; computed on first use, unless `verdict` holds it.
+
+        RuntimeError if it has to be computed and the posterior was loaded without its data.
+        """
         if self.verdict is not None:
             return self.verdict
         return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
 
     @property
     def second_order(self) -> float:
-        """What is to be added to the log evidence to second order, nats: good to 0.015 where trust is green."""
+        """Second-order term to add to the log evidence, in nats; the sum is good to 0.015 where trust is green."""
         return self.trust.numbers["second_order"]
 
     def plugin(self, Phi: ArrayLike) -> Matrix:
@@ -109,7 +120,7 @@ class LaplacePosterior(WeightPosterior):
         return self._at_mode(self.problem.design(Phi), None)[1]
 
     def _at_mode(self, Phi: Matrix, shift: Vector | None) -> tuple[Matrix, Matrix]:
-        """Return activations, (N,) or (N, K), and probabilities (N, K) at the mode."""
+        """Return activations, (N,) or (N, K), with `shift` (K,) added, and probabilities (N, K) at the mode."""
         a = self.problem.activations(Phi, self.mode)
         if shift is not None:
             a = a + (shift[1] - shift[0] if self.problem.binary else shift)
@@ -137,16 +148,17 @@ class LaplacePosterior(WeightPosterior):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _ImprovedPosterior(WeightPosterior):
-    """A posterior that improves on a Laplace fit: mode, evidence and BIC are that fit's.
+    """A posterior that improves on a Laplace fit.
 
-    So is `trust`, where no verdict is its own.
+    Mode, evidence, BIC and effective parameters are the Laplace fit's.  So is `trust`, unless a check of this posterior
+    gave a verdict of its own.
     """
 
     laplace: LaplacePosterior
 
     @property
     def fitted(self) -> LaplacePosterior:
-        """The Laplace fit behind this posterior; ValueError if it has no prior, and so may be of nothing."""
+        """The Laplace fit behind this posterior; ValueError if it was fitted without a prior."""
         return self.laplace.fitted
 
     @property
@@ -156,22 +168,22 @@ class _ImprovedPosterior(WeightPosterior):
 
     @property
     def log_likelihood(self) -> float:
-        """Ln p(D|w_MAP) of the Laplace fit, nats."""
+        """Ln p(D|w_MAP) of the Laplace fit, in nats."""
         return self.laplace.log_likelihood
 
     @property
     def log_occam_factor(self) -> float:
-        """The Laplace fit's log Occam factor."""
+        """The Laplace fit's log Occam factor, in nats."""
         return self.laplace.log_occam_factor
 
     @property
     def log_evidence(self) -> float:
-        """The Laplace fit's ln p(D), nats."""
+        """The Laplace fit's ln p(D), in nats."""
         return self.laplace.log_evidence
 
     @property
     def bic(self) -> float:
-        """The Laplace fit's BIC, nats."""
+        """The Laplace fit's BIC, in nats: higher is better."""
         return self.laplace.bic
 
     @property
@@ -186,7 +198,7 @@ class _ImprovedPosterior(WeightPosterior):
 
     @property
     def second_order(self) -> float:
-        """What is to be added to the Laplace fit's log evidence to second order, nats."""
+        """Second-order term to add to the Laplace fit's log evidence, in nats."""
         return self.laplace.second_order
 
     def plugin(self, Phi: ArrayLike) -> Matrix:
@@ -210,21 +222,24 @@ class _ImprovedPosterior(WeightPosterior):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShiftedPosterior(_ImprovedPosterior):
-    """The Laplace Gaussian with its mean moved to the first-order posterior mean (`mean_shift`)."""
+    """The Laplace fit's Gaussian, its mean moved to the posterior mean to first order (`variational.mean_shift`)."""
 
     kind: ClassVar[str] = "shifted"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SandwichPosterior(_ImprovedPosterior):
-    """A Gaussian with the sandwich covariance, for weighted rows (`blr.shift.sandwich`)."""
+    """A Gaussian with the sandwich covariance about a fit's mean, for weighted rows (`blr.shift.sandwich`)."""
 
     kind: ClassVar[str] = "sandwich"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RefinedPosterior(_ImprovedPosterior):
-    """The Gaussian nearest to the posterior as a whole (`refine`); `elbo` is its lower bound of ln p(D), nats."""
+    """The Gaussian nearest to the whole posterior, by variational inference (`variational.refine`).
+
+    `elbo` is its lower bound on ln p(D), in nats.
+    """
 
     kind: ClassVar[str] = "refined"
 
@@ -240,25 +255,28 @@ class RefinedPosterior(_ImprovedPosterior):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatchedPosterior(_ImprovedPosterior):
-    """The Gaussian with the exact posterior's mean and covariance (`served`); `verdict` is of the check."""
+    """The Gaussian with the exact posterior's mean and covariance (`repair.served`).
+
+    `verdict` is the result of the check that compared it with the exact posterior.
+    """
 
     kind: ClassVar[str] = "matched"
 
-    verdict: Trust = field()  # always known: the default of None goes
+    verdict: Trust = field()  # required: the default None of the other kinds does not hold here
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampledPosterior(_ImprovedPosterior):
-    """Draws of the exact posterior, over which predictions are averaged (`sample_posterior`, `served`).
+    """Draws from the exact posterior, over which predictions are averaged (`sampling.sample_posterior`).
 
-    `draws` (S, C M) are in the solver's coordinates, `gaussian` has their mean and covariance, and `verdict` says
-    whether the chains mixed.
+    `draws` (S, C M) are in the solver's coordinates.  `gaussian` has their mean and covariance.  `verdict` says whether
+    the chains mixed.
     """
 
     kind: ClassVar[str] = "sampled"
 
     draws: Matrix
-    verdict: Trust = field()  # always known: the default of None goes
+    verdict: Trust = field()  # required: the default None of the other kinds does not hold here
 
     def prediction(
         self,
@@ -268,9 +286,9 @@ class SampledPosterior(_ImprovedPosterior):
         single: bool = False,
         most_nodes: int | None = None,  # noqa: ARG002  draws have no nodes
     ) -> Prediction:
-        """Return probabilities and expected entropy averaged over the draws, and activation moments of each row.
+        """Return the prediction of each row, averaged over the draws.
 
-        As `WeightPosterior.prediction`; `most_nodes` has no effect.
+        The parameters are those of `WeightPosterior.prediction`; `most_nodes` has no effect.
         """
         matrix = self.problem.design(Phi)
         require_shift(shift, self.problem.n_classes)
@@ -314,7 +332,7 @@ KINDS: dict[str, type[AnyPosterior]] = {
 
 
 def posterior_from_dict(stored: Mapping[str, Any]) -> AnyPosterior:
-    """Return the posterior of a stored tree, of whatever kind; ValueError if its kind is not known."""
+    """Return the posterior that `to_dict` of any kind stored; ValueError if its kind is unknown."""
     kind = stored["kind"]
     if kind not in KINDS:
         raise ValueError(f"a stored posterior is of kind {kind!r}; expected one of {', '.join(KINDS)}")

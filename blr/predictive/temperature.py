@@ -1,11 +1,12 @@
-"""Temperature scaling: probabilities to a power, p_k^b / Σ_j p_j^b, where left-out rows ask for it.
+"""Temperature scaling: probabilities are taken to a power b, p_k^b / Σ_j p_j^b, where left-out rows favour one.
 
-A posterior is wider than it need be where the prior is unlike the data, such as independent weights of neighbouring
-pixels; its probabilities are then nearer to even than the left-out rows are.  A power b > 1 sharpens them, b < 1
-flattens them; 1 / b is the temperature (Guo et al. 2017, arXiv:1706.04599).  The b of highest likelihood is no good
-guess: a hundred rows that are nearly all right ask for an infinite one.  So b = 1 has most of the prior probability,
-the other powers share the rest, and where the rows speak for them they are averaged over, not maximised.
-Shapes: N rows, K classes, S powers.
+A posterior is too wide where its prior does not suit the data, for example independent weights for neighbouring pixels.
+Its probabilities are then nearer to even than left-out rows show.  A power b > 1 sharpens probabilities, b < 1 flattens
+them; 1 / b is the temperature (Guo et al. 2017, arXiv:1706.04599).
+
+The power of highest likelihood is a bad estimate: of a hundred rows that the model classifies all correctly, it is
+infinite.  So the powers have a prior, and b = 1 has most of it.  Where the posterior favours other powers, predictions
+are averaged over all powers.  Shapes: N rows, K classes, S powers.
 """
 
 from __future__ import annotations
@@ -23,36 +24,40 @@ from blr.predictive.mixture import Prediction, replaced
 __all__ = ["Temperature", "estimate_temperature"]
 
 POWERS = 2.0 ** np.arange(-1.0, 2.5, 0.5)
-"""From half to four, in steps of the root of two."""
+"""The powers b that are tried: from 1/2 to 4, in steps of a factor √2."""
 
 SPREAD = 0.5
-"""Sd of ln b under the prior of the powers beside 1."""
+"""Standard deviation of ln b in the prior of the powers other than 1: a Gaussian about 0."""
 
 UNCHANGED = 0.8
 """Prior probability of b = 1."""
 
 FAVOURED = 0.5
-"""Posterior probability of the other powers, up to which probabilities stay as they are."""
+"""Posterior probability that the powers other than 1 must exceed together; otherwise probabilities stay as they are."""
 
 TINY = np.finfo(np.float64).tiny
+"""Smallest probability whose logarithm is taken."""
 
 
 @dataclass(frozen=True, eq=False)
 class Temperature:
-    """The powers (S,) that probabilities are taken to, inverse temperatures, and each one's `share` (S,), sum one."""
+    """The powers b that probabilities are taken to (inverse temperatures), each with a share of the average.
+
+    `power` is (S,).  `share` (S,) sums to one.
+    """
 
     power: Vector
     share: Vector
 
     @property
     def mean_power(self) -> float:
-        """The mean of the powers: how much steeper logits become, about."""
+        """Mean of the powers by their shares: about the factor by which logits grow."""
         return float(self.power @ self.share)
 
     def scaled(self, p: Matrix, shift: Vector | None = None) -> Matrix:
-        """Return probabilities (N, K), scaled.
+        """Return the probabilities p (N, K) taken to the powers, and averaged over these.
 
-        `shift` (K,) is the logarithm of class priors' ratios that `p` holds already: it is not taken to the power.
+        `shift` (K,) is ln of new over old class priors, where `p` includes it already: it is not taken to the power.
         """
         log_p = np.log(np.maximum(p, TINY))
         total = np.zeros_like(log_p)
@@ -67,10 +72,11 @@ class Temperature:
     def prediction(
         self, base: Prediction, shift: Vector | None = None, *, kept: NDArray[np.intp] | None = None
     ) -> Prediction:
-        """Return a prediction with its probabilities scaled, but for the rows that are `kept` as they are.
+        """Return a prediction with its probabilities scaled, as by `scaled`, except in the rows `kept`.
 
-        The expected entropy keeps its ratio to the entropy, so the mutual information does too.  The activation's mean
-        and spread grow with the mean power.
+        `kept` holds the indices of rows that stay as they are.  The ratio of the expected entropy to the entropy stays
+        the same, and so does that of the mutual information.  The activation's mean and standard deviation are
+        multiplied by the mean power.
         """
         p, power = self.scaled(base.probability, shift), self.mean_power
         ratio = _entropy(p) / np.maximum(_entropy(base.probability), TINY)
@@ -80,34 +86,36 @@ class Temperature:
         return replaced(scaled, kept, Prediction(*(x[kept] for x in vars(base).values())))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return arrays that `from_dict` makes it of."""
+        """Return the powers and their shares, for `from_dict`."""
         return {"power": self.power, "share": self.share}
 
     @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> Temperature:
-        """Return the temperature of `to_dict`."""
-        return cls(np.asarray(d["power"], dtype=np.float64), np.asarray(d["share"], dtype=np.float64))
+    def from_dict(cls, stored: Mapping[str, Any]) -> Temperature:
+        """Return the temperature that `to_dict` stored."""
+        return cls(
+            np.asarray(stored["power"], dtype=np.float64), np.asarray(stored["share"], dtype=np.float64)
+        )
 
 
 def estimate_temperature(p: Matrix, shares: Matrix) -> Temperature | None:
-    """Return the powers that left-out rows ask for, with their posterior probabilities; None where they do not.
+    """Return all powers with their posterior probabilities; None where these do not favour a power other than 1.
 
     Parameters
     ----------
     p
-        Probabilities (N, K) of rows under fits that have not seen them.
+        Probabilities (N, K) of left-out rows, from fits that did not see them.
     shares
-        What the rows are: each class's share, times the row's weight, (N, K).
+        Known classes of the rows (N, K): the share of each class (1 and 0 for a single label), times the row's weight.
     """
     log_p = np.log(np.maximum(p, TINY))
-    beside = POWERS != 1.0
-    prior = np.exp(-0.5 * (np.log(POWERS) / SPREAD) ** 2) * beside
-    prior = (1 - UNCHANGED) * prior / prior.sum() + UNCHANGED * ~beside
+    changed = POWERS != 1.0
+    prior = np.exp(-0.5 * (np.log(POWERS) / SPREAD) ** 2) * changed
+    prior = (1 - UNCHANGED) * prior / prior.sum() + UNCHANGED * ~changed
     log_likelihood = np.array([_log_likelihood(power * log_p, shares) for power in POWERS])
     log_posterior = np.log(prior) + log_likelihood
     posterior = np.exp(log_posterior - log_posterior.max())
     posterior /= posterior.sum()
-    return Temperature(POWERS.copy(), posterior) if posterior[beside].sum() > FAVOURED else None
+    return Temperature(POWERS.copy(), posterior) if posterior[changed].sum() > FAVOURED else None
 
 
 def _log_likelihood(a: Matrix, shares: Matrix) -> float:

@@ -1,4 +1,4 @@
-"""What the mixture of candidates says of rows that were left out of the fits, and the power that they ask for."""
+"""Left-out probabilities of the mixture of candidates, and the temperature that is estimated from them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ Floats = NDArray[np.float64]
 def mixed_left_out(
     staged: StagedTraining, folder: Path, members: Sequence[tuple[int, float]]
 ) -> tuple[Floats | None, Temperature | None]:
-    """Return the rows' left-out probabilities (N, K) under the mixture that makes the model, and its temperature.
+    """Return the left-out probabilities (N, K) of the mixture that makes the model, and its temperature.
 
-    The probabilities are at that temperature.  None and None where nothing was left out.  There is no temperature where
-    labels may be wrong: the probabilities are of what was recorded then.
+    `members` are the candidates in the mixture, each an index and a share.  `folder` has a file of left-out
+    probabilities for each candidate; where one is missing, because rows were held out instead, both results are None.
+
+    The probabilities that are returned include the temperature.  It is None where the rows favour none, where
+    `select.temperature` is "none", and where labels may be wrong: then the probabilities are those of the recorded
+    label, not of the true class.
     """
     files = [folder / f"candidate-{index:03d}.npy" for index, _ in members]
     if not all(path.is_file() for path in files):
