@@ -3,7 +3,8 @@
 - `bridge`: Log evidence of a sampled posterior by bridge sampling, with its Monte Carlo error.
 - `ensemble`: Predictions averaged over draws of the weights: what a sampled posterior says of a row (PRML
   4.145 as a mean).
-- `kinds`: The kinds of posteriors, one class each: by Laplace, and what improves on a Laplace fit.
+- `kinds`: The kinds of posteriors of the weights, one class each: the Laplace approximation, and five that improve
+  on it.
 - `laplace`: The Laplace approximation: a Gaussian about the mode, with the curvature found there (PRML 4.4,
   4.5.1).
 - `posterior`: What may be asked of every posterior of the weights, whatever found it.
@@ -22,7 +23,7 @@ For this folder alone:
   exactly invariant.
 - `_short_chains`: Probabilities of the exact posterior at a few rows, to a stated error: the check of an
   approximation.
-- `_weights`: What all kinds of posteriors share: a Gaussian of the weights, and what it says of new rows.
+- `_weights`: The base of all kinds of posteriors: a Gaussian of the weights, and its predictions for new rows.
 """
 
 __all__ = ["bridge", "ensemble", "kinds", "laplace", "posterior", "repair", "sampling", "variational"]

@@ -12,7 +12,8 @@
 - `sobol`: Sobol points as standard normal nodes, the same for all rows and on every machine.
 - `softmax`: Predictive probabilities of K classes: E[softmax(a)] over Gaussian activations a ~ N(mean,
   covariance).
-- `temperature`: Temperature scaling: probabilities to a power, p_k^b / Σ_j p_j^b, where left-out rows ask for it.
+- `temperature`: Temperature scaling: probabilities are taken to a power b, p_k^b / Σ_j p_j^b, where left-out rows
+  favour one.
 
 For this folder alone:
 

@@ -6,8 +6,7 @@
   same for every flow.
 - `report`: From the counts of a classification to what a report shows of it.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
-- `request`: What `classify` and `reprocess` are asked for.  Annotations are evaluated here: see
-  `flows.runs.parameters`.
+- `request`: The parameters of `classify` and `reprocess`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
 - `steps`: Classify catalogues with a stored model: the work itself, with or without Prefect.
 

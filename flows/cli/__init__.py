@@ -22,7 +22,8 @@ For this folder alone:
 - `_serve`: `blr serve`, `blr ui`, `blr deployments`.
 - `_show`: What a person reads of a result, on standard output.
 - `_train`: `blr train`.
-- `_verbs`: Commands made of requests: Typer's options from the fields, the help from their words.
+- `_verbs`: Commands built from requests: each field becomes an option of Typer, and its description becomes the
+  help.
 """
 
 __all__ = ["app"]

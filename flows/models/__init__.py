@@ -3,8 +3,7 @@
 - `asdf_file`: A model as a file: ASDF with a schema, checked at load, and no code in it.
 - `card`: The model card: what a model is, how good it is, and what it is not for; Markdown, beside the
   model file.
-- `description`: What is said of a model, all but what predicts: where it came from, how good it is, and what
-  it was trained on.
+- `description`: The description of a model: where it came from, how good it is, and what it was trained on.
 - `judged_rows`: The rows that a model was judged on, each with its loss: what champion and challenger are
   compared by.
 - `model`: A trained model: everything that prediction needs, and where it came from, as one tree for one
@@ -18,7 +17,7 @@ For this folder alone:
 
 - `_asdf_limits`: What an ASDF file claims to hold, against what a file of its size can: before memory is
   taken for it.
-- `_earlier_versions`: What model files of earlier versions lack, and what it stands for.
+- `_earlier_versions`: Values for the keys that model files of earlier versions lack.
 """
 
 __all__ = ["asdf_file", "card", "description", "judged_rows", "model", "promotion", "request", "store"]

@@ -164,7 +164,7 @@ class ModelDescription:
     # "trained" now; "exists": the store had it; "trial": trained on some rows and not kept; "stored": it was asked for.
     status: Literal["trained", "exists", "trial", "stored"]
     path: str | None  # folder of the model; None for a trial
-    champion: str | None  # champion of the name, a version; None where there is none
+    champion: str | None  # champion of the name, a version; None before a promotion
     model: str  # NAME@VERSION
     name: str
     version: str

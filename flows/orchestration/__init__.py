@@ -14,7 +14,8 @@
   socket.
 - `settings`: Which Prefect server is used, where its database is, and the settings whose defaults are wrong
   for us.
-- `signature`: The signature of a flow, made of the fields of a request: Prefect draws its form from it.
+- `signature`: The signature of a flow, built from the fields of a request; Prefect draws the form of the flow from
+  it.
 - `tables`: Tables for who watches a run: counts, flags, drift, differences, troubles.
 """
 

@@ -14,12 +14,11 @@
 - `model_reference`: How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they
   taken apart.
 - `outputs`: What is known of an input and of its annotated copy: bytes by their hash, and what was counted.
-- `parameters`: The parameters of a verb, written once: a request's fields, from which command line, form and
-  signature are made.
+- `parameters`: The parameters of a verb (`train`, `classify`, ...), each written once, as a field of a request.
 - `progress`: How far the work is, shown by a terminal's bar, to lines, or to nobody.
 - `release`: What a release has changed, as `_releases/0007.json` keeps it, and the release that it is compared
   with.
-- `results`: What `classify` and `reprocess` return: what was done, would be done, or was tried on some rows.
+- `results`: The results of `classify` and `reprocess`: what was done, what would be done, or a trial on some rows.
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
 - `summary`: What a classification adds up to, for people and programs: `summary.json`, and the totals in
   `manifest.json`.

@@ -4,8 +4,9 @@ A request is a frozen dataclass.  Each field is annotated with its type and a `P
 it.  `flows.cli` turns the fields into options of the command line.  `flows.orchestration.signature` turns them into the
 signature of a flow, from which Prefect draws its form.
 
-A module of requests does not have `from __future__ import annotations`, so Python evaluates its annotations.  Then the
-command line can read them, and a type in quotes, such as "Specification | Path", is not imported for it.
+A module of requests has no `from __future__ import annotations`, so Python evaluates its annotations when it is
+imported.  The command line reads them as they are.  A type in quotes, such as "Specification | Path", stays a text
+there, so that `blr --help` need not import what a specification needs.
 """
 
 import inspect

@@ -74,7 +74,7 @@ class FolderResult:
     summary
         Counts of the annotated files; None where no file is annotated yet.
     before
-        The release before this work; None where there was none.
+        The release before this work; None for the first release.
     """
 
     model: str

@@ -1,7 +1,7 @@
 """Training: rows, candidates, their ranking, evaluation, and the model that is saved.
 
 - `report`: From the description of a model, and summaries of what it classified, to what the report shows.
-- `request`: What `train` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
+- `request`: The parameters of `train`.
 - `results`: What a training passes from step to step, and what comes out of it.
 - `saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
   store.
@@ -35,8 +35,8 @@ For this folder alone:
   said of them.
 - `_target_rows`: Rows of the catalogue to classify, read at the training: what the labelled ones are
   compared with.
-- `_temperature`: What the mixture of candidates says of rows that were left out of the fits, and the power that they
-  ask for.
+- `_temperature`: Left-out probabilities of the mixture of candidates, and the temperature that is estimated from
+  them.
 """
 
 __all__ = ["report", "request", "results", "saving", "steps"]
