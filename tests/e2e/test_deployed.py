@@ -73,7 +73,7 @@ def test_parameters_have_types_choices_and_bounds(team):
 def test_the_form_draws_choices_and_nested_tables(team, pages):
     deployment = team.prefect.deployment("train")
     pages.open(f"{team.prefect.url}/v2/deployments/deployment/{deployment['id']}/run")
-    pages.shows("What to train: the path of a specification")
+    pages.shows("Specification of what to train")
     pages.click("Specification")
     pages.shows("The labelled catalogue.", "What ranks the candidates", "Share of the rows that no fit sees")
     chosen = "button[aria-label^=Select]"
