@@ -20,8 +20,9 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 	$(BIN)/blr demo --out blr-demo
 
 # A file's tests stay together, for they share servers; the longest files come first (tests/conftest.py).
+# `check` has run the architecture's.
 test: check ## all checks, then all tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py tests
 
 check: lint format types architecture review ## what pre-commit checks too
 
