@@ -113,10 +113,10 @@ def open_catalog(
     if not isinstance(source, str | Path):
         return open_table(source)
     if is_remote(str(source)):
-        found = remote_listing(str(source), parquet.SUFFIXES)
-        if not isinstance(found, Path):
-            return open_listing(found, table)
-        source = found
+        listing = remote_listing(str(source), parquet.SUFFIXES)
+        if not isinstance(listing, Path):
+            return open_listing(listing, table)
+        source = listing
     path, options = Path(source), Options(table, tuple(columns), tuple(missing))
     if path.is_file():
         return format_of(path).open(path, options)

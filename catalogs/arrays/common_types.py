@@ -80,8 +80,8 @@ def of_decimals(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         for t in (one, other)
     ]
     before, behind = (max(p) for p in zip(*places, strict=True))
-    made = next((make for make, most in MOST_DIGITS.items() if before + behind <= most), None)
-    return None if made is None else made(before + behind, behind)
+    decimal = next((make for make, most in MOST_DIGITS.items() if before + behind <= most), None)
+    return None if decimal is None else decimal(before + behind, behind)
 
 
 def of_texts(one: pa.DataType, other: pa.DataType) -> pa.DataType:

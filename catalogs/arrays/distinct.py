@@ -46,14 +46,14 @@ class DistinctCounter:
     def add_hashes(self, hashes: Array) -> None:
         """Count values by their hashes."""
         new = hashes[hashes <= FULL >> self.halvings]
-        found, inverse = np.unique(np.concatenate([self._kept, new]), return_inverse=True)
+        distinct, inverse = np.unique(np.concatenate([self._kept, new]), return_inverse=True)
         weight = np.concatenate([self._counts, np.ones(len(new), dtype=np.int64)])
-        counts = np.bincount(inverse.ravel(), weights=weight, minlength=len(found)).astype(np.int64)
-        while len(found) > self.capacity:
+        counts = np.bincount(inverse.ravel(), weights=weight, minlength=len(distinct)).astype(np.int64)
+        while len(distinct) > self.capacity:
             self.halvings += 1
-            keep = found <= FULL >> self.halvings
-            found, counts = found[keep], counts[keep]
-        self._kept, self._counts = found, counts
+            keep = distinct <= FULL >> self.halvings
+            distinct, counts = distinct[keep], counts[keep]
+        self._kept, self._counts = distinct, counts
 
     @property
     def estimate(self) -> int:

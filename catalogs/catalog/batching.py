@@ -19,11 +19,11 @@ def exactly(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
         raise ValueError(f"got batches of {rows} rows; expected one or more")
     waiting: list[pa.RecordBatch] = []
     n_waiting = 0
-    for given in batches:
-        batch = given
-        while batch.num_rows:
-            part = batch.slice(0, rows - n_waiting)
-            batch = batch.slice(part.num_rows)
+    for batch in batches:
+        rest = batch
+        while rest.num_rows:
+            part = rest.slice(0, rows - n_waiting)
+            rest = rest.slice(part.num_rows)
             waiting.append(part)
             n_waiting += part.num_rows
             if n_waiting == rows:

@@ -56,8 +56,8 @@ def replaced_columns(
 ) -> tuple[str, ...]:
     """Return which of the old names belong to an earlier annotation that shares a name with the new columns."""
     new = {c.name.casefold() for c in columns}
-    made = {name for level in levels(metadata) if (own := own_names(level)) & new for name in own}
-    return tuple(name for name in names if name.casefold() in made)
+    earlier = {name for level in levels(metadata) if (own := own_names(level)) & new for name in own}
+    return tuple(name for name in names if name.casefold() in earlier)
 
 
 def is_provenance(key: object) -> bool:
@@ -67,11 +67,11 @@ def is_provenance(key: object) -> bool:
 
 def levels(metadata: Mapping[str, str]) -> list[Level]:
     """Return the provenance of all annotations in a file's metadata, the latest first."""
-    found: dict[int, Level] = {}
+    by_depth: dict[int, Level] = {}
     for key, value in metadata.items():
         if match := KEY.fullmatch(key):
-            found.setdefault(match[1].count(PREVIOUS), {})[match[2]] = value
-    return [found.get(i, {}) for i in range(max(found, default=-1) + 1)]
+            by_depth.setdefault(match[1].count(PREVIOUS), {})[match[2]] = value
+    return [by_depth.get(i, {}) for i in range(max(by_depth, default=-1) + 1)]
 
 
 def own_names(level: Level) -> set[str]:
@@ -86,14 +86,14 @@ def annotated_names(metadata: Mapping[str, str]) -> frozenset[str]:
 
 def recognised_provenance(columns: Sequence[Column]) -> dict[str, str]:
     """Return what the provenance of a file would say of whose its columns are, were there a place for it."""
-    found = []
+    annotations = []
     start = 0
     while start < len(columns):
-        made = annotation_at(columns[start:])
-        if made:
-            found.append(", ".join(c.name for c in made))
-        start += max(1, len(made))
-    return {f"{OWN}{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(found))}
+        annotation = annotation_at(columns[start:])
+        if annotation:
+            annotations.append(", ".join(c.name for c in annotation))
+        start += max(1, len(annotation))
+    return {f"{OWN}{PREVIOUS * depth}columns": names for depth, names in enumerate(reversed(annotations))}
 
 
 def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
@@ -106,20 +106,20 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
     classes = [name.removeprefix(f"{prefix}p_") for name in names[1:ends_at]]
     for extent in ("full", "standard"):
         try:
-            made = standard_columns(classes, prefix, columns=extent)
+            expected = standard_columns(classes, prefix, columns=extent)
         except CatalogError:
             return ()
-        if names[: len(made)] == [c.name for c in made] and all(map(may_hold, columns, made)):
-            return columns[: len(made)]
+        if names[: len(expected)] == [c.name for c in expected] and all(map(may_hold, columns, expected)):
+            return columns[: len(expected)]
     return ()
 
 
-def may_hold(found: Column, made: NewColumn) -> bool:
+def may_hold(column: Column, new_column: NewColumn) -> bool:
     """Say whether text of a column that we made could have been taken for what was found: '1' for a number."""
-    if pt.is_string(made.datatype):
+    if pt.is_string(new_column.datatype):
         return True
-    whole = pt.is_null(found.datatype) or pt.is_integer(found.datatype)
-    return whole or (pt.is_floating(made.datatype) and pt.is_floating(found.datatype))
+    whole = pt.is_null(column.datatype) or pt.is_integer(column.datatype)
+    return whole or (pt.is_floating(new_column.datatype) and pt.is_floating(column.datatype))
 
 
 def provenance_entries(
@@ -146,13 +146,13 @@ def with_replaced_models(
 ) -> dict[str, str]:
     """Return the entries with the models, other than theirs, whose columns are replaced."""
     gone = {name.casefold() for name in replaced}
-    told = [
+    model_lists = [
         level.get(key, "")
         for level in levels(old)
         if own_names(level) & gone
         for key in ("model", "replaced_models")
     ]
-    models = (m for text in told for m in text.split(", ") if m and m != entries.get("model"))
+    models = (m for text in model_lists for m in text.split(", ") if m and m != entries.get("model"))
     names = ", ".join(dict.fromkeys(models))
     return dict(entries) | ({"replaced_models": names} if names else {})
 
@@ -175,12 +175,12 @@ class UserBits:
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return the new columns."""
-        given = self.compute(batch.select(list(self.read)))
-        values = given[self.new]
+        new_columns = self.compute(batch.select(list(self.read)))
+        values = new_columns[self.new]
         if not np.issubdtype(values.dtype, np.integer):
-            return given  # which is an error, said elsewhere
+            return new_columns  # which is an error, said elsewhere
         kept = users_bits(batch.column(self.old))
-        return {**given, self.new: (values & ~values.dtype.type(USER_BITS)) | kept.astype(values.dtype)}
+        return {**new_columns, self.new: (values & ~values.dtype.type(USER_BITS)) | kept.astype(values.dtype)}
 
 
 def with_user_bits(

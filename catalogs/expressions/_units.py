@@ -21,8 +21,8 @@ KEEPING = frozenset({"abs", "hypot", "clip"})
 
 def unit_of(tree: Node, known: Mapping[str, str | None]) -> str | None:
     """Return the unit of an expression's values, '' where they have none, None where it cannot be told."""
-    found = unit(tree, known)
-    return None if found is None else str(found.to_string())
+    astropy_unit = unit(tree, known)
+    return None if astropy_unit is None else str(astropy_unit.to_string())
 
 
 def unit(node: Node, known: Mapping[str, str | None]) -> Any:
@@ -72,16 +72,16 @@ def binary(node: Binary, known: Mapping[str, str | None]) -> Any:
 
 def factor(node: Node, known: Mapping[str, str | None]) -> Any:
     """Return the unit of what is multiplied; None of one that astropy cannot read, with which it refuses to compute."""
-    found = unit(node, known)
-    return None if isinstance(found, units.UnrecognizedUnit) else found
+    astropy_unit = unit(node, known)
+    return None if isinstance(astropy_unit, units.UnrecognizedUnit) else astropy_unit
 
 
 def shared_unit(nodes: list[Node], known: Mapping[str, str | None]) -> Any:
     """Return the unit that all have, plain numbers aside; None where they differ."""
-    found = [unit(n, known) for n in nodes if not is_plain(n)]
-    if not found:
+    node_units = [unit(n, known) for n in nodes if not is_plain(n)]
+    if not node_units:
         return NONE
-    return found[0] if all(f is not None and f == found[0] for f in found) else None
+    return node_units[0] if all(u is not None and u == node_units[0] for u in node_units) else None
 
 
 def is_plain(node: Node) -> bool:

@@ -164,9 +164,9 @@ class Evaluation:
 
     def column(self, node: Name | Element) -> Array:
         """Return a column as an array; bytes become text, masked text is empty."""
-        given = self.columns[node.name]
-        arrow = isinstance(given, pa.Array | pa.ChunkedArray)
-        values = column_values(given, name=node.name) if arrow else np.asanyarray(given)
+        column = self.columns[node.name]
+        arrow = isinstance(column, pa.Array | pa.ChunkedArray)
+        values = column_values(column, name=node.name) if arrow else np.asanyarray(column)
         if values.dtype.kind == "S":
             texts = np.ma.filled(values, b"").astype(object)
             values = np.frompyfunc(lambda text: text.decode("utf-8", "replace"), 1, 1)(texts)

@@ -35,8 +35,8 @@ def expand(path: Path, wanted: Callable[[Path], bool]) -> tuple[Path, list[Path]
     parts = path.parts[:-1]
     first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     root = Path(*parts[:first])
-    found = glob.iglob(str(path), recursive=True)  # noqa: PTH207 -- pathlib has no pattern with an absolute start
-    files = sorted(Path(p) for p in found if Path(p).is_file())
+    matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207 -- pathlib has no pattern with an absolute start
+    files = sorted(Path(p) for p in matches if Path(p).is_file())
     if not files:
         raise CatalogError(
             f"no file matches {path}; expected some below {root.absolute()}: correct the pattern"

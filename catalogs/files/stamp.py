@@ -29,8 +29,8 @@ def stamp(path: Path) -> Stamp:
 
 def check_unchanged(path: Path, expected: Stamp) -> None:
     """Raise DamagedFileError where a file is another one than when it was opened."""
-    if (found := stamp(path)) != expected:
+    if (current := stamp(path)) != expected:
         raise DamagedFileError(
-            f"{path} changed after it was opened: {expected.size:,} bytes then, {found.size:,} now; "
+            f"{path} changed after it was opened: {expected.size:,} bytes then, {current.size:,} now; "
             "open it again once it is finished"
         )
