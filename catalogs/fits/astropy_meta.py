@@ -53,8 +53,8 @@ def meta_cards(
         tell("what astropy's YAML says of the table is left out: it cannot be read")
         return []
     carded = [(item, item_cards(item)) for item in items]
-    cards = [card for _, found in carded for card in found or ()]
-    rest = [item for item, found in carded if found is None]
+    cards = [card for _, own_cards in carded for card in own_cards or ()]
+    rest = [item for item, own_cards in carded if own_cards is None]
     gone = {e.name for e in entries} - {*names}
     # Units of magnitudes are not FITS', and written as units astropy could not make its columns of them again.
     lost = gone - {*replaced} or any(LOGARITHMIC in line for item in rest for line in item.lines)

@@ -199,22 +199,22 @@ class _LongText:
     """What stands after `=`: a string may go on in the next cards, and there may be very many of them."""
 
     def __init__(self, text: str) -> None:
-        found = STRING.match(text)
+        match = STRING.match(text)
         self._first = text
-        self._strings = [found[1]] if found else []
-        self._comments = [text[found.end() :]] if found else []
+        self._strings = [match[1]] if match else []
+        self._comments = [text[match.end() :]] if match else []
 
     def goes_on(self, more: str) -> bool:
         """Take the string of the next card, if one is there and the last ends in &; say whether it was taken."""
-        found = STRING.match(more)
-        if not found or not self._strings or not self._strings[-1].rstrip().endswith("&"):
+        match = STRING.match(more)
+        if not match or not self._strings or not self._strings[-1].rstrip().endswith("&"):
             return False
         self._strings[-1] = self._strings[-1].rstrip()[:-1]
-        self._strings.append(found[1])
+        self._strings.append(match[1])
         # An & before nothing but blanks counts too.
         while len(self._strings) > 1 and not self._strings[-1].strip():
             self._strings[-2:] = ["".join(self._strings[-2:])]
-        self._comments.append(more[found.end() :])
+        self._comments.append(more[match.end() :])
         return True
 
     @property

@@ -139,8 +139,8 @@ def annotated_cards(selection: Selection, fields: Sequence[NewField], provenance
     table, n_kept = selection.table, len(selection.columns)
     width = selection.row_bytes + sum(f.stored.itemsize for f in fields)
     _check_limits(table, n_kept + len(fields), width)
-    told = _told_anew(selection, provenance)
-    groups, stray = _staying(_groups(told), selection, n_kept + len(fields))
+    old_cards = _told_anew(selection, provenance)
+    groups, stray = _staying(_groups(old_cards), selection, n_kept + len(fields))
     groups = [_changed(group, table, _new_values(selection, width, len(fields))) for group in groups]
     place = _after_columns(groups, n_kept)
     new = [card for i, field in enumerate(fields) for card in field.cards(n_kept + i + 1)]

@@ -125,15 +125,15 @@ class FitsPartition:
         return open_tables(self.path, self.stamp, self.restored)
 
     def _column(self, name: str) -> FitsColumn:
-        found = [c for c in self.table.columns if c.name == name]
-        if not found:
+        named = [c for c in self.table.columns if c.name == name]
+        if not named:
             names = (c.name for c in self.table.columns)
             raise ColumnNotFoundError(f"{self.path} has no column '{name}'; {nearest(name, names)}")
-        if len(found) > 1:
+        if len(named) > 1:
             raise FormatError(
-                f"{self.path} has {len(found)} columns named '{name}'; rename them, or read another column"
+                f"{self.path} has {len(named)} columns named '{name}'; rename them, or read another column"
             )
-        return found[0]
+        return named[0]
 
 
 def _batch(
@@ -208,13 +208,13 @@ def _check_by_rows(path: Path, table: Table) -> None:
 def _asked_for(path: Path, hdus: Sequence[Hdu], table: str | int) -> Hdu:
     named = [h for h in hdus if h.name and h.name.casefold() == str(table).casefold()]
     numbered = [h for h in hdus if str(h.index) == str(table)]
-    found = [h for h in named or numbered if _is_table(h)]
-    if len(found) != 1:
+    tables = [h for h in named or numbered if _is_table(h)]
+    if len(tables) != 1:
         raise CatalogError(
-            f"{path} has {len(found)} tables called '{table}'; expected one of {_listed(hdus)}: name one, "
+            f"{path} has {len(tables)} tables called '{table}'; expected one of {_listed(hdus)}: name one, "
             "or give its number"
         )
-    return found[0]
+    return tables[0]
 
 
 def _is_table(hdu: Hdu) -> bool:

@@ -46,7 +46,8 @@ WIDER |= {pa.int32(): pa.int64(), pa.uint32(): pa.int64()}
 class CellKind:
     """What the cells of a column become: elements of a type, one, in a fixed shape, or of `variable` number.
 
-    Text is of `width` bytes; `null` stands for a null integer; `told` says what becomes of a type unknown to FITS.
+    Text is of `width` bytes; `null` stands for a null integer; `conversion` says what becomes of a type
+    unknown to FITS.
     """
 
     element: pa.DataType
@@ -54,7 +55,7 @@ class CellKind:
     variable: bool = False
     width: int = 0
     null: int | None = None
-    told: str = ""
+    conversion: str = ""
 
     @property
     def is_text(self) -> bool:
@@ -104,25 +105,27 @@ def kind_of(datatype: pa.DataType) -> CellKind:
         inner = plain_type(inner.value_type)
     if inner in INTEGERS or inner in FLOATS or pt.is_boolean(inner):
         extension = isinstance(datatype, pa.BaseExtensionType)
-        told = (
+        conversion = (
             f"{datatype.extension_name} is written as what Arrow stores it as, {inner}" if extension else ""
         )
-        return CellKind(inner, tuple(shape), variable, told=told)
+        return CellKind(inner, tuple(shape), variable, conversion=conversion)
     if pt.is_duration(inner):
-        told = f"durations are written as whole numbers, in {inner.unit}"
-        return CellKind(pa.int64(), tuple(shape), variable, told=told)
+        conversion = f"durations are written as whole numbers, in {inner.unit}"
+        return CellKind(pa.int64(), tuple(shape), variable, conversion=conversion)
     if pt.is_decimal(inner):
-        return CellKind(pa.float64(), tuple(shape), variable, told="decimal numbers are rounded to float64")
+        return CellKind(
+            pa.float64(), tuple(shape), variable, conversion="decimal numbers are rounded to float64"
+        )
     if variable or (shape and not is_text(inner)) or pt.is_nested(inner):
-        return CellKind(pa.string(), told=f"{datatype} is written as JSON text")
-    told = (
+        return CellKind(pa.string(), conversion=f"{datatype} is written as JSON text")
+    conversion = (
         ""
         if is_text(inner)
         else "times are written as ISO 8601 text"
         if pt.is_temporal(inner)
         else f"{inner} is written as text"
     )
-    return CellKind(pa.string(), tuple(shape), told=told)
+    return CellKind(pa.string(), tuple(shape), conversion=conversion)
 
 
 def fits_names(names: Sequence[str], taken: Iterable[str]) -> list[str]:
@@ -274,15 +277,15 @@ def settled(kind: CellKind, survey: Survey, null: int | None = None) -> CellKind
 
 def losses(kind: CellKind, survey: Survey) -> list[str]:
     """Return what of a column does not survive."""
-    told = [kind.told] if kind.told else []
+    lost = [kind.conversion] if kind.conversion else []
     if kind.element in FLOATS and survey.nulls:
-        told.append("nulls become NaN")
+        lost.append("nulls become NaN")
     if kind.is_text and survey.nulls:
-        told.append("nulls become empty text")
+        lost.append("nulls become empty text")
     if kind.variable and survey.null_cells:
-        told.append("null lists become empty ones")
+        lost.append("null lists become empty ones")
     if survey.escaped:
-        told.append("characters beyond ASCII are written as backslash escapes")
+        lost.append("characters beyond ASCII are written as backslash escapes")
     if kind.is_text and survey.blanks:
-        told.append("blanks at the end of text are lost")
-    return told
+        lost.append("blanks at the end of text are lost")
+    return lost
