@@ -95,8 +95,8 @@ class Change:
     def metadata(self, source: Path, target: Path, files: Sequence[Path]) -> Sequence[str]:
         """Write the schema, and the footers of all files as one where the old table had such and they allow it."""
         described = [source / name for name in (COMMON, MERGED)[: 1 if files else 2]]
-        if found := next((path for path in described if path.is_file()), None):
-            self.annotated(found, target / COMMON)
+        if metadata_file := next((path for path in described if path.is_file()), None):
+            self.annotated(metadata_file, target / COMMON)
         else:
             with atomic_path(target / COMMON) as temporary:
                 pq.write_metadata(pq.read_schema(files[0]), temporary)

@@ -61,11 +61,11 @@ class Table:
     @cached_property
     def files(self) -> tuple[Path, ...]:
         """The files of all pixels, in the order of Norder and Npix; each pixel is listed and each listed is there."""
-        found = sorted(self._files(), key=lambda item: (item[0], item[1].as_posix()))
+        by_pixel = sorted(self._files(), key=lambda item: (item[0], item[1].as_posix()))
         listed = self._listed()
         if listed is not None:
-            self._check({pixel for pixel, _ in found}, listed)
-        return tuple(path for _, path in found)
+            self._check({pixel for pixel, _ in by_pixel}, listed)
+        return tuple(path for _, path in by_pixel)
 
     def _files(self) -> Iterator[tuple[Pixel, Path]]:
         suffix = self.properties.get("hats_npix_suffix", ".parquet")
@@ -93,10 +93,10 @@ class Table:
                 "fetch it again"
             ) from None
 
-    def _check(self, found: set[Pixel], listed: set[Pixel]) -> None:
-        if found == listed:
+    def _check(self, stored: set[Pixel], listed: set[Pixel]) -> None:
+        if stored == listed:
             return
-        here, there = sorted(found - listed), sorted(listed - found)
+        here, there = sorted(stored - listed), sorted(listed - stored)
         odd = f"Norder={(there or here)[0][0]} Npix={(there or here)[0][1]}"
         what = (
             f"lists {len(there)} of which there are no files" if there else f"does not list {len(here)} files"

@@ -71,10 +71,10 @@ class PandasFrame:
 
     def read_back(self, table: pa.Table) -> Iterator[tuple[str, str]]:
         """Yield the columns that pandas reads as another type, and as which."""
-        found = table.schema.empty_table().to_pandas().dtypes
+        dtypes = table.schema.empty_table().to_pandas().dtypes
         for name, series in self.series():
-            if series.dtype != found[name] and not isinstance(found[name], pd.CategoricalDtype):
-                yield name, f"comes back from pandas.read_parquet as {found[name]}"
+            if series.dtype != dtypes[name] and not isinstance(dtypes[name], pd.CategoricalDtype):
+                yield name, f"comes back from pandas.read_parquet as {dtypes[name]}"
 
     def series(self) -> Iterator[tuple[str, pd.Series]]:
         """Yield the columns by their names as text."""

@@ -51,10 +51,10 @@ def annotate_table(
     check_names([name for name in source.names if name not in replaced], columns)
     read, compute = with_user_bits(read, compute, replaced, columns)
     # Without any column there is nothing to count rows by.
-    given = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
-    values = computed(given, columns, lambda batch: compute(batch.select(list(read))), rows, threads)
-    told = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
-    annotated: AnyTable = source.annotated(columns, values, replaced, told)
+    arrow_table = source.arrow(tuple(dict.fromkeys(read)) or source.names[:1])
+    values = computed(arrow_table, columns, lambda batch: compute(batch.select(list(read))), rows, threads)
+    entries = provenance_entries(recorded, (provenance or Provenance()).covering(columns), replaced)
+    annotated: AnyTable = source.annotated(columns, values, replaced, entries)
     return annotated
 
 
@@ -63,8 +63,8 @@ def computed(
 ) -> NewValues:
     """Return the new columns of all rows."""
     batches = (as_batch(table.slice(start, rows)) for start in range(0, max(1, len(table)), rows))
-    found = list(in_order(batches, CheckedCompute(tuple(columns), compute), threads))
-    return {c.name: np.concatenate([values[c.name] for values in found]) for c in columns}
+    parts = list(in_order(batches, CheckedCompute(tuple(columns), compute), threads))
+    return {c.name: np.concatenate([values[c.name] for values in parts]) for c in columns}
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:

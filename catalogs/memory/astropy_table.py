@@ -55,8 +55,8 @@ class AstropyTable:
     @cached_property
     def masks(self) -> dict[str, str]:
         """The parts of times and quantities that have masks, and the columns that these are."""
-        made = self.plain.meta.get(SERIALIZED, {})
-        return {data: mask for column in made.values() for data, mask in pairs_in(column)}
+        serialized = self.plain.meta.get(SERIALIZED, {})
+        return {data: mask for column in serialized.values() for data, mask in pairs_in(column)}
 
     def values(self, column: Column) -> np.ma.MaskedArray[Any, Any]:
         """Return the values of a column of arrays, masked."""
@@ -107,9 +107,9 @@ class AstropyTable:
 
     def read_back(self, stored: pa.Schema) -> Iterator[tuple[str, str]]:
         """Yield the columns of which astropy's reader of Parquet makes others, and which."""
-        made = {c.info.name for c in self.table.itercols() if type(c) not in {Column, MaskedColumn}}
+        mixins = {c.info.name for c in self.table.itercols() if type(c) not in {Column, MaskedColumn}}
         for c in self.plain.itercols():
-            if what := as_read_back(c, stored.field(c.name), part=c.name.partition(".")[0] in made):
+            if what := as_read_back(c, stored.field(c.name), part=c.name.partition(".")[0] in mixins):
                 yield c.name, what
 
     def annotated(
