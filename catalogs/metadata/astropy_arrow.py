@@ -53,12 +53,12 @@ def objects(data: Array, mask: Array) -> pa.Array:
 def change(values: Array) -> str | None:
     """Return what becomes of values that Arrow has not, as `arrow_array` makes them; None where they are as before."""
     data = np.ma.getdata(values)
-    given = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
-    if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in given):
+    unmasked = data[~np.ma.getmaskarray(values)].tolist() if data.dtype.kind in "OS" else []
+    if data.dtype.kind == "c" or any(np.iscomplexobj(v) for v in unmasked):
         return "complex numbers become pairs of real and imaginary part"
     if data.dtype.kind == "f" and data.dtype.itemsize > 8:
         return f"{data.dtype} is rounded to float64"
-    if any(isinstance(v, bytes) and not is_utf8(v) for v in given):
+    if any(isinstance(v, bytes) and not is_utf8(v) for v in unmasked):
         return "bytes that are no UTF-8 become the replacement character, U+FFFD"
     return None
 

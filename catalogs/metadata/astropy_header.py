@@ -103,8 +103,8 @@ def read_entries(text: str) -> tuple[Entry, ...]:
 def read_items(text: str) -> list[Item]:
     """Return the table's metadata, key by key; their lines too, where it is the ordered mapping that astropy writes."""
     try:
-        found = PlainLoader(text).get_single_data().get("meta") or {}
-        pairs = [(str(key), value) for key, value in dict(found).items()]
+        meta = PlainLoader(text).get_single_data().get("meta") or {}
+        pairs = [(str(key), value) for key, value in dict(meta).items()]
     except UNREADABLE as error:
         raise EcsvHeaderError(f"no header in YAML: {error}") from None
     lines = text.split("\n")
@@ -127,14 +127,14 @@ def with_items(text: str, items: Sequence[Item]) -> str:
     return "\n".join([*lines[:end], META, *(line for item in items for line in item.lines)])
 
 
-def entry(given: Any) -> Entry:
+def entry(column: Any) -> Entry:
     """Return one column's entry."""
-    meta = dict(given.get("meta") or {})  # an ordered mapping arrives as pairs
-    known = {key: given.get(key) for key in ("subtype", "unit", "description", "format")}
+    meta = dict(column.get("meta") or {})  # an ordered mapping arrives as pairs
+    known = {key: column.get(key) for key in ("subtype", "unit", "description", "format")}
     known["ucd"] = meta.get("ucd", meta.get("UCD"))
     texts = {key: str(value) if value else None for key, value in known.items()}
     more = bool(meta.keys() - {"ucd", "UCD"})
-    return Entry(str(given["name"]), str(given["datatype"]), has_meta=more, **texts)
+    return Entry(str(column["name"]), str(column["datatype"]), has_meta=more, **texts)
 
 
 def add_entries(text: str, new: Sequence[str]) -> str:

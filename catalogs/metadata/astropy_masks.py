@@ -33,19 +33,19 @@ def masks_of(text: str) -> Mapping[str, str]:
     return {data: mask for item in items if item.key == SERIALIZED for data, mask in pairs_in(item.value)}
 
 
-def pairs_in(made: Any, seen: set[int] | None = None) -> Iterator[tuple[str, str]]:
+def pairs_in(serialized: Any, seen: set[int] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the names of data and their masks, however deep in what a column is made of.
 
     A mapping that is `seen` is not looked into again: YAML can hold a mapping many times, and in itself.
     """
     seen = set() if seen is None else seen
-    if not isinstance(made, dict) or id(made) in seen:
+    if not isinstance(serialized, dict) or id(serialized) in seen:
         return
-    seen.add(id(made))
-    data, mask = (made.get(key) for key in ("data", "mask"))
+    seen.add(id(serialized))
+    data, mask = (serialized.get(key) for key in ("data", "mask"))
     if isinstance(data, dict) and isinstance(mask, dict) and {"name"} == data.keys() == mask.keys():
         yield str(data["name"]), str(mask["name"])
-    for part in made.values():
+    for part in serialized.values():
         yield from pairs_in(part, seen)
 
 

@@ -83,14 +83,16 @@ def with_provenance(meta: Mapping[Any, Any], metadata: Mapping[str, str]) -> dic
     """Return an astropy table's `meta` with this provenance for the one that it had."""
     rest = without_provenance(meta)
     before = rest.get(HISTORY, [])
-    told = [card[8:].decode().rstrip() for level in reversed(levels(metadata)) for card in block_cards(level)]
-    return {**rest, HISTORY: [*(before if isinstance(before, list) else [before]), *told]}
+    history = [
+        card[8:].decode().rstrip() for level in reversed(levels(metadata)) for card in block_cards(level)
+    ]
+    return {**rest, HISTORY: [*(before if isinstance(before, list) else [before]), *history]}
 
 
 def cards_of(meta: Mapping[Any, Any]) -> list[bytes]:
     """Return the lines of HISTORY in a table's `meta` as cards."""
-    found = meta.get(HISTORY)
-    return [f"{HISTORY} {line}".encode() for line in found] if isinstance(found, list) else []
+    history = meta.get(HISTORY)
+    return [f"{HISTORY} {line}".encode() for line in history] if isinstance(history, list) else []
 
 
 def line(key: str, value: str) -> str:
@@ -103,7 +105,7 @@ def line(key: str, value: str) -> str:
 
 def blocks(cards: Sequence[bytes]) -> list[Block]:
     """Return the annotations that the cards tell of, in order; a key said again begins the next one."""
-    found: list[Block] = []
+    annotations: list[Block] = []
     for numbers, text in lines(cards):
         if flag := FLAG.fullmatch(text):
             key, value = f"flag.{flag[1]}", flag[2]
@@ -111,26 +113,26 @@ def blocks(cards: Sequence[bytes]) -> list[Block]:
             key, value = entry[1], entry[2]
         else:
             continue
-        if not found or key in found[-1].entries:
-            found.append(Block())
-        found[-1].entries[key] = value
-        found[-1].cards += numbers
-    return found
+        if not annotations or key in annotations[-1].entries:
+            annotations.append(Block())
+        annotations[-1].entries[key] = value
+        annotations[-1].cards += numbers
+    return annotations
 
 
 def lines(cards: Sequence[bytes]) -> list[tuple[list[int], str]]:
     """Return the lines of HISTORY, wrapped ones joined, each with the numbers of its cards."""
-    found: list[tuple[list[int], str]] = []
+    joined: list[tuple[list[int], str]] = []
     for i, card in enumerate(cards):
         if not card.startswith(b"HISTORY "):
             continue
         text = card[8:].decode("latin-1").rstrip()
-        if text.startswith(INDENT) and found and found[-1][0][-1] == i - 1:
-            numbers, before = found[-1]
+        if text.startswith(INDENT) and joined and joined[-1][0][-1] == i - 1:
+            numbers, before = joined[-1]
             whole = (
                 f"{before} {text.strip()}" if not before.endswith(CUT) else before[:-1] + text[len(INDENT) :]
             )
-            found[-1] = [*numbers, i], whole
+            joined[-1] = [*numbers, i], whole
         else:
-            found.append(([i], text))
-    return found
+            joined.append(([i], text))
+    return joined

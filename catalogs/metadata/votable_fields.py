@@ -141,8 +141,8 @@ class Reader:
         """End an element."""
         self.note_end()
         if self.inside and self.path[-1] == "DESCRIPTION":
-            told = self.fields[-1].description + "".join(self.words)
-            self.fields[-1], self.words = replace(self.fields[-1], description=told), []
+            description = self.fields[-1].description + "".join(self.words)
+            self.fields[-1], self.words = replace(self.fields[-1], description=description), []
         local = self.path.pop()
         self.closing = self.tables == 1 and local == "FIELD" and self.path[-1:] == ["TABLE"]
         # A second table may stand behind the first: its fields are not ours.
