@@ -212,8 +212,8 @@ def fits(struct: Struct, known: Known) -> bool:
     for number, (kind, inner) in known.items():
         if number not in struct.fields:
             continue
-        found, value = struct.fields[number]
-        if found != kind or (kind == LIST and value.values and value.of != STRUCT):
+        stored_kind, value = struct.fields[number]
+        if stored_kind != kind or (kind == LIST and value.values and value.of != STRUCT):
             return False
         parts = value.values if kind == LIST else [value]
         if inner is not None and not all(fits(part, inner) for part in parts):

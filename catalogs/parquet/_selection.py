@@ -129,8 +129,8 @@ def extents(chunk: Chunk) -> list[tuple[int, int]]:
 
 def pages_extent(column: Mapping[int, int]) -> tuple[int, int]:
     """Return the bytes from and to which the pages of a chunk lie; of one without values they may be nowhere."""
-    found = [place for number in PAGES if (place := column.get(number))]
-    start = min(found, default=0)
+    offsets = [place for number in PAGES if (place := column.get(number))]
+    start = min(offsets, default=0)
     return start, start + (column.get(COMPRESSED, 0) if start else 0)
 
 

@@ -69,51 +69,53 @@ def open_files(root: Path, files: Sequence[Path]) -> Catalog:
 def opened_together(root: Path, keys: Sequence[str], files: Sequence[Path | RemoteFile]) -> Catalog:
     """Open files, which have those keys, as one catalogue."""
     union = Union()
-    found = [told(union, place) for place in files]
+    rows_and_kinds = [add_file(union, place) for place in files]
     columns, views = union.columns(), union.views()
     constants = hive_constants(keys)
     hive = hive_types(constants, {c.name for c in columns})
-    for place, (_, kind), given in zip(files, found, constants, strict=True):
-        check_folders(place, given, views[kind])
+    for place, (_, kind), folder_values in zip(files, rows_and_kinds, constants, strict=True):
+        check_folders(place, folder_values, views[kind])
     partitions = tuple(
         ParquetPartition(
             root / key,
             key,
             n_rows,
-            constants={name: given.get(name) for name in hive},
+            constants={name: folder_values.get(name) for name in hive},
             types={**views[kind].types, **hive} if hive else views[kind].types,
             absent=views[kind].absent,
             remote=place if isinstance(place, RemoteFile) else None,
         )
-        for place, key, (n_rows, kind), given in zip(files, keys, found, constants, strict=True)
+        for place, key, (n_rows, kind), folder_values in zip(
+            files, keys, rows_and_kinds, constants, strict=True
+        )
     )
     columns += tuple(Column(name, datatype) for name, datatype in hive.items())
     return Catalog(FORMAT, root, columns, partitions, union.pairs)
 
 
-def told(union: Union, place: Path | RemoteFile) -> tuple[int, int]:
-    """Tell a union of a file; return the number of its rows, and of its kind."""
+def add_file(union: Union, place: Path | RemoteFile) -> tuple[int, int]:
+    """Add a file to a union; return the number of its rows, and of its kind."""
     metadata, schema, pairs = describe(place)
     return metadata.num_rows, union.add(place, schema, pairs, empty=not metadata.num_rows)
 
 
-def check_folders(place: Path | RemoteFile, given: Mapping[str, HiveValue], view: View) -> None:
+def check_folders(place: Path | RemoteFile, folder_values: Mapping[str, HiveValue], view: View) -> None:
     """Raise FormatError where a file's folders name a column that it lacks and others have."""
-    for name in view.absent.intersection(given):
+    for name in view.absent.intersection(folder_values):
         raise FormatError(
             f"{place} has no column '{name}', which other files of the catalogue have, and lies in a folder "
-            f"'{name}={given[name]}'; write the column into all files, or leave it out of all"
+            f"'{name}={folder_values[name]}'; write the column into all files, or leave it out of all"
         )
 
 
 def hive_types(constants: Sequence[Mapping[str, HiveValue]], stored: set[str]) -> dict[str, pa.DataType]:
     """Return the columns that folders' names give, except those that the files have themselves."""
     values: dict[str, list[HiveValue]] = {}
-    for given in constants:
-        for name, value in given.items():
+    for folder_values in constants:
+        for name, value in folder_values.items():
             values.setdefault(name, []).append(value)
     return {
-        name: pa.string() if any(isinstance(v, str) for v in given) else pa.int64()
-        for name, given in values.items()
+        name: pa.string() if any(isinstance(v, str) for v in column_values) else pa.int64()
+        for name, column_values in values.items()
         if name not in stored
     }

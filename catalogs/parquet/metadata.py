@@ -107,9 +107,9 @@ def column(field: pa.Field, about: About) -> Column:
     while pt.is_fixed_size_list(inner):
         shape.append(inner.list_size)
         inner = inner.value_type
-    told = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
-    if all(size.isdigit() for size in told) and math.prod(map(int, told)) == math.prod(shape):
-        shape = list(map(int, told))
+    sizes = (field.metadata or {}).get(SHAPE.encode(), b"").decode("ascii", "replace").split(",")
+    if all(size.isdigit() for size in sizes) and math.prod(map(int, sizes)) == math.prod(shape):
+        shape = list(map(int, sizes))
     return Column(field.name, datatype, about.unit, about.ucd, about.description, about.null, tuple(shape))
 
 
@@ -236,13 +236,13 @@ def recorded_provenance(pairs: Mapping[str, str]) -> dict[str, str]:
     """Return what a file that astropy or pandas wrote says of an annotation before, in their words of the table."""
     if any(map(is_provenance, pairs)):
         return {}
-    found = {k: v for k, v in attributes(pairs).items() if is_provenance(k) and isinstance(v, str)}
+    provenance = {k: v for k, v in attributes(pairs).items() if is_provenance(k) and isinstance(v, str)}
     if "blr" not in pairs.get(ASTROPY, ""):
-        return found
+        return provenance
     try:
-        return found | meta_provenance({item.key: item.value for item in read_items(pairs[ASTROPY])})
+        return provenance | meta_provenance({item.key: item.value for item in read_items(pairs[ASTROPY])})
     except EcsvHeaderError:
-        return found
+        return provenance
 
 
 def with_arrow(

@@ -71,8 +71,8 @@ class Union:
         """
         # Equal schemas may tell different units, the bytes of them do not.
         fields = schema.remove_metadata().serialize().to_pybytes()
-        told = (empty, fields, *(pairs.get(key) for key in DESCRIPTIONS), annotated_names(pairs))
-        number = self.numbers.get(told)
+        kind_key = (empty, fields, *(pairs.get(key) for key in DESCRIPTIONS), annotated_names(pairs))
+        number = self.numbers.get(kind_key)
         if number is None:
             if not self.kinds:
                 self.pairs = pairs
@@ -81,7 +81,7 @@ class Union:
                     f"{self.kinds[0].first} and {place} do not make one catalogue: only one of them was annotated with "
                     f"the columns that both have; {REMEDY}"
                 )
-            number = self.numbers[told] = len(self.kinds)
+            number = self.numbers[kind_key] = len(self.kinds)
             columns = columns_of(schema, pairs)
             for column in columns:
                 self.join(place, column, empty=empty)
