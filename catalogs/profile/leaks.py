@@ -155,8 +155,8 @@ def find_leaks(
     ]
     thin = rng.permutation(len(classes.index))[:MOST_ROWS]
     few = Classes(classes.index[thin], classes.names, classes.fold[thin])
-    made = (Scaled.of(n, _floats(labelled[n][thin])) for n in names)
-    scaled = [replace(s, flux=s.name in fluxes) for s in made if s is not None]
+    candidates = (Scaled.of(n, _floats(labelled[n][thin])) for n in names)
+    scaled = [replace(s, flux=s.name in fluxes) for s in candidates if s is not None]
     scaled = sorted(scaled, key=lambda s: -gains[s.name])[:MOST_COLUMNS]
     sets = sorted(_judged(scaled, few), key=lambda leak: -leak.beyond)
     return [*sorted(alone, key=lambda leak: -leak.gain), *sets], gains
@@ -166,14 +166,14 @@ def _judged(columns: Sequence[Scaled], classes: Classes) -> list[Leak]:
     """Return the pairs and triples that tell more than their parts."""
     sets = [s for size in (2, 3) for s in combinations(columns, size)]
     screened = sorted(((_screened(s, classes), i) for i, s in enumerate(sets)), reverse=True)
-    found = []
+    leaks = []
     for promise, i in screened[:JUDGED]:
         if promise <= 0:
             break
         leak = _leak(sets[i], classes)
         if leak is not None and leak.beyond >= TOGETHER:
-            found.append(leak)
-    return found
+            leaks.append(leak)
+    return leaks
 
 
 def _screened(columns: Sequence[Scaled], classes: Classes) -> float:

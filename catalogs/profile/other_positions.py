@@ -88,16 +88,15 @@ def _sexagesimal(names: Collection[str]) -> tuple[str, ...]:
     of_degrees = {_part(m) for m in degrees.values()}
     if not ({"hours", "minutes"} <= of_hours and {"degrees", "minutes"} <= of_degrees):
         return ()
-    found = (*_in_order(hours), *_in_order(degrees))
-    return tuple(found)
+    return (*_in_order(hours), *_in_order(degrees))
 
 
 def _part(match: re.Match[str]) -> str:
     return next(part for part, text in match.groupdict().items() if text is not None)
 
 
-def _in_order(found: dict[str, re.Match[str]]) -> list[str]:
-    return sorted(found, key=lambda name: PARTS.index(_part(found[name])))
+def _in_order(matches: dict[str, re.Match[str]]) -> list[str]:
+    return sorted(matches, key=lambda name: PARTS.index(_part(matches[name])))
 
 
 def _galactic(names: Collection[str]) -> tuple[str, ...]:

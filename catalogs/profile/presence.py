@@ -95,11 +95,11 @@ def shares_of_one(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
         # Every beginning may be the question's: 'smooth or featured' is answered by 'featured or disk'.
         for beginning in list(accumulate(name_words(name), "{} {}".format))[:-1]:
             for_whole.setdefault((beginning, whole), []).append(name)
-    found: dict[str, str] = {}
+    shares: dict[str, str] = {}
     for (_, whole), names in for_whole.items():
         if 2 <= len(names) <= MOST_ANSWERS and _sums_to(whole, [rows[name] for name in names]):
-            found |= {name: next(n for n in names if n != name) for name in names}
-    return found
+            shares |= {name: next(n for n in names if n != name) for name in names}
+    return shares
 
 
 def _sums_to(whole: float, columns: list[NDArray[np.float64]]) -> bool:

@@ -90,7 +90,7 @@ def quality(
     seen = profile(catalog, limit=limit, choice=choice, also=also, progress=progress)
     named = seen.columns.get(identifier or "")
     outliers = {name: outlier_share(seen, name) for name in seen.columns}
-    found = Quality(
+    row_quality = Quality(
         n_rows=seen.n_rows,
         missing={name: c.missing_share for name, c in seen.columns.items() if c.missing},
         constant=tuple(name for name, c in seen.columns.items() if c.constant),
@@ -103,7 +103,7 @@ def quality(
         n_files=len(catalog.partitions),
         absent={c.name: c.absent for c in catalog.columns if c.absent},
     )
-    return found, seen
+    return row_quality, seen
 
 
 def outlier_share(seen: Profile, name: str) -> float:

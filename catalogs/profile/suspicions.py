@@ -98,13 +98,13 @@ def _repeated(profile: Profile, name: str) -> list[Suspected]:
     if len(bulk) < 20:
         return []
     middle = float(np.subtract(*np.quantile(bulk, [0.99, 0.01])))
-    found = []
+    suspected = []
     for value, count in sorted(candidates.items()):
         apart = max(float(bulk.min()) - value, value - float(bulk.max()))
         if apart > 0 and (count >= FEWEST or value in elsewhere):
             why = _why_a_mark(column, value, count, apart, middle)
-            found += [] if why is None else [Suspected(value, count, why)]
-    return found
+            suspected += [] if why is None else [Suspected(value, count, why)]
+    return suspected
 
 
 def _why_a_mark(column: ColumnProfile, value: float, count: int, apart: float, middle: float) -> str | None:
@@ -146,7 +146,7 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
     known = sample[np.isfinite(sample)]
     if len(known) < 4 * FEWEST_UNUSUAL:
         return []
-    found = []
+    suspected = []
     for sign in signs:
         x = np.sort(sign * known)
         above = len(x) // 2 + int(np.argmax(np.diff(x[len(x) // 2 :]))) + 1
@@ -156,8 +156,8 @@ def _shifted(profile: Profile, name: str) -> list[Suspected]:
         if apart and near and len(np.unique(cloud)) >= FEWEST_UNUSUAL:
             end = np.floor(cloud[0])
             text = f"{end:.0f}.." if sign > 0 else f"..{1 - end:.0f}"
-            found.append(Suspected(text, len(cloud), "near a usual mark, and far from all other values"))
-    return found
+            suspected.append(Suspected(text, len(cloud), "near a usual mark, and far from all other values"))
+    return suspected
 
 
 def _stands_for_none(value: float, column: ColumnProfile) -> bool:
@@ -239,7 +239,7 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
 
     A column of numbers with fractions names nothing, and integers above 2^53 in floating point were rounded.
     """
-    found = []
+    identifiers = []
     for place, (name, c) in enumerate(profile.columns.items()):
         if isinstance(name, Element):
             continue
@@ -250,7 +250,7 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
             continue  # measurements in whole numbers, of which few rows have no two alike
         if is_real(c.column.datatype):
             if by_name and c.is_number and c.maximum > 2**53:
-                found.append((9, place, name, "identifiers in floating point: rounded by their source"))
+                identifiers.append((9, place, name, "identifiers in floating point: rounded by their source"))
             continue
         if pt.is_boolean(c.column.datatype) or is_position(c.column) or not (by_ucd or by_name or unique):
             continue
@@ -266,11 +266,11 @@ def suspected_identifiers(profile: Profile) -> list[tuple[str, str]]:
                 if is_text(c.column.datatype)
                 else 4
             )
-            found.append((rank, place, name, "different in every row"))
+            identifiers.append((rank, place, name, "different in every row"))
         elif c.distinct.repeated < 0.05 * c.n and c.missing < 0.05 * c.n:
             shown = f"{c.distinct.repeated:,} rows repeat another, {c.missing:,} have none"
-            found.append((6, place, name, shown))
-    return [(name, why) for _, _, name, why in sorted(found)]
+            identifiers.append((6, place, name, shown))
+    return [(name, why) for _, _, name, why in sorted(identifiers)]
 
 
 def _numbered(profile: Profile, name: str) -> bool:
