@@ -42,17 +42,17 @@ def web_client(within: tuple[str, ...]) -> Client:
                 f"{' or '.join(map(shown, within))}; have that place allowed, or fetch the file"
             )
 
-    async def client(**given: Any) -> Any:
+    async def client(**options: Any) -> Any:
         trace = aiohttp.TraceConfig()
         trace.on_request_redirect.append(check)
         # A file that is stored compressed, and said to be so, is wanted as it is stored.
-        headers = {"Accept-Encoding": "identity"} | dict(given.pop("headers", None) or {})
+        headers = {"Accept-Encoding": "identity"} | dict(options.pop("headers", None) or {})
         ours: dict[str, Any] = {
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE),
             "auto_decompress": False,
             "trust_env": True,  # proxies, and the passwords of ~/.netrc
         }
-        traces = [*given.pop("trace_configs", ()), trace]
-        return aiohttp.ClientSession(headers=headers, trace_configs=traces, **(ours | given))
+        traces = [*options.pop("trace_configs", ()), trace]
+        return aiohttp.ClientSession(headers=headers, trace_configs=traces, **(ours | options))
 
     return client

@@ -90,13 +90,13 @@ def time_of(value: Any) -> datetime | None:
     """Return a time that a driver tells, in UTC, None where it is not understood."""
     try:
         if isinstance(value, datetime):
-            found = value
+            time = value
         elif isinstance(value, int | float):
-            found = datetime.fromtimestamp(value, UTC)
+            time = datetime.fromtimestamp(value, UTC)
         elif isinstance(value, str) and "," in value:
-            found = parsedate_to_datetime(value)
+            time = parsedate_to_datetime(value)
         else:
-            found = datetime.fromisoformat(str(value))
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+            time = datetime.fromisoformat(str(value))
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError):
         return None

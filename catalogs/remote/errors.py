@@ -26,10 +26,10 @@ def speaking_of(url: str) -> Iterator[None]:
     except CatalogError:
         raise
     except Exception as error:  # noqa: BLE001 -- of each driver's own kinds
-        told = in_our_words(url, error)
-        if told is error.__cause__:
-            raise told from None
-        raise told from (
+        reworded = in_our_words(url, error)
+        if reworded is error.__cause__:
+            raise reworded from None
+        raise reworded from (
             None if has_secret(url) or tells_secrets(error) else error
         )  # a traceback would show it
 

@@ -155,17 +155,17 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
     if wild is None:
         root = path.rstrip("/")
         refuse_other_than_page(filesystem, url, path, suffixes)
-        found = list(below(filesystem, path, DEEPEST))
-        refuse_hats(url, found, root)
-        found = [p for p in found if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
+        paths = list(below(filesystem, path, DEEPEST))
+        refuse_hats(url, paths, root)
+        paths = [p for p in paths if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
     else:
         root = plain[:wild].rpartition("/")[0]
         matches = re.compile(glob_translate(plain)).fullmatch
         page = f"{root}/" if is_web(url) else root
-        found = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
-    if not found:
+        paths = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
+    if not paths:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
-    places = tuple(Place(filesystem, p, key_below(p, root)) for p in sorted(found))
+    places = tuple(Place(filesystem, p, key_below(p, root)) for p in sorted(paths))
     for place in places:
         require_inside(place)
     return Listing(root, places, "folder" if wild is None else "pattern")
@@ -224,9 +224,9 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
         )
 
 
-def refuse_hats(url: str, found: Iterable[str], root: str) -> None:
+def refuse_hats(url: str, paths: Iterable[str], root: str) -> None:
     """Raise where the files are those of a HATS catalogue."""
-    if any(key_below(path, root) in WHOLE for path in found):
+    if any(key_below(path, root) in WHOLE for path in paths):
         raise FormatError(
             f"{shown(url)} is a HATS catalogue, which is read from a local folder only; "
             f"fetch it first, or open the Parquet files below its folder dataset, without its margins"

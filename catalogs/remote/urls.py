@@ -47,10 +47,10 @@ class _Parts:
 
     @classmethod
     def of(cls, url: str) -> _Parts:
-        found = PARTS.fullmatch(url)
-        if found is None:
+        match = PARTS.fullmatch(url)
+        if match is None:
             return cls("", "", "", url, "")
-        scheme, place, rest = found.groups()
+        scheme, place, rest = match.groups()
         user, _, host = place.rpartition("@")
         path, mark, query = rest, "", ""
         if scheme.lower() in WEB:
@@ -100,8 +100,8 @@ def is_web(url: str) -> bool:
 
 def has_secret(url: str) -> bool:
     """Say whether a URL holds what may be a secret: a password, on the web any user and any query."""
-    found = [_Parts.of(link) for link in CHAINED.split(url)]
-    return any(parts.password or parts.query for parts in found)
+    links = [_Parts.of(link) for link in CHAINED.split(url)]
+    return any(parts.password or parts.query for parts in links)
 
 
 def shown(url: str) -> str:
@@ -117,7 +117,7 @@ def shown(url: str) -> str:
 
 def scrubbed(text: str) -> str:
     """Return a text in which every URL is as it may be shown."""
-    return IN_TEXT.sub(lambda found: shown(found[0]), text)
+    return IN_TEXT.sub(lambda match: shown(match[0]), text)
 
 
 def file_name(url: str) -> str:
