@@ -74,10 +74,10 @@ class NeighbourCounter:
         place, hashes = place[kept], hashes[kept]
         key = _combined(*(hashed(place[:, axis]) for axis in range(3)), hashes)
         joined = np.concatenate([self._key, key])
-        found, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
+        distinct_keys, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
         rows = np.concatenate([self._rows, np.ones(len(key), dtype=np.int64)])
-        self._rows = np.bincount(inverse.ravel(), weights=rows, minlength=len(found)).astype(np.int64)
-        self._key = found
+        self._rows = np.bincount(inverse.ravel(), weights=rows, minlength=len(distinct_keys)).astype(np.int64)
+        self._key = distinct_keys
         self._place = np.concatenate([self._place, place])[first]
         self._cell = np.concatenate([self._cell, hashes])[first]
         self._owned = np.concatenate([self._owned, np.full(len(key), owned)])[first]

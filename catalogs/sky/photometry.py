@@ -194,10 +194,10 @@ def is_sentinel(values: Array, sentinels: Sequence[Sentinel]) -> NDArray[np.bool
     """Return which values stand for none: equal to a sentinel in the column's own precision, or in a range."""
     data = np.ma.getdata(values)
     data = words_of(data) if holds_text(data) else data
-    found = np.zeros(data.shape, dtype=bool)
+    marked = np.zeros(data.shape, dtype=bool)
     for sentinel in sentinels:
-        found |= matches(data, sentinel)
-    return found & ~np.ma.getmaskarray(values)
+        marked |= matches(data, sentinel)
+    return marked & ~np.ma.getmaskarray(values)
 
 
 def matches(data: Array, sentinel: Sentinel) -> Array:
@@ -255,8 +255,8 @@ def states(
 
 def floats(values: ArrayLike) -> Floats:
     """Return values as float64, NaN where masked, and of a column of nulls only."""
-    given: Array = np.ma.asanyarray(values)
-    if given.dtype == NO_VALUES:
-        return np.full(given.shape, np.nan)
-    array = given.astype(np.float64)
+    column: Array = np.ma.asanyarray(values)
+    if column.dtype == NO_VALUES:
+        return np.full(column.shape, np.nan)
+    array = column.astype(np.float64)
     return np.asarray(array.filled(np.nan) if isinstance(array, np.ma.MaskedArray) else array)

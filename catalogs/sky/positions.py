@@ -128,23 +128,23 @@ def unit_of_position(
 
     `stated` is what the specification says under `table`.
     """
-    found = []
+    position_units = []
     for name in (ra, dec):
         column = catalog.column(name)
         try:
             text = is_text(column.datatype)
-            found.append(position_unit(column.unit, is_text=text, stated=stated, table=table))
+            position_units.append(position_unit(column.unit, is_text=text, stated=stated, table=table))
         except CatalogError as error:
             raise CatalogError(f"{catalog.path}, column '{name}': {error}") from error
-    if stated is None and found == ["hours", "deg"]:
+    if stated is None and position_units == ["hours", "deg"]:
         return "hours"
-    if found[0] != found[1] or (stated is None and "hours" in found):
+    if position_units[0] != position_units[1] or (stated is None and "hours" in position_units):
         raise CatalogError(
-            f"{catalog.path}: got '{ra}' in {found[0]} and '{dec}' in {found[1]}, expected the same of both; name "
-            "other columns, or convert one, or, if one says it wrongly, state what both are in: "
+            f"{catalog.path}: got '{ra}' in {position_units[0]} and '{dec}' in {position_units[1]}, expected the "
+            "same of both; name other columns, or convert one, or, if one says it wrongly, state what both are in: "
             f'position_unit = "deg" (or "rad", "sexagesimal", "hours" of the first beside degrees) under {table}'
         )
-    return found[0]
+    return position_units[0]
 
 
 def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
@@ -209,15 +209,15 @@ def match_positions(
     """Return for each position (n,) the index of the nearest other one within `radius` arcseconds, else -1."""
     here = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
     there = np.flatnonzero(np.isfinite(other_ra) & np.isfinite(other_dec))
-    found = np.full(len(ra), -1, dtype=np.intp)
+    nearest = np.full(len(ra), -1, dtype=np.intp)
     if not here.size or not there.size:
-        return found
+        return nearest
     index, separation, _ = sky(ra[here], dec[here]).match_to_catalog_sky(
         sky(other_ra[there], other_dec[there])
     )
     near = separation.arcsec <= radius
-    found[here[near]] = there[np.asarray(index)[near]]
-    return found
+    nearest[here[near]] = there[np.asarray(index)[near]]
+    return nearest
 
 
 def near_others(ra: Floats, dec: Floats, *, radius: float, most: int = 8) -> list[NDArray[np.intp]]:
@@ -277,7 +277,7 @@ def coordinate_word(name: str) -> str:
 
 def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
     """Return the columns that may be one coordinate, the likeliest first."""
-    found = []
+    coordinates = []
     for place, column in enumerate(catalog.columns):
         word, plain_word = coordinate_word(column.name), re.sub(r"[^a-z0-9]", "", column.name.lower())
         said = (column.ucd or "").lower().split(";")
@@ -285,5 +285,5 @@ def ranked(catalog: Catalog, ucd: str, names: tuple[str, ...]) -> list[str]:
         plain = is_text(column.datatype) or is_real(column.datatype)
         if plain and not column.shape and (by_ucd or by_name):
             rank = (is_text(column.datatype), not by_ucd, "meta.main" not in said, word != plain_word)
-            found.append((*rank, names.index(word) if by_name else len(names), place, column.name))
-    return [str(entry[-1]) for entry in sorted(found)]
+            coordinates.append((*rank, names.index(word) if by_name else len(names), place, column.name))
+    return [str(entry[-1]) for entry in sorted(coordinates)]
