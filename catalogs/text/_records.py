@@ -66,9 +66,9 @@ class Dialect:
         """Return the fields of a record as they are written."""
         if b'"' not in body:
             return body.split(self.delimiter.encode())
-        found = self.field.findall(body)
+        matches = self.field.findall(body)
         # At the end of a field that ends the record, an empty one matches once more.
-        return found if body.endswith(self.delimiter.encode()) else found[:-1]
+        return matches if body.endswith(self.delimiter.encode()) else matches[:-1]
 
 
 QUOTED = re.compile(rb'(?:[^"]|"")*+"')
@@ -128,7 +128,7 @@ def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
         if not pending and b'"' not in data:
             yield Block(data)
             continue
-        found = []
+        records = []
         for line in data.splitlines(keepends=True):
             # Quotation marks in a comment, `# delimiter: ","`, open nothing.
             comment = not pending and line.startswith(COMMENT)
@@ -136,11 +136,11 @@ def blocks(stream: IO[bytes], dialect: Dialect, path: Path) -> Iterator[Block]:
             pending.append(line)
             size += len(line)
             if not inside:
-                found.append(b"".join(pending))
+                records.append(b"".join(pending))
                 pending, size = [], 0
             elif size > LONGEST_RECORD:
                 raise unclosed(path, pending[0])
-        yield Block(b"".join(found), found)
+        yield Block(b"".join(records), records)
     if pending:
         raise unclosed(path, pending[0])
 

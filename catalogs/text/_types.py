@@ -83,7 +83,7 @@ def infer_types(
     encoding: str = "utf8",
 ) -> tuple[dict[str, pa.DataType], int]:
     """Return the columns' types, and the number of rows."""
-    found = dict.fromkeys(names, Kind.NOTHING)
+    widest = dict.fromkeys(names, Kind.NOTHING)
     rows = 0
     for data in blocks:
         table = convert(data, names, delimiter, missing=missing, encoding=encoding)
@@ -95,8 +95,8 @@ def infer_types(
                 data, names, delimiter, types=types, wanted=doubtful, missing=missing, encoding=encoding
             )
             kinds |= {n: whole(texts.column(n), table.column(n), missing) for n in doubtful}
-        found = {name: wider(kind, kinds[name]) for name, kind in found.items()}
-    return {name: ARROW[kind] for name, kind in found.items()}, rows
+        widest = {name: wider(kind, kinds[name]) for name, kind in widest.items()}
+    return {name: ARROW[kind] for name, kind in widest.items()}, rows
 
 
 def may_be_whole(column: pa.ChunkedArray) -> bool:

@@ -76,13 +76,13 @@ def beside(lines: bytes, end: bytes, mark: bytes, values: Iterator[bytes], sourc
 
 def taken(values: Iterator[bytes], n: int, source: Path) -> list[bytes]:
     """Return the next n values; DamagedFileError where there are fewer."""
-    found = list(islice(values, n))
-    if len(found) < n:
+    block = list(islice(values, n))
+    if len(block) < n:
         raise DamagedFileError(
             f"{source} has more rows than when it was opened, expected it to stay as it is; open it again once it is "
             "finished"
         )
-    return found
+    return block
 
 
 @dataclass(frozen=True)

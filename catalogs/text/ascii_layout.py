@@ -59,9 +59,9 @@ def layout_of(path: Path) -> Layout | None:
     if b"\0" in head or not head.strip() or head.startswith(ECSV_MARK) or head.lstrip().startswith(FOREIGN):
         return None
     text = head.decode("utf-8", "replace").lstrip("\ufeff")
-    found = described(path, text) or marked(text)
-    if found is not None or is_delimited(head):
-        return found
+    layout = described(path, text) or marked(text)
+    if layout is not None or is_delimited(head):
+        return layout
     lines = [line.decode("utf-8", "replace").lstrip("\ufeff") for line in head_lines(head)]
     return ruled(lines) or blank_separated(path, lines)
 
@@ -118,9 +118,9 @@ def blank_separated(path: Path, lines: list[str]) -> Layout | None:
     numbers = any(all(map(is_value, column)) for column in zip(*rows[1:], strict=True))
     if not (numbers or path.name.lower().endswith((*SUFFIXES, ".txt", ".csv"))):
         return None  # sentences
-    found = commented_names(lines[: places[0]], len(rows[0]))
-    if found is not None:
-        return Layout("blanks", names=found[1], header=found[0])
+    names_line = commented_names(lines[: places[0]], len(rows[0]))
+    if names_line is not None:
+        return Layout("blanks", names=names_line[1], header=names_line[0])
     if has_no_names(rows):
         raise unnamed(path, lines[places[0]], len(rows[0]))
     return Layout("blanks", names=tuple(rows[0]), header=places[0])

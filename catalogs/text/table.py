@@ -171,9 +171,9 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except pa.ArrowInvalid as error:
         counts = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
-        names, found = map(int, counts.groups()) if counts else (0, 0)
+        names, fields = map(int, counts.groups()) if counts else (0, 0)
         remedy = "correct that row, or fetch it again"
-        if found == names + 1:
+        if fields == names + 1:
             remedy += (
                 "; where all rows have one more, as R writes its row names, put a name in front of the others"
             )
@@ -209,9 +209,9 @@ def open_ecsv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Te
     """Open a table whose header says what its columns are."""
     dialect, entries = ecsv_dialect(head, path)
     missing = (ECSV_NULL, *missing)
-    found = TextPartition(path, path.name, 0, ECSV, dialect, ecsv_columns(entries), missing=missing)
-    found = replace(found, comments=len(other_meta(header_text(head[: dialect.header]))))
-    return replace(found, n_rows=sum(b.num_rows for b in found.pieces(dialect.names[:1])))
+    partition = TextPartition(path, path.name, 0, ECSV, dialect, ecsv_columns(entries), missing=missing)
+    partition = replace(partition, comments=len(other_meta(header_text(head[: dialect.header]))))
+    return replace(partition, n_rows=sum(b.num_rows for b in partition.pieces(dialect.names[:1])))
 
 
 def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> TextPartition:
@@ -240,8 +240,8 @@ def open_csv(path: Path, head: Sequence[bytes], missing: tuple[str, ...]) -> Tex
         require_comments(path, dialect, head)
     columns = tuple(Column(name, datatype) for name, datatype in types.items())
     encoding = "utf8" if utf8 else "latin1"
-    found = TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
-    return replace(found, commented_out=doubtful, comments=comments)
+    partition = TextPartition(path, path.name, n_rows, CSV, dialect, columns, encoding, missing)
+    return replace(partition, commented_out=doubtful, comments=comments)
 
 
 def like_rows(comments: Sequence[bytes], dialect: Dialect) -> list[bytes]:
