@@ -31,14 +31,14 @@ def stream_bytes(data: Data) -> Iterator[bytes]:
 
 def texts(data: Data) -> Iterator[bytes]:
     """Yield the text of an element, what is not ASCII as question marks."""
-    found: list[str] = []
+    chunks: list[str] = []
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.CharacterDataHandler = found.append
+    parser.CharacterDataHandler = chunks.append
     for block in data.blocks(BLOCK_BYTES):
         parser.Parse(block, False)  # noqa: FBT003 -- expat takes no keyword
-        yield "".join(found).encode("ascii", "replace")
-        found.clear()
+        yield "".join(chunks).encode("ascii", "replace")
+        chunks.clear()
 
 
 def encoded(pieces: Iterable[bytes]) -> Iterator[bytes]:

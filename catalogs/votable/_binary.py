@@ -132,9 +132,9 @@ def encoded_cells(field: Field, column: Array, stored: np.dtype[Any], *, in_arra
 
 def each(words: Array, encode: Callable[[str], bytes]) -> list[bytes]:
     """Return encoded texts; most columns have few different ones."""
-    given = ["" if w is None else w.decode("ascii") if isinstance(w, bytes) else w for w in words.tolist()]
-    known = {word: encode(word) for word in set(given)}
-    return [known[word] for word in given]
+    texts = ["" if w is None else w.decode("ascii") if isinstance(w, bytes) else w for w in words.tolist()]
+    known = {word: encode(word) for word in set(texts)}
+    return [known[word] for word in texts]
 
 
 def cells_with_lengths(field: Field, column: Cells) -> list[bytes]:

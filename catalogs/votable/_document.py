@@ -85,17 +85,17 @@ def parse_document(path: Path) -> tuple[VOTableFile, dict[TableElement, Data], O
     data: dict[TableElement, Data] = {}
     for table in file.iter_tables():
         for info in [i for i in table.infos if i.name == MARK]:
-            data.setdefault(table, outline.found[int(info.value)])
+            data.setdefault(table, outline.data_elements[int(info.value)])
             table.infos.remove(info)
     return file, data, outline.originals
 
 
 class Outline:
-    """Follows the elements of a document; `found` are the data that were met so far."""
+    """Follows the elements of a document; `data_elements` are the data that were met so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.found: list[Data] = []
+        self.data_elements: list[Data] = []
         self.originals = Originals()
         self.root = ""
         self.queue: list[Event] = []
@@ -204,7 +204,7 @@ class Outline:
         if shown is not None:
             self.put(True, name, shown)  # noqa: FBT003
         if name == "DATA":
-            self.serialisation, self.marked = "", len(self.found)
+            self.serialisation, self.marked = "", len(self.data_elements)
         elif name in {*BINARIES, "TABLEDATA", "PARQUET"}:
             self.serialisation = name
         if name in {"TABLEDATA", "STREAM"}:
@@ -269,7 +269,7 @@ class Outline:
         elif name == self.element and self.started is not None:
             begin, end = self.started, self.parser.CurrentByteIndex
             rest = (self.prolog, begin, end, self.n_rows, self.width, self.ascii)
-            self.found.append(Data(self.path, self.serialisation, *rest))
+            self.data_elements.append(Data(self.path, self.serialisation, *rest))
             self.inside += end - begin
             self.started = None
             self.outside_data()
@@ -293,10 +293,10 @@ class Outline:
         shown = self.originals.end(name, "".join(self.text))
         if shown is not None:
             self.put(False, name, shown.strip())  # noqa: FBT003
-        if name == "DATA" and self.marked < len(self.found):
+        if name == "DATA" and self.marked < len(self.data_elements):
             self.put(True, "INFO", {"name": MARK, "value": str(self.marked)})  # noqa: FBT003
             self.put(False, "INFO", "")  # noqa: FBT003
-            self.marked = len(self.found)
+            self.marked = len(self.data_elements)
 
 
 def without_prefix(tag: str) -> str:

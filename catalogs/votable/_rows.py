@@ -174,10 +174,10 @@ class BinaryRows(Rows):
         try:
             for piece in self.pieces():
                 rest += piece
-                found = find(rest)
-                if found.n_rows:
-                    yield found
-                rest = rest[found.size :]
+                whole_rows = find(rest)
+                if whole_rows.n_rows:
+                    yield whole_rows
+                rest = rest[whole_rows.size :]
                 if len(rest) > LONGEST_ROW:
                     raise self.damaged(f"a row has more than {LONGEST_ROW >> 20} MB")
         except binascii.Error as error:
@@ -202,18 +202,18 @@ class BinaryRows(Rows):
         row_at = n = 0
         begin = 0
         while True:
-            at, found = row_at, []
+            at, row_bounds = row_at, []
             for skip, bits in plan:
                 at += skip
                 begin = at + LENGTH_BYTES
                 if begin > last:
                     break
                 at = begin + (LENGTH.unpack_from(data, at)[0] * bits + 7) // 8
-                found += [begin, at]
+                row_bounds += [begin, at]
             at += behind
             if begin > last or at > last:
                 break
-            bounds += found
+            bounds += row_bounds
             n, row_at = n + 1, at
         return Piece(data, self.runs, n, row_at, np.array(bounds, np.int64).reshape(n, len(plan), 2))
 

@@ -74,16 +74,16 @@ class TextRows(Rows):
         fixed = {i for i, f in enumerate(self.table_fields) if is_text(f) and stored_type(f) is not None}
         if self.data.ascii and not fixed:
             return {}
-        found = {i: (True, 0) for i, f in enumerate(self.table_fields) if is_text(f)}
+        needs = {i: (True, 0) for i, f in enumerate(self.table_fields) if is_text(f)}
         width = len(self.table_fields)
         for words in self.pieces():
-            for i, (all_ascii, longest) in found.items():
+            for i, (all_ascii, longest) in needs.items():
                 several = set(words[i::width])
-                found[i] = (
+                needs[i] = (
                     all_ascii and all(map(str.isascii, several)),
                     max(longest, *map(text_size, several)),
                 )
-        return found
+        return needs
 
     def damaged(self, what: str) -> DamagedFileError:
         """Return the error for rows that cannot be read."""

@@ -43,8 +43,8 @@ class NewRows:
         self.blocks = blocks
         self.names = names
         self.waiting: deque[list[Cells]] = deque()
-        self.given: deque[NewValues] = deque()
-        self.n_given = 0
+        self.new_values: deque[NewValues] = deque()
+        self.n_new = 0
 
     def read(self) -> Iterator[list[Cells]]:
         """Yield the cells of some rows at a time, for what is computed of them."""
@@ -56,25 +56,25 @@ class NewRows:
         """Yield the first cells of some rows at a time, and behind them the new values."""
         for batch, values in computed:
             if self.names:
-                self.given.append(values)
-            self.n_given += batch.num_rows
-            while self.waiting and len(self.waiting[0][0]) <= self.n_given:
+                self.new_values.append(values)
+            self.n_new += batch.num_rows
+            while self.waiting and len(self.waiting[0][0]) <= self.n_new:
                 block = self.waiting.popleft()
                 yield [*block[:n_old], *self.take(len(block[0]))]
 
     def take(self, n: int) -> list[Array]:
         """Return the next n values of each new column."""
-        self.n_given -= n
-        found: list[list[Array]] = [[] for _ in self.names]
+        self.n_new -= n
+        columns: list[list[Array]] = [[] for _ in self.names]
         while n and self.names:
-            values = self.given.popleft()
+            values = self.new_values.popleft()
             size = len(values[self.names[0]])
-            for name, parts in zip(self.names, found, strict=True):
+            for name, parts in zip(self.names, columns, strict=True):
                 parts.append(values[name][:n])
             if size > n:
-                self.given.appendleft({name: values[name][n:] for name in self.names})
+                self.new_values.appendleft({name: values[name][n:] for name in self.names})
             n -= min(n, size)
-        return [np.concatenate(parts) for parts in found]
+        return [np.concatenate(parts) for parts in columns]
 
 
 @dataclass(frozen=True)

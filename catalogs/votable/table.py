@@ -111,9 +111,9 @@ def document(path: Path, expected: Stamp) -> Document:
 def taken(path: Path, expected: Stamp) -> Document:
     """Return a parsed file that nobody else has, nor will be given: it is going to be changed."""
     with TAKING:
-        found = document(path, expected)
+        parsed = document(path, expected)
         document.cache_clear()
-        return found
+        return parsed
 
 
 def rows_of(path: Path, table: TableElement, data: Data | None) -> Rows:
@@ -158,9 +158,9 @@ class VOTablePartition:
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, `rows` rows at a time."""
-        found = document(self.path, self.stamp).rows[self.index]
+        table_rows = document(self.path, self.stamp).rows[self.index]
         check_unchanged(self.path, self.stamp)
-        return self.record_batches(found.arrow(self.numbers(columns)), columns, rows)
+        return self.record_batches(table_rows.arrow(self.numbers(columns)), columns, rows)
 
     def record_batches(
         self, arrays: Iterator[list[pa.Array]], columns: Sequence[str], rows: int
@@ -183,10 +183,10 @@ class VOTablePartition:
 
     def beside_the_columns(self) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return no texts, and what is left behind, and what becomes of columns in another format."""
-        found = document(self.path, self.stamp)
-        fields = found.table(self.index).fields
+        parsed = document(self.path, self.stamp)
+        fields = parsed.table(self.index).fields
         beside = [
-            f"what the VOTable holds beside the rows ({more}) is left out" for more in says_more(found.file)
+            f"what the VOTable holds beside the rows ({more}) is left out" for more in says_more(parsed.file)
         ]
         return {}, beside + [
             f"'{name}': complex numbers become pairs of real and imaginary part"
@@ -248,16 +248,16 @@ def open(  # noqa: A001 -- every format's verb
 ) -> Catalog:
     """Open the table of that name, ID or number (from 0); else the only one, or the only one with those columns."""
     seen = stamp(path)
-    found = document(path, seen)
-    tables = list(found.file.iter_tables())
+    parsed = document(path, seen)
+    tables = list(parsed.file.iter_tables())
     index = chosen(path, tables, table, columns)
-    element, rows = tables[index], found.rows[index]
+    element, rows = tables[index], parsed.rows[index]
     names = column_names(element)
     known = tuple(
         column(element.fields[i], name, arrow_type(element.fields[i])) for i, name in enumerate(names)
     )
     partition = VOTablePartition(path, path.name, rows.n_rows, index, seen, tuple(names))
-    metadata = {"version": str(found.file.version), "table": element.name or element.ID or str(index)}
+    metadata = {"version": str(parsed.file.version), "table": element.name or element.ID or str(index)}
     metadata |= own_infos(element)
     return Catalog(FORMAT, path, known, (partition,), metadata)
 
@@ -270,19 +270,19 @@ def chosen(
     if wanted is not None:
         exact = [i for i, t in enumerate(tables) if wanted in {t.name, t.ID}]
         folded = [i for i, t in enumerate(tables) if str(wanted).casefold() in folded_names(t)]
-        found = exact or folded or [i for i in range(len(tables)) if str(wanted) == str(i)]
+        numbers = exact or folded or [i for i in range(len(tables)) if str(wanted) == str(i)]
     else:
         some = [i for i, t in enumerate(tables) if t.fields]
         having = [i for i in some if set(columns) <= set(column_names(tables[i]))]
         # Of the only one, who reads the columns says which it lacks.
-        found = having or (some if len(some) == 1 else [])
-    if len(found) == 1:
-        return found[0]
+        numbers = having or (some if len(some) == 1 else [])
+    if len(numbers) == 1:
+        return numbers[0]
     listed = ", ".join(f"{i} '{name}'" for i, name in enumerate(names)) or "none"
     got = (
         f"table {wanted!r}"
         if wanted is not None
-        else f"{len(found)} tables" + (f" with {list(columns)}" if columns else "")
+        else f"{len(numbers)} tables" + (f" with {list(columns)}" if columns else "")
     )
     raise FormatError(f"{path}: got {got}, expected one; say which by name or number: {listed}")
 
