@@ -43,9 +43,9 @@ class Written(tuple[Path, ...]):  # noqa: SLOT001 -- a tuple has no room for slo
 
     def __new__(cls, files: Iterable[Path], warnings: Iterable[str] = ()) -> Self:
         """Make a tuple of the files."""
-        made = super().__new__(cls, files)
-        made.warnings = tuple(warnings)
-        return made
+        written = super().__new__(cls, files)
+        written.warnings = tuple(warnings)
+        return written
 
 
 def annotate(
@@ -82,8 +82,8 @@ def annotate(
     old = old_columns(cat, columns, mode, keep)
     for name in read:
         cat.column(name)
-    told = dict.fromkeys(_lost_already(cat, old, form))
-    files = copies(cat, old, form, told.setdefault)
+    warnings = dict.fromkeys(_lost_already(cat, old, form))
+    files = copies(cat, old, form, warnings.setdefault)
     finals = [out / file.key for file in files]
     if form not in {None, cat.format}:
         cat = replace(cat, whole=None)
@@ -108,8 +108,8 @@ def annotate(
             file.write_annotated(folder / file.key, annotation)
         if is_whole(cat):
             left_out = finish(cat, folder, columns, provenance=provenance, mode=mode, keep=keep)
-            told |= dict.fromkeys(left_out)
-    return Written(finals, told)
+            warnings |= dict.fromkeys(left_out)
+    return Written(finals, warnings)
 
 
 def _lost_already(cat: Catalog, old: OldColumns, form: str | None) -> Iterator[str]:
@@ -137,8 +137,8 @@ def finish(
     """
     if cat.whole is None:
         return ()
-    told = (provenance or Provenance()).covering(columns)
-    return cat.whole.finish(folder, columns, told, old_columns(cat, columns, mode, keep))
+    recorded = (provenance or Provenance()).covering(columns)
+    return cat.whole.finish(folder, columns, recorded, old_columns(cat, columns, mode, keep))
 
 
 def _usable_cpus() -> int:

@@ -201,8 +201,8 @@ class Converting:
 
     def history(self, texts: Mapping[str, str], provenance: Provenance) -> list[bytes]:
         """Return the provenance of this and of earlier annotations as HISTORY cards, the latest last."""
-        told = levels(provenance_entries(texts, provenance, self.old.replaced))
-        return [card for level in reversed(told) for card in block_cards(level)]
+        annotations = levels(provenance_entries(texts, provenance, self.old.replaced))
+        return [card for level in reversed(annotations) for card in block_cards(level)]
 
 
 def with_unit(column: Column) -> Column:
