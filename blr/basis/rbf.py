@@ -71,11 +71,11 @@ class RBF(Basis):
         distinct rows.
         """
         count = whole(centres, "centres")
-        given = None if width is None else _width(width, X.shape[1])
+        width = None if width is None else _width(width, X.shape[1])
         standardisation = Standardisation.learn(X, weight)
         Z = standardisation(X)
         places = spread_centres(Z, count, rng)
-        return cls(standardisation, places, median_distance(Z, rng) / 2 if given is None else given, linear)
+        return cls(standardisation, places, median_distance(Z, rng) / 2 if width is None else width, linear)
 
     @property
     def n_functions(self) -> int:

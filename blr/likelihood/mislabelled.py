@@ -103,9 +103,9 @@ class MislabelledCategorical(Categorical):
         """Return y and q (N, K), and the value (N,)."""
         full, y, log_total = self._softmax(a)
         with np.errstate(divide="ignore"):
-            given = full + np.log(t)
-        top = given.max(axis=1)
-        q = np.exp(given - top[:, None])
+            log_joint = full + np.log(t)
+        top = log_joint.max(axis=1)
+        q = np.exp(log_joint - top[:, None])
         total = q.sum(axis=1)
         return y, q / total[:, None], top + np.log(total) - log_total
 

@@ -97,14 +97,14 @@ def resolve_targets(
 def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) -> Vector | None:
     if sample_weight is None:
         return weight
-    given = as_vector(sample_weight, "sample_weight")
-    if len(given) != n:
-        raise ValueError(f"sample_weight has {len(given)} rows but the targets have {n}")
-    if given.min() < 0:
+    sample_weight = as_vector(sample_weight, "sample_weight")
+    if len(sample_weight) != n:
+        raise ValueError(f"sample_weight has {len(sample_weight)} rows but the targets have {n}")
+    if sample_weight.min() < 0:
         raise ValueError(
-            f"sample_weight must not be negative, got {given.min()} at row {int(given.argmin())}"
+            f"sample_weight must not be negative, got {sample_weight.min()} at row {int(sample_weight.argmin())}"
         )
-    return given if weight is None else weight * given
+    return sample_weight if weight is None else weight * sample_weight
 
 
 def _binary(
@@ -183,18 +183,18 @@ def _one_hot(labels: Any, classes: Sequence[Any] | None) -> tuple[Matrix, None, 
             f"labels cannot be told apart by sorting, got {', '.join(kinds)}; expected all strings, "
             "all numbers or all booleans: turn them into one kind, and leave out rows without a label"
         ) from error
-    found = tuple(present.tolist())
+    distinct = tuple(present.tolist())
     if classes is None:
-        names: tuple[Any, ...] = found
-        columns = np.arange(len(found))
+        names: tuple[Any, ...] = distinct
+        columns = np.arange(len(distinct))
     else:
         names = tuple(classes)
-        unknown = [c for c in found if c not in names]
+        unknown = [c for c in distinct if c not in names]
         if unknown:
             raise ValueError(
                 f"labels {unknown[:5]} are not among the classes {list(names)}; add them or leave out their rows"
             )
-        columns = np.array([names.index(c) for c in found])
+        columns = np.array([names.index(c) for c in distinct])
     if len(names) < 2:
         raise ValueError(
             f"a classifier needs at least two classes, got only {list(names)}; add rows of another class"

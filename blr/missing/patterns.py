@@ -85,16 +85,16 @@ def node_blocks(parts: Iterable[Nodes], most: int) -> Iterator[list[Nodes]]:
         yield group
 
 
-def kept(found: dict[bytes, T], pattern: NDArray[Any], make: Callable[[], T]) -> T:
+def kept(cache: dict[bytes, T], pattern: NDArray[Any], make: Callable[[], T]) -> T:
     """Return what `make` gives for a pattern, or gave before.
 
-    `found` holds it by the pattern's bytes, and starts anew when it is full.
+    `cache` holds it by the pattern's bytes, and starts anew when it is full.
     """
     key = pattern.tobytes()
-    known = found.get(key)
+    known = cache.get(key)
     if known is None:
         known = make()
-        if len(found) >= _MOST:
-            found.clear()
-        found[key] = known
+        if len(cache) >= _MOST:
+            cache.clear()
+        cache[key] = known
     return known
