@@ -206,8 +206,8 @@ def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = T
     C = likelihood.n_outputs
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
-        found = likelihood.derivatives(activations(Phi, theta, C), t)
-        return summed(likelihood, Phi, weight, *found, hessian=hessian)
+        derivatives = likelihood.derivatives(activations(Phi, theta, C), t)
+        return summed(likelihood, Phi, weight, *derivatives, hessian=hessian)
 
     return terms
 

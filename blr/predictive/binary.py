@@ -133,10 +133,10 @@ def _logistic(m: Vector, variance: Vector, *, with_entropy: bool) -> tuple[Vecto
             whole = count[r] == len(regime)
             rows = slice(start, start + len(regime)) if whole else start + np.flatnonzero(regime == r)
             if r < len(_NARROW):
-                found = _narrow(m[rows], variance[rows], _NARROW[r][1], with_entropy=with_entropy)
+                expectations = _narrow(m[rows], variance[rows], _NARROW[r][1], with_entropy=with_entropy)
             else:
-                found = _wide(m[rows], variance[rows], with_entropy=with_entropy)
-            probability[rows], expected_entropy[rows] = found
+                expectations = _wide(m[rows], variance[rows], with_entropy=with_entropy)
+            probability[rows], expected_entropy[rows] = expectations
     return probability, expected_entropy
 
 

@@ -95,9 +95,9 @@ def _mislabelled_logistic(m: Vector, v: Vector, t: Matrix) -> Expected:
     softplus, y, curvature = _softplus(m, v)
     possible = (t > 0).all(axis=1)
     place = np.where(possible, m + np.where(possible, high - low, 0.0), 0.0)
-    given, q, known = (np.where(possible, x, 0.0) for x in _softplus(place, v))
+    moved_softplus, q, known = (np.where(possible, x, 0.0) for x in _softplus(place, v))
     q = np.where(possible, q, t[:, 1] > 0)
-    value = np.maximum(low, high + m) + given - np.maximum(m, 0.0) - softplus
+    value = np.maximum(low, high + m) + moved_softplus - np.maximum(m, 0.0) - softplus
     return value, (q - y)[:, None], (curvature - known)[:, None]
 
 

@@ -132,11 +132,11 @@ def _integrated(m: Matrix, V: Matrix, spread: Vector, most_nodes: int | None) ->
         rows = np.flatnonzero(plan == code)
         chosen = np.take(axes, rows, axis=2)
         if code < 0:
-            found = sobol_rule(m[rows], chosen, -int(code), spread=float(spread[rows].max()))
+            expectations = sobol_rule(m[rows], chosen, -int(code), spread=float(spread[rows].max()))
         else:
             # The most nodes go on the innermost axis.
-            found = product_rule(m[rows], chosen[::-1], tuple(digits[::-1, rows[0]].tolist()))
-        probability[rows], expected_entropy[rows] = found
+            expectations = product_rule(m[rows], chosen[::-1], tuple(digits[::-1, rows[0]].tolist()))
+        probability[rows], expected_entropy[rows] = expectations
     return probability, expected_entropy
 
 
