@@ -70,9 +70,9 @@ class Acceleration:
             sum(w * x for w, x in zip(weight.tolist(), images, strict=True))
             for images in zip(*self._images, strict=True)
         )
-        found = Gaussian(mean, precision)
+        extrapolated = Gaussian(mean, precision)
         try:
-            _ = found.cholesky
+            _ = extrapolated.cholesky
         except (np.linalg.LinAlgError, ValueError):
             return None
-        return found
+        return extrapolated

@@ -109,17 +109,17 @@ class Hamiltonian:
     def settled(self, state: State, n: int, rng: np.random.Generator) -> tuple[Hamiltonian, State, Matrix]:
         """Return this with a step size found in n moves by dual averaging, the state then, and positions (C, n, D)."""
         target, mean, error = np.log(10 * self.step), 0.0, 0.0
-        found, sampler, z = np.log(self.step), self, []
+        log_step, sampler, z = np.log(self.step), self, []
         for i in range(1, n + 1):
             state, probability = sampler.move(state, rng)
             z.append(self.positions(state.x))
             share = 1 / (i + 10)
             accepted = 1 / float(np.mean(1 / np.maximum(probability, _LEAST)))
             error = (1 - share) * error + share * (_ACCEPTANCE - accepted)
-            found = target - np.sqrt(i) / 0.05 * error
+            log_step = target - np.sqrt(i) / 0.05 * error
             weight = i**-0.75
-            mean = weight * found + (1 - weight) * mean
-            sampler = replace(self, step=float(np.exp(np.clip(found, -12.0, 1.0))))
+            mean = weight * log_step + (1 - weight) * mean
+            sampler = replace(self, step=float(np.exp(np.clip(log_step, -12.0, 1.0))))
         return replace(self, step=float(np.exp(np.clip(mean, -12.0, 1.0)))), state, np.stack(z, axis=1)
 
 

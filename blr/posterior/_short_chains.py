@@ -106,11 +106,11 @@ def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.rando
     if smooth(log_ratio).effective < _HOPELESS * _EFFECTIVE / _DRAWS:
         return None
     log_ratio = np.concatenate([log_ratio, log_ratios(slice(_FIRST, None))])
-    found = smooth(log_ratio)
-    size = found.effective * _DRAWS
-    if not (found.k_hat < _K_HAT and size > _EFFECTIVE):
+    smoothed = smooth(log_ratio)
+    size = smoothed.effective * _DRAWS
+    if not (smoothed.k_hat < _K_HAT and size > _EFFECTIVE):
         return None
-    w, top = found.weight, log_ratio.max()
+    w, top = smoothed.weight, log_ratio.max()
     p = _probabilities(problem, rows, draws)
     mean = p @ w
     error = np.sqrt(np.einsum("kps,s->kp", (p - mean[:, :, None]) ** 2, w**2))

@@ -101,11 +101,11 @@ def bridge_evidence(
     half = n_draws // 2
     parts = q.draws[:half], q.draws[half:]
     with single_threaded_blas():
-        found = [
+        estimates = [
             _estimate(q.problem, _Warp.of(fitted, near), used, rng) for fitted, used in (parts, parts[::-1])
         ]
-    value, variance = np.mean(found, axis=0)
-    spread = 0.25 * (found[0][0] - found[1][0]) ** 2  # of the mean, as the two halves tell it
+    value, variance = np.mean(estimates, axis=0)
+    spread = 0.25 * (estimates[0][0] - estimates[1][0]) ** 2  # of the mean, as the two halves tell it
     return float(value), float(np.sqrt(max(0.5 * _OVERLAP * variance, spread)))
 
 

@@ -160,8 +160,8 @@ def _watched(problem: Problem) -> tuple[int, Matrix]:
     def terms(Phi: Matrix, _t: Matrix, _weight: Vector | None) -> Terms:
         return len(Phi), [Phi[:: max(1, len(Phi) // _ROWS)]]
 
-    n, found = problem.require_data().accumulate(terms)
-    rows = np.concatenate(found)
+    n, blocks = problem.require_data().accumulate(terms)
+    rows = np.concatenate(blocks)
     return int(n), rows[:: max(1, len(rows) // _ROWS)]
 
 
@@ -177,9 +177,9 @@ def _known(problem: Problem, rows: Matrix, run: _Run) -> bool:
 
 
 def _verdict(run: _Run) -> Trust:
-    found = run.convergence
-    r_hat = float(found.r_hat.max())
-    ess = float(min(found.ess_bulk.min(), found.ess_tail.min()))
+    diagnostics = run.convergence
+    r_hat = float(diagnostics.r_hat.max())
+    ess = float(min(diagnostics.ess_bulk.min(), diagnostics.ess_tail.min()))
     findings: list[Finding] = []
     if not r_hat < _R_HAT[0]:
         level = "amber" if r_hat < _R_HAT[1] else "red"
@@ -189,8 +189,8 @@ def _verdict(run: _Run) -> Trust:
         findings.append((level, f"the draws are worth {ess:.0f} independent ones, fewer than {_ESS[0]:.0f}"))
     numbers = {
         "r_hat": r_hat,
-        "ess_bulk": float(found.ess_bulk.min()),
-        "ess_tail": float(found.ess_tail.min()),
+        "ess_bulk": float(diagnostics.ess_bulk.min()),
+        "ess_tail": float(diagnostics.ess_tail.min()),
         "draws": float(run.n_draws),
         "acceptance": float(np.mean(run.acceptance)),
     }

@@ -186,12 +186,12 @@ class _Search:
 
 def _moved(q: Gaussian, direction: Vector, A: Matrix, length: float) -> Gaussian | None:
     """Return the Gaussian at part of the way; None if its precision is not one (a link that is not log-concave)."""
-    found = Gaussian(q.mean + length * direction, (1 - length) * q.precision + length * A)
+    moved = Gaussian(q.mean + length * direction, (1 - length) * q.precision + length * A)
     try:
-        _ = found.cholesky
+        _ = moved.cholesky
     except np.linalg.LinAlgError:
         return None
-    return found
+    return moved
 
 
 def mean_shift(q: Posterior) -> ShiftedPosterior:
