@@ -198,8 +198,8 @@ class Ranking:
 
     def best(self, score: ArrayLike) -> int:
         """Return the candidate of the highest score (n,), those of NaN left out."""
-        given = np.asarray(score, dtype=np.float64)
-        return int(np.where(np.isnan(given), -np.inf, given).argmax())
+        scores = np.asarray(score, dtype=np.float64)
+        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
 
 
 def rank(
@@ -231,8 +231,8 @@ def rank(
     return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
 
 
-def _ranked(given: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
-    fits = [q.laplace for q in given]
+def _ranked(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
+    fits = [q.laplace for q in posteriors]
     return rank(
         [fit.log_evidence for fit in fits],
         [fit.second_order for fit in fits],
@@ -340,5 +340,5 @@ def average(
     if len(rows) > 1:
         raise ValueError(f"design matrices have {sorted(rows)} rows, expected the same rows in each")
     weight = weights(posteriors, prior_probability)
-    given = zip(weight, posteriors, designs, strict=True)
-    return mix((float(w), q.prediction(Phi)) for w, q, Phi in given if w > 0)
+    candidates = zip(weight, posteriors, designs, strict=True)
+    return mix((float(w), q.prediction(Phi)) for w, q, Phi in candidates if w > 0)

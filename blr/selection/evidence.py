@@ -63,9 +63,9 @@ class _Groups:
         """
         low, high = np.zeros(self.n_groups), np.zeros(self.n_groups)
         for g in range(self.n_groups):
-            told = curvature[(self.index == g) & (curvature > 0)]
-            if told.size:
-                low[g], high[g] = np.log(told.min()), np.log(told.max())
+            group_curvature = curvature[(self.index == g) & (curvature > 0)]
+            if group_curvature.size:
+                low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
         ranged = replace(self, low=_RANGE[0] + np.minimum(low, 0), high=_RANGE[1] + np.maximum(high, 0))
         return ranged, np.clip(0.0, low - _START, high + _START)
 
@@ -87,10 +87,10 @@ class _Groups:
 def _as_groups(
     groups: ArrayLike | None, M: int, C: int, intercept: int | None, intercept_variance: float
 ) -> _Groups:
-    given = np.zeros(M, dtype=np.intp) if groups is None else np.asarray(groups)
-    if given.shape != (M,) or given.dtype.kind not in "iu":
+    group = np.zeros(M, dtype=np.intp) if groups is None else np.asarray(groups)
+    if group.shape != (M,) or group.dtype.kind not in "iu":
         raise ValueError(
-            f"groups must be {M} integers, the group of each column of Phi, got {given.dtype} of shape {given.shape}"
+            f"groups must be {M} integers, the group of each column of Phi, got {group.dtype} of shape {group.shape}"
         )
     if intercept is not None and not is_column(intercept, M):
         raise ValueError(
@@ -106,7 +106,7 @@ def _as_groups(
             f"Phi has {M} column(s), the intercept alone: there is no prior precision to be found; use fit with a "
             "prior, or give intercept=None"
         )
-    labels, compact = np.unique(given[free], return_inverse=True)
+    labels, compact = np.unique(group[free], return_inverse=True)
     index = np.full(M, -1, dtype=np.intp)
     index[free] = compact
     fixed = np.where(free, 0.0, 1.0 / intercept_variance)
@@ -162,7 +162,7 @@ class _QuadraticModel:
             _, value, slope = self.solve(x)
             return -value, -slope
 
-        found = minimize(
+        optimum = minimize(
             objective,
             log_alpha,
             jac=True,
@@ -170,7 +170,7 @@ class _QuadraticModel:
             bounds=list(zip(low, high, strict=True)),
             options={"ftol": 1e-15, "gtol": 1e-9},
         )
-        return found.x, self.solve(found.x)[0]
+        return optimum.x, self.solve(optimum.x)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,10 +149,10 @@ def estimate_label_noise(
         who = _as_annotator(annotator, len(recorded))
         ones = np.ones((int(who.max()) + 1, 1))
         worth = ones * WORTH * common.rate, ones * WORTH * (1 - common.rate)
-        found = _estimated(
+        noise = _estimated(
             NoiseDensity(problem, recorded, who, prior, *worth), (common.rate,), by_annotator=True
         )
-    return replace(found, common=common)
+    return replace(noise, common=common)
 
 
 def _as_annotator(annotator: ArrayLike, n: int) -> NDArray[np.intp]:
@@ -183,9 +183,9 @@ def _best(search: NoiseDensity, start: Vector) -> tuple[Vector, float, bool]:
     limits = [_LOG_ALPHA, *[(float(_logit(_LEAST)), float(_logit(_MOST)))] * P]
     z: Any = np.concatenate([start[:1], _logit(start[1:])])
     options: Any = {"ftol": 1e-9, "gtol": 1e-3, "maxiter": 200}
-    found = minimize(objective, z, jac=True, method="L-BFGS-B", bounds=limits, options=options)
-    x = np.concatenate([found.x[:1], 1 / (1 + np.exp(-found.x[1:]))])
-    return x, -float(found.fun), bool(found.success)
+    optimum = minimize(objective, z, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    x = np.concatenate([optimum.x[:1], 1 / (1 + np.exp(-optimum.x[1:]))])
+    return x, -float(optimum.fun), bool(optimum.success)
 
 
 def _curvature(search: NoiseDensity, x: Vector) -> tuple[Vector, Matrix]:
@@ -214,7 +214,7 @@ def _estimated(search: NoiseDensity, starts: Sequence[Any], *, by_annotator: boo
         rates = np.clip(np.broadcast_to(start, shape), 2 * _LEAST, _MOST).ravel()
         search.theta = np.zeros_like(search.theta)
         tried.append(_best(search, np.concatenate([[0.0], rates])))
-    x, peak, converged = max(tried, key=lambda found: found[1])
+    x, peak, converged = max(tried, key=lambda maximum: maximum[1])
     slope, H = _curvature(search, x)
     search.theta = search.posterior(x).mode
     if len(x) <= _FEW:

@@ -72,10 +72,10 @@ def with_relevant_widths(
     def evidence(log_width: Vector, scale: float) -> float:
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
         Phi = replace(basis, width=np.exp(log_width))(rows)
-        found = fit(Phi, t, prior, likelihood, **response).log_evidence
+        log_evidence = fit(Phi, t, prior, likelihood, **response).log_evidence
         if on_step is not None:
             on_step()
-        return found - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
+        return log_evidence - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
 
     start = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
     at_scale = [evidence(start, scale) + float(log_hyperprior(scale)) for scale in SCALES]
