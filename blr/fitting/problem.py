@@ -228,8 +228,10 @@ def _pose_stream(
         raise ValueError("a stream's confusion is one matrix for all rows, got one a row; give (K, K)")
 
     def resolve(t: Any, weight: Any) -> tuple[Matrix, Vector | None]:
-        found = resolve_targets(t, binary=binary, sample_weight=weight, classes=classes, confusion=confusion)
-        return found.fraction, found.weight
+        targets = resolve_targets(
+            t, binary=binary, sample_weight=weight, classes=classes, confusion=confusion
+        )
+        return targets.fraction, targets.weight
 
     first = next(iter(source), None)
     if first is None:

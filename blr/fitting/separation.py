@@ -250,8 +250,8 @@ def _steepest(A: Matrix, total: Vector) -> Vector | None:
     The sum is over all rows: one over those of A alone would miss what only the others show.
     """
     cost = -total / max(float(np.abs(total).max()), 1e-300)
-    found = linprog(cost, A_ub=-A, b_ub=np.zeros(len(A)), bounds=(-1, 1), method="highs")
-    return None if found.x is None or found.x @ cost > -1e-9 else np.asarray(found.x)
+    solution = linprog(cost, A_ub=-A, b_ub=np.zeros(len(A)), bounds=(-1, 1), method="highs")
+    return None if solution.x is None or solution.x @ cost > -1e-9 else np.asarray(solution.x)
 
 
 def _widest(A: Matrix) -> Vector | None:
@@ -259,8 +259,8 @@ def _widest(A: Matrix) -> Vector | None:
     padded = np.column_stack([-A, np.ones(len(A))])
     cost = np.zeros(padded.shape[1])
     cost[-1] = -1.0
-    found = linprog(cost, A_ub=padded, b_ub=np.zeros(len(A)), bounds=(-1, 1), method="highs")
-    return None if found.x is None or found.x[-1] < 10 * _TOLERANCE else np.asarray(found.x[:-1])
+    solution = linprog(cost, A_ub=padded, b_ub=np.zeros(len(A)), bounds=(-1, 1), method="highs")
+    return None if solution.x is None or solution.x[-1] < 10 * _TOLERANCE else np.asarray(solution.x[:-1])
 
 
 def _margins(W: Matrix, scale: Vector, Phi: Matrix, t: Matrix) -> tuple[Matrix, NDArray[np.bool_], Matrix]:
@@ -285,11 +285,11 @@ def _worst(data: Data, W: Matrix, scale: Vector, limit: int, *, above: float) ->
         first = np.argsort(margin[rows, other], kind="stable")[:limit]
         return ([(margin[rows[i], other[i]], X[rows[i]], own[rows[i]], other[i]) for i in first],)
 
-    (found,) = data.accumulate(blockwise(terms, 4 * len(W)))
-    found = sorted(found, key=lambda c: float(c[0]))[:limit]
-    X = np.array([c[1] for c in found]).reshape(-1, W.shape[1])
-    own, other = (np.array([c[i] for c in found], dtype=np.intp) for i in (2, 3))
-    return _Constraints(X, own, other, len(W), float(found[0][0]) if found else np.inf)
+    (constraints,) = data.accumulate(blockwise(terms, 4 * len(W)))
+    constraints = sorted(constraints, key=lambda c: float(c[0]))[:limit]
+    X = np.array([c[1] for c in constraints]).reshape(-1, W.shape[1])
+    own, other = (np.array([c[i] for c in constraints], dtype=np.intp) for i in (2, 3))
+    return _Constraints(X, own, other, len(W), float(constraints[0][0]) if constraints else np.inf)
 
 
 def _summed(scale: Vector, K: int) -> ChunkFunction:

@@ -107,8 +107,8 @@ def _remainders(likelihood: Likelihood, theta: Vector, draws: Matrix) -> ChunkFu
         quadratic = np.einsum("nsc,nc->ns", moved, gradient)
         quadratic -= 0.5 * np.einsum("nsc,ncd,nsd->ns", moved, unpack(curvature, C), moved, optimize=True)
         at = (moved + a[:, None, :]).reshape(n * S, C)
-        found = likelihood.log_likelihood(at, np.repeat(t, S, axis=0)).reshape(n, S)
-        remainder = found - value[:, None] - quadratic
+        log_likelihood = likelihood.log_likelihood(at, np.repeat(t, S, axis=0)).reshape(n, S)
+        remainder = log_likelihood - value[:, None] - quadratic
         return (remainder.sum(axis=0) if weight is None else weight @ remainder), n
 
     return blockwise(terms, 4 * S * (C + 1))

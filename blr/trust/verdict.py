@@ -164,10 +164,10 @@ def _of_search(status: str, *, converged: bool) -> list[Finding]:
 
 
 def _of_shape(beyond: Corrections, draws: Importance) -> list[Finding]:
-    found = []
+    findings = []
     level = _level(beyond.shift_norm, _SHIFT)
     if level != "green":
-        found.append(
+        findings.append(
             (
                 level,
                 f"the posterior mean lies {beyond.shift_norm:.2g} posterior sd from the mode: the posterior is skewed",
@@ -175,22 +175,22 @@ def _of_shape(beyond: Corrections, draws: Importance) -> list[Finding]:
         )
     level = _level(abs(beyond.second_order), _SECOND_ORDER)
     if level != "green":
-        found.append(
+        findings.append(
             (
                 level,
                 f"the second-order term of the evidence is {beyond.second_order:.2g} nats, which is not small",
             )
         )
     if draws.k_hat > _K_HAT:
-        found.append(
+        findings.append(
             (
                 "amber",
                 f"the posterior has tails that its Gaussian misses (Pareto k-hat {draws.k_hat:.2f}, above {_K_HAT})",
             )
         )
     if draws.effective < _EFFECTIVE:
-        found.append(("amber", f"importance draws are worth {draws.effective:.1%} of their number"))
-    return found
+        findings.append(("amber", f"importance draws are worth {draws.effective:.1%} of their number"))
+    return findings
 
 
 def _of_separation(separation: Separation, problem: Problem) -> list[Finding]:
@@ -220,18 +220,20 @@ def _of_columns(
     problem: Problem,
 ) -> list[Finding]:
     level = "red" if problem.prior is None else "green"
-    found = []
+    findings = []
     if empty:
-        found.append((level, f"column(s) {_listed(empty)} hold nothing but zeros"))
+        findings.append((level, f"column(s) {_listed(empty)} hold nothing but zeros"))
     for column, others in dependent[:_NAMED]:
-        found.append((level, f"column {column} is a linear combination of column(s) {_listed(others)}"))
+        findings.append((level, f"column {column} is a linear combination of column(s) {_listed(others)}"))
     if len(dependent) > _NAMED:
-        found.append((level, f"{len(dependent) - _NAMED} further columns are linear combinations of others"))
+        findings.append(
+            (level, f"{len(dependent) - _NAMED} further columns are linear combinations of others")
+        )
     if jitter > 0:
-        found.append(
+        findings.append(
             ("amber", f"the precision is singular to rounding; its diagonal was raised by {jitter:.0e}")
         )
-    return found
+    return findings
 
 
 def _listed(columns: tuple[int, ...]) -> str:
