@@ -107,7 +107,7 @@ class Classifier:
         """
         moments = FeatureMoments.estimate(X, missing, weight=weight)
         domain = Domain.estimate(X, missing, moments)
-        made = cls(
+        classifier = cls(
             tuple(features),
             tuple(classes),
             tuple(members),
@@ -120,8 +120,12 @@ class Classifier:
             temperature=temperature,
         )
         filled = moments.impute(X, missing)
-        parts = [made._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
-        return replace(made, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE)))
+        parts = [
+            classifier._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)
+        ]
+        return replace(
+            classifier, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE))
+        )
 
     def score(
         self,
@@ -230,9 +234,11 @@ class Classifier:
 
     def _predict(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
-        found = self._as_they_extrapolate(X, most_nodes)
+        prediction = self._as_they_extrapolate(X, most_nodes)
         return (
-            continued(found, beyond, self._as_they_extrapolate(inside, most_nodes)) if len(beyond) else found
+            continued(prediction, beyond, self._as_they_extrapolate(inside, most_nodes))
+            if len(beyond)
+            else prediction
         )
 
     def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
@@ -250,11 +256,11 @@ class Classifier:
     ) -> Prediction:
         """Integrate what is missing, and errors (N, F), out of the rows `where` (N,); others stay as they are."""
         chosen = np.flatnonzero(where)
-        found: list[tuple[Rows, Prediction]] = []
+        integrated: list[tuple[Rows, Prediction]] = []
         if self._joint is not None:
             parts = ((rows, nodes, d) for rows, nodes, _, d in self._nodes(X, missing, chosen, errors))
-            found = list(self._joint.by_dimension(parts, _BLOCK))
-            return _with(base, found)
+            integrated = list(self._joint.by_dimension(parts, _BLOCK))
+            return _with(base, integrated)
         for group in node_blocks(self._nodes(X, missing, chosen, errors), _BLOCK):
             # Patterns are many and have few rows each: their nodes are predicted together.
             stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _, _ in group])
@@ -262,9 +268,9 @@ class Classifier:
             start = 0
             for rows, nodes, weight, _ in group:
                 stop = start + nodes.shape[0] * nodes.shape[1]
-                found.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
+                integrated.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
                 start = stop
-        return _with(base, found)
+        return _with(base, integrated)
 
     def _nodes(self, X: Matrix, missing: Mask, chosen: Rows, errors: Matrix | None) -> Iterator[Nodes]:
         """Yield some rows of one pattern and their nodes, no more than a block."""
@@ -343,8 +349,10 @@ def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
     return parts[0][1] if len(parts) == 1 else mix(parts)
 
 
-def _with(base: Prediction, found: list[tuple[Rows, Prediction]]) -> Prediction:
-    """Return a prediction in which the rows found have predictions of their own."""
-    if not found:
+def _with(base: Prediction, replacements: list[tuple[Rows, Prediction]]) -> Prediction:
+    """Return the prediction `base` with those of some rows replaced."""
+    if not replacements:
         return base
-    return replaced(base, np.concatenate([rows for rows, _ in found]), stacked([p for _, p in found]))
+    return replaced(
+        base, np.concatenate([rows for rows, _ in replacements]), stacked([p for _, p in replacements])
+    )

@@ -215,8 +215,8 @@ def errors_caught(confidence: ArrayLike, wrong: ArrayLike, fractions: ArrayLike)
     if errors.sum() == 0:
         return np.ones_like(f)
     reviewed = np.concatenate([[0.0], np.cumsum(count) / count.sum()])
-    found = np.concatenate([[0.0], np.cumsum(errors) / errors.sum()])
-    return np.asarray(np.interp(f, reviewed, found))
+    caught = np.concatenate([[0.0], np.cumsum(errors) / errors.sum()])
+    return np.asarray(np.interp(f, reviewed, caught))
 
 
 def _by_confidence(confidence: ArrayLike, wrong: ArrayLike) -> tuple[Vector, Vector, Vector]:

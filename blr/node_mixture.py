@@ -242,14 +242,14 @@ def _inner_points(S: int, outputs: tuple[int, ...], sizes: tuple[int, ...]) -> l
     total = sum(sizes) // 2 * S
     points = sobol_nodes(1 << (total - 1).bit_length(), max(outputs))
     order = np.random.default_rng(7).permutation(S)
-    start, found = 0, []
+    start, inner = 0, []
     for C, J in zip(outputs, sizes, strict=True):
         z = points[start : start + S * J // 2, :C].reshape(S, J // 2, C)[order]
         start += S * J // 2
-        found.append(
+        inner.append(
             np.ascontiguousarray(np.concatenate([z, -z], axis=1).transpose(0, 2, 1), dtype=np.float32)
         )
-    return found
+    return inner
 
 
 def _expected(

@@ -71,10 +71,10 @@ class Scores:
         gone = np.isnan(self.logit_std)
         mean, covariance = prediction.mean, prediction.covariance
         low, high = credible_interval(mean, covariance, share, link=link)
-        made = replace(self, low=_without(low, gone), high=_without(high, gone))
+        scores = replace(self, low=_without(low, gone), high=_without(high, gone))
         if mean.ndim == 1:
-            return made
-        return replace(made, logit_means=_without(mean, gone), logit_covariance=_without(covariance, gone))
+            return scores
+        return replace(scores, logit_means=_without(mean, gone), logit_covariance=_without(covariance, gone))
 
 
 def _without(x: Matrix, gone: NDArray[np.bool_]) -> Matrix:

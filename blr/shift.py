@@ -93,34 +93,34 @@ def density_ratio(
             f"got {len(Phi)} training rows and {len(other)} target rows, expected {2 * _FOLDS} or more of each; "
             "with so few, no density can be told"
         )
-    given = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
-    if len(given) != len(Phi) or given.min() < 0 or given.max() <= 0:
+    train_weight = np.ones(len(Phi)) if train_weight is None else as_vector(train_weight, "train_weight")
+    if len(train_weight) != len(Phi) or train_weight.min() < 0 or train_weight.max() <= 0:
         raise ValueError(
-            f"train_weight must be ({len(Phi)},), not negative and not all zero; got shape {given.shape}, "
-            f"smallest {given.min()}"
+            f"train_weight must be ({len(Phi)},), not negative and not all zero; got shape {train_weight.shape}, "
+            f"smallest {train_weight.min()}"
         )
     both = np.concatenate([Phi, other])
     is_target = np.concatenate([np.zeros(len(Phi)), np.ones(len(other))])
-    counts = np.concatenate([given / given.mean(), np.ones(len(other))])
+    counts = np.concatenate([train_weight / train_weight.mean(), np.ones(len(other))])
     score = _out_of_fold(both, is_target, counts, threads)
     log_ratio = score[: len(Phi)]
     highest = np.quantile(
         log_ratio, _CLIP
     )  # of logarithms: one row far out would leave all others a ratio of 0
     ratio = np.exp(np.minimum(log_ratio - highest, 0.0))
-    weight = rescaled(ratio, given)
+    weight = rescaled(ratio, train_weight)
     auc, deviation = _auc(score, is_target > 0)
     reach = -float(ndtri((1 - _LEVEL) / 2)) * deviation
     return DensityRatio(weight, float(weight.sum()), ratio, auc, max(0.0, auc - reach), min(1.0, auc + reach))
 
 
-def rescaled(ratio: ArrayLike, given: ArrayLike | None = None) -> Vector:
-    """Return weights (N,) in proportion to `ratio`, times those `given`, that sum to the effective number of rows.
+def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
+    """Return weights (N,) in proportion to `ratio`, times `train_weight`, that sum to the effective number of rows.
 
     That is (Σ g r)²/Σ g r², which for rows that all count once is (Σr)²/Σr².
     """
     r = as_vector(ratio, "ratio")
-    g = np.ones(len(r)) if given is None else as_vector(given, "given")
+    g = np.ones(len(r)) if train_weight is None else as_vector(train_weight, "given")
     return g * r * float((g * r).sum() / (g * r**2).sum())
 
 
