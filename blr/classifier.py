@@ -107,7 +107,7 @@ class Classifier:
         """
         moments = FeatureMoments.estimate(X, missing, weight=weight)
         domain = Domain.estimate(X, missing, moments)
-        classifier = cls(
+        model = cls(
             tuple(features),
             tuple(classes),
             tuple(members),
@@ -120,12 +120,8 @@ class Classifier:
             temperature=temperature,
         )
         filled = moments.impute(X, missing)
-        parts = [
-            classifier._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)
-        ]
-        return replace(
-            classifier, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE))
-        )
+        parts = [model._point(filled[i : i + _BLOCK])[0].logit_std for i in range(0, len(filled), _BLOCK)]
+        return replace(model, logit_std_limit=float(np.quantile(np.concatenate(parts), _DOMAIN_QUANTILE)))
 
     def score(
         self,
@@ -235,11 +231,9 @@ class Classifier:
     def _predict(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         beyond, inside = rows_beyond(self.support, X)
         prediction = self._as_they_extrapolate(X, most_nodes)
-        return (
-            continued(prediction, beyond, self._as_they_extrapolate(inside, most_nodes))
-            if len(beyond)
-            else prediction
-        )
+        if len(beyond):
+            prediction = continued(prediction, beyond, self._as_they_extrapolate(inside, most_nodes))
+        return prediction
 
     def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
         return _mixed([(m.weight, self._prediction(m, m.design(X), most_nodes)) for m in self.members])
@@ -349,10 +343,8 @@ def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
     return parts[0][1] if len(parts) == 1 else mix(parts)
 
 
-def _with(base: Prediction, replacements: list[tuple[Rows, Prediction]]) -> Prediction:
+def _with(base: Prediction, parts: list[tuple[Rows, Prediction]]) -> Prediction:
     """Return the prediction `base` with those of some rows replaced."""
-    if not replacements:
+    if not parts:
         return base
-    return replaced(
-        base, np.concatenate([rows for rows, _ in replacements]), stacked([p for _, p in replacements])
-    )
+    return replaced(base, np.concatenate([rows for rows, _ in parts]), stacked([p for _, p in parts]))
