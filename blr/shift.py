@@ -120,7 +120,7 @@ def rescaled(ratio: ArrayLike, train_weight: ArrayLike | None = None) -> Vector:
     That is (Σ g r)²/Σ g r², which for rows that all count once is (Σr)²/Σr².
     """
     r = as_vector(ratio, "ratio")
-    g = np.ones(len(r)) if train_weight is None else as_vector(train_weight, "given")
+    g = np.ones(len(r)) if train_weight is None else as_vector(train_weight, "train_weight")
     return g * r * float((g * r).sum() / (g * r**2).sum())
 
 
