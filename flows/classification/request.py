@@ -61,7 +61,7 @@ class ClassifyRequest:
     ]
     store: Annotated[Path, STORE] = Path("models")
     out: Annotated[
-        Path, Parameter(words="Folder for the annotated copies.", metavar="DIR", required=True)
+        Path, Parameter(words="Folder for the annotated copies.", metavar="DIR", written=True, required=True)
     ] = Path("annotated")
     specification: Annotated[
         "Specification | Path | None",
@@ -129,7 +129,11 @@ class ReprocessRequest:
     ] = None
     out: Annotated[
         Path | None,
-        Parameter(words="Folder for the annotated copies; default: the specification's.", metavar="DIR"),
+        Parameter(
+            words="Folder for the annotated copies; default: the specification's.",
+            metavar="DIR",
+            written=True,
+        ),
     ] = None
     verify: Annotated[bool, VERIFY] = False
     threads: Annotated[int | None, THREADS] = None

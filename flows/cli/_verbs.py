@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -70,9 +69,8 @@ def _annotated(field: Field) -> Any:
     """Return the type of a field on the command line, annotated with Typer's option or argument."""
     parameter = field.parameter
     kind = field.type if parameter.command_line_type is None else parameter.command_line_type
-    is_path = Path in {kind, *get_args(kind)}
     shared: dict[str, Any] = {"help": parameter.words, "metavar": parameter.metavar}
-    if is_path:
+    if parameter.written:
         shared["callback"] = on_this_machine
     if parameter.positional:
         return Annotated[kind, typer.Argument(**shared)]

@@ -20,7 +20,7 @@ from flows.classification import steps as classification
 from flows.classification.report import reported
 from flows.classification.request import ClassifyRequest
 from flows.demo._catalogue import ATTRIBUTION, write_catalogues
-from flows.demo.summary import ClassifiedFile, DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
+from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
 from flows.reports import tables
 from flows.reports.data import Classification, TrainReport
@@ -158,7 +158,7 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
             calibration_error=report.calibration_error,
             reviews=report.reviews,
         ),
-        classified={name: ClassifiedFile.of(counts) for name, counts in files.items()},
+        classified=files,
         remarks=report.remarks,
         attribution=report.attribution,
     )

@@ -11,9 +11,9 @@ from pydantic import Field
 from flows.reports.candidates import CandidatePart, CandidateRow, PosteriorCheck
 from flows.reports.data import Review
 from flows.reports.skill import SkillSummary
-from flows.runs.summary import AnnotatedFile, ClassEstimate, FlagCount
+from flows.runs.summary import AnnotatedFile
 
-__all__ = ["ClassifiedFile", "DemoCandidate", "DemoResult", "DemoTask", "HeldOutPerformance"]
+__all__ = ["DemoCandidate", "DemoResult", "DemoTask", "HeldOutPerformance"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +59,6 @@ class HeldOutPerformance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifiedFile:
-    """The counts of a catalogue: by class and by flag name, and the shares of rows without a feature."""
-
-    n_rows: int
-    n_classified: int
-    classes: Mapping[str, ClassEstimate]
-    flags: Mapping[str, FlagCount]
-    missing: Mapping[str, float]
-
-    @classmethod
-    def of(cls, counts: AnnotatedFile) -> ClassifiedFile:
-        """Return the counts of an annotated file."""
-        return cls(**{name: getattr(counts, name) for name in cls.__dataclass_fields__})
-
-
-@dataclass(frozen=True, kw_only=True)
 class DemoTask:
     """One task: the model, its evidence table, its performance, and the catalogues that it classified."""
 
@@ -83,7 +67,7 @@ class DemoTask:
     selected: DemoCandidate
     candidates: tuple[DemoCandidate, ...]
     held_out: HeldOutPerformance
-    classified: Mapping[str, ClassifiedFile]
+    classified: Mapping[str, AnnotatedFile]
     remarks: tuple[str, ...]
     attribution: tuple[str, ...]
 

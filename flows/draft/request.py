@@ -35,9 +35,9 @@ class InitRequest:
         str, Parameter(words="A labelled catalogue, also at a URL.", metavar="CATALOG", positional=True)
     ]
     label: Annotated[str, Parameter(words="Column of the class.", metavar="COLUMN")]
-    out: Annotated[Path | None, Parameter(words="Write it here instead of printing it.", metavar="FILE")] = (
-        None
-    )
+    out: Annotated[
+        Path | None, Parameter(words="Write it here instead of printing it.", metavar="FILE", written=True)
+    ] = None
     overwrite: Annotated[bool, Parameter(words="Replace the file that is there.")] = False
     limit: Annotated[int | None, LIMIT] = None
     table: Annotated[str | None, TABLE] = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from catalogs.profile.split import HEALPIX_ORDER
-from flows.errors import ModelError
+from flows.errors import ModelError, UsageError
 from flows.models.judged_rows import compare_losses, read_judged_rows
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
@@ -114,8 +114,13 @@ def promote(
 ) -> PromotionResult:
     """Put a model in the champion's place, unless that is by rule, and the rule against it; return what was done.
 
-    `instead_of` is the champion that whoever decided has seen: another one in its place is an error.
+    `instead_of` is the champion that whoever decided has seen: another one in its place is an error.  UsageError where
+    a person is to be asked: only the flow can.
     """
+    if request.how == "ask":
+        raise UsageError(
+            "how: got 'ask' without Prefect, where nobody can answer, expected 'better' or 'now'; choose one"
+        )
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
     comparison = _compared(place, stored, request.margin)

@@ -14,7 +14,10 @@ class ReviewRequest:
     """Which objects of annotated catalogues a person is to see."""
 
     out: Annotated[
-        Path, Parameter(words="Folder that `blr classify` has written.", metavar="OUT", positional=True)
+        Path,
+        Parameter(
+            words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
+        ),
     ]
     top: Annotated[
         int, Parameter(words="Flagged objects, the least certain first.", least=0, metavar="N")

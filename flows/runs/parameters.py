@@ -39,6 +39,8 @@ class Parameter:
     parse
         Function that turns the typed value into the field's value; None where they are the same.  It raises UsageError
         for a value that it cannot read.
+    written
+        Whether the value is a path that is written to, which has to be on this machine.
     required
         Whether the command line requires the value although the field has a default.
     """
@@ -50,10 +52,11 @@ class Parameter:
     positional: bool = False
     command_line_type: Any = None
     parse: Callable[[str], Any] | None = None
+    written: bool = False
     required: bool = False
 
 
-STORE = Parameter(words="Folder of the model store.", metavar="DIR")
+STORE = Parameter(words="Folder of the model store.", metavar="DIR", written=True)
 THREADS = Parameter(
     words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
 )

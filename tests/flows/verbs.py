@@ -38,4 +38,8 @@ def train(*args: Any, dry_run: bool = False, **named: Any) -> Any:
 classify = verb(ClassifyRequest, classification.classify)
 reprocess = verb(ReprocessRequest, reprocessing.reprocess)
 review = verb(ReviewRequest, selection.review)
-promote = verb(PromoteRequest, promotion.promote)
+
+
+def promote(*args: Any, how: str = "now", **named: Any) -> Any:
+    """Promote, without asking."""
+    return verb(PromoteRequest, promotion.promote)(*args, how=how, **named)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.errors import ModelError
+from flows.errors import ModelError, UsageError
 from flows.models.promotion import compare, comparison_table
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
@@ -121,3 +121,8 @@ def test_a_challenger_that_folds_judged_is_said_to_be(store):
     assert (found.judged_by, found.champion_judged_by) == ("left-out", "held-out")
     assert comparison_table(found).rows[0][0] == "log loss (left-out; the champion's held-out)"
     assert "left-out objects" in found.skill
+
+
+def test_without_the_flow_nobody_is_asked(store):
+    with pytest.raises(UsageError, match="got 'ask' without Prefect"):
+        promote("morphology", store=store.root, how="ask")

@@ -27,7 +27,8 @@ class Request:
             words="Shares.", command_line_type=str, parse=lambda text: text.split(","), flag="--shares"
         ),
     ] = ()
-    out: Annotated[Path, Parameter(words="Where.", required=True)] = Path("here")
+    out: Annotated[Path, Parameter(words="Where.", written=True, required=True)] = Path("here")
+    table: Annotated[Path | None, Parameter(words="Which.")] = None
     hidden: Annotated[int, Parameter(words="On a form alone.", flag=None)] = 3
 
 
@@ -47,7 +48,7 @@ def typed(*words: str):
 def test_a_function_takes_the_fields():
     assert work("a", limit=2) == Request("a", 2)
     signature = inspect.signature(work)
-    assert list(signature.parameters) == ["name", "limit", "shares", "out", "hidden"]
+    assert list(signature.parameters) == ["name", "limit", "shares", "out", "table", "hidden"]
     assert signature.parameters["out"].default == Path("here")
     assert signature.parameters["limit"].annotation.__metadata__[0].ge == 1
     assert signature.return_annotation is Request
@@ -84,3 +85,11 @@ def test_a_field_without_a_parameter_is_a_mistake():
 
     with pytest.raises(TypeError, match=r"Bare\.name: got no Parameter"):
         list(request_fields(Bare))
+
+
+def test_only_what_is_written_to_has_to_be_here():
+    result, seen = typed("a", "--out", "s3://bucket/out")
+    assert "--out: got 's3://bucket/out', expected a path on this machine" in str(result.exception)
+    assert not seen
+    _, [(request, _)] = typed("a", "--out", "x", "--table", "s3://bucket/table")
+    assert request.table == Path("s3://bucket/table")
