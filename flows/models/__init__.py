@@ -12,6 +12,8 @@
 - `request`: What `promote` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `store`: The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the
   one in use.
+- `unseen_rows`: Labelled rows with the probabilities of fits that have not seen them: what counts of classes
+  are calibrated by.
 
 For this folder alone:
 
@@ -20,4 +22,14 @@ For this folder alone:
 - `_earlier_versions`: Values for the keys that model files of earlier versions lack.
 """
 
-__all__ = ["asdf_file", "card", "description", "judged_rows", "model", "promotion", "request", "store"]
+__all__ = [
+    "asdf_file",
+    "card",
+    "description",
+    "judged_rows",
+    "model",
+    "promotion",
+    "request",
+    "store",
+    "unseen_rows",
+]

@@ -22,6 +22,10 @@
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
 - `summary`: What a classification adds up to, for people and programs: `summary.json`, and the totals in
   `manifest.json`.
+
+For this folder alone:
+
+- `_census`: How many objects of each class a catalogue has, with an interval that says what it rests on.
 """
 
 __all__ = [

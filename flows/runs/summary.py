@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flows.runs._census import Census
 from flows.runs.counts import FileCounts, ShiftRecord
 
 __all__ = [
@@ -110,10 +111,14 @@ class _OfModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals(Counts, _OfModel):
-    """Counts of all files of a model together, its class shares, and the drift by feature."""
+    """Counts of all files of a model together, its class shares, the drift by feature, and the census.
+
+    The census is None in outputs of versions that made none.
+    """
 
     shift: ShiftRecord
     drift: Mapping[str, FeatureDrift]
+    census: Census | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
 from flows.models.model import Model
 from flows.models.store import Store, StoredModel
+from flows.models.unseen_rows import UnseenRows, write_unseen_rows
 from flows.reports.boundary import boundary_picture
 from flows.reports.candidates import CandidateRow, PosteriorCheck
 from flows.reports.html import write_report
@@ -79,11 +80,15 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model, the classifier that was judged where that is another one, and the rows that judged it."""
+    """A model, the classifier that was judged where that is another one, and the rows that judged it.
+
+    `rows` are their losses, None where objects have no identifiers; `unseen` their probabilities, None for votes.
+    """
 
     model: Model
     judged: Classifier | None
     rows: JudgedRows | None
+    unseen: UnseenRows | None
 
 
 def make_model(
@@ -115,7 +120,7 @@ def make_model(
         "rows",
     )
     share = np.asarray(training.class_share)
-    metrics, noise, losses = _judgement(tested, judged, share, training.label_noise)
+    metrics, noise, losses, unseen = _judgement(tested, judged, share, training.label_noise)
     tell().advance(metrics.n)
     tested, correction = corrected(specification, tested, share, shifted.target)
     loss = target_loss(specification, tested, rows, share, shifted.ratio)
@@ -148,7 +153,7 @@ def make_model(
         columns=described.columns,
         code_version=code_version,
     )
-    return TrainedModel(model, tested if refitted else None, losses)
+    return TrainedModel(model, tested if refitted else None, losses, unseen)
 
 
 def _class_share(data: CandidateData) -> NDArray[np.float64]:
@@ -173,16 +178,16 @@ def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
 
 def _judgement(
     classifier: Classifier, judged: Judged, shares: NDArray[np.float64], noise: WrongLabels
-) -> tuple[Metrics, WrongLabels, JudgedRows | None]:
+) -> tuple[Metrics, WrongLabels, JudgedRows | None, UnseenRows | None]:
     """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
 
     `shares` (K,) are those of the training rows.  Where labels may be wrong the model is judged by the probabilities of
     what was recorded; the losses of both go into the record of the `noise`.  Last the rows with their losses, where
-    their objects have identifiers.
+    their objects have identifiers, and with their probabilities, where they have labels of one class.
     """
-    rows = judged.data.rows
+    rows, used = judged.data.rows, used_columns(judged.members)
     if judged.left_out is None:
-        seen, used = rows.held_out, used_columns(judged.members)
+        seen = rows.held_out
         scores = classifier.score(rows.X[seen][:, used], rows.missing[seen][:, used])
         confusion = rows.confused(seen)
         probability, plugin = (
@@ -205,7 +210,19 @@ def _judgement(
         metrics,
         with_recorded_losses(noise, rows, seen, probability, shares),
         _judged_rows(rows, seen, probability, shares),
+        _unseen_rows(rows, seen, probability, used),
     )
+
+
+def _unseen_rows(
+    rows: TrainingRows, seen: NDArray[np.bool_], probability: NDArray[np.float64], used: list[int]
+) -> UnseenRows | None:
+    """Return the rows in the mask `seen`, with their `probability` (n, K) and the features in use; None for votes."""
+    if rows.votes is not None:
+        return None
+    weight = np.ones(len(probability)) if rows.weight is None else rows.weight[seen]
+    X = np.where(rows.missing[seen][:, used], np.nan, rows.X[seen][:, used])
+    return UnseenRows(probability, rows.target[seen], weight, X)
 
 
 def _judged_rows(
@@ -251,5 +268,7 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
     if trained.rows is not None:
         write_judged_rows(trained.rows, folder)
+    if trained.unseen is not None:
+        write_unseen_rows(trained.unseen, folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report))

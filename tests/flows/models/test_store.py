@@ -58,6 +58,7 @@ def test_a_saved_model_has_card_and_report(store):
         "model.asdf",
         "judged.asdf",
         "judged_rows.parquet",
+        "unseen_rows.parquet",
         "card.md",
         "report.html",
         "boundary.npz",
