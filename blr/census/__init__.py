@@ -1,3 +1,3 @@
 """How many objects of each class there are, how pure and complete a selection is, with intervals that hold."""
 
-__all__: list[str] = []
+__all__ = []
