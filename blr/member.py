@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from blr.arrays import Matrix
 from blr.basis.base import Basis
 from blr.basis.kinds import basis_from_dict
 from blr.posterior.posterior import Posterior
+from blr.predictive.extrapolation import CONSTANT
 
 __all__ = ["Member"]
 
@@ -29,6 +32,15 @@ class Member:
     def design(self, X: Matrix) -> Matrix:
         """Return Phi (N, M) of the classifier's features X (N, F)."""
         return self.basis(X[:, list(self.columns)])
+
+    def continuations(self, X: Matrix, support: Matrix | None) -> list[tuple[float, Matrix]]:
+        """Return the design matrices (N, M) that predictions mix, each with its share.
+
+        Beyond the `support` (2, F) these are the rows as they are and the nearest points within; else one matrix.
+        """
+        if support is None or ((support[0] <= X) & (support[1] >= X)).all():
+            return [(1.0, self.design(X))]
+        return [(1 - CONSTANT, self.design(X)), (CONSTANT, self.design(np.clip(X, *support)))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""

@@ -1,0 +1,239 @@
+"""What each feature of a row contributes to the logit of its class against the runner-up.
+
+The reference is a row at the training set's mean.  A feature contributes what the logit gains when the feature takes
+the row's value in place of the reference's, averaged over the orders in which the features may do so: baseline Shapley
+values (Sundararajan & Najmi 2020, arXiv:1908.08474).  The contributions add up to the logit's difference from the
+reference.  A logit is linear in the weights, and so is a contribution: draws of the weights give its uncertainty.
+Features that are missing contribute nothing: they are at their mean given those present.
+Shapes: F features, P of them present, K classes, S draws, M basis functions, C coalitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+
+from blr.arrays import Matrix, Vector, as_vector
+from blr.classifier import Classifier
+from blr.member import Member
+
+__all__ = ["Contributions", "SampledProbability", "contributions", "sampled_probability"]
+
+_MOST_EXACT = 10  # features present, of which all coalitions are evaluated: 1,024
+_ORDERS = 128  # drawn of more, each with its reverse
+_DRAWS = 400
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """How the logit of class `of` against class `against` comes about, in nats.
+
+    `value` (F,) is each feature's contribution and `std` (F,) its standard deviation under the posterior of the
+    weights, NaN where the feature is missing.  `reference` is the logit at the training set's mean, `shift` what other
+    class shares add, and `logit` their sum with all contributions; `logit_std` is its standard deviation.
+    """
+
+    of: int
+    against: int
+    value: Vector
+    std: Vector
+    reference: float
+    shift: float
+    logit: float
+    logit_std: float
+
+
+@dataclass(frozen=True, eq=False)
+class SampledProbability:
+    """Mean of the class probabilities (K,) over draws of the weights, and its standard error (K,)."""
+
+    probability: Vector
+    error: Vector
+
+
+def contributions(
+    classifier: Classifier,
+    x: ArrayLike,
+    missing: ArrayLike,
+    *,
+    of: int,
+    against: int,
+    n_draws: int = _DRAWS,
+    seed: int = 0,
+) -> Contributions:
+    """Return what the features of a row (F,) contribute to the logit of class `of` against class `against`.
+
+    Up to ten features are exact; of more, 256 orders of the features are drawn.  Beyond the labels' range the logit is
+    the mixture of its two continuations, as probabilities are.
+
+    Raises
+    ------
+    ValueError
+        If x or missing is not of the classifier's features, nothing is present, or the classes are not two of its own.
+    """
+    x, missing = _checked_row(classifier, x, missing)
+    K = len(classifier.classes)
+    if of == against or not {of, against} <= set(range(K)):
+        raise ValueError(f"got classes {of} and {against}, expected two different ones of 0 to {K - 1}")
+    row = classifier.moments.impute(x[None], missing[None], limits=classifier.support)[0]
+    present = np.flatnonzero(~missing)
+    rng = np.random.default_rng(seed)
+    coalitions, share = _coalitions(len(present), rng)
+    Z = np.tile(row, (len(coalitions), 1))
+    Z[:, present] = np.where(coalitions, row[present], classifier.moments.mean[present])
+    start, end = _ends(coalitions)
+    # One row each: the reference's logit, the row's own, and the contributions.
+    combine = np.zeros((len(present) + 2, len(Z)))
+    combine[0, start], combine[1, end], combine[2:] = 1.0, 1.0, share
+    sign = _contrast(K, of, against)
+    members, weights = classifier.members, _weights(classifier)
+    parts = [_combined(m.continuations(Z, classifier.support), combine, sign) for m in members]
+    means = [part(m.posterior.mean[None])[0] for part, m in zip(parts, members, strict=True)]
+    mean = np.tensordot(weights, np.stack(means), axes=1)
+    drawn = zip(parts, members, _counts(weights, n_draws), strict=True)
+    draws = np.concatenate([part(m.posterior.sample(n, rng)) for part, m, n in drawn if n])
+    spread = np.sqrt(np.mean((draws - mean) ** 2, axis=0))
+    priors = classifier.log_prior_shift
+    shift = 0.0 if priors is None else float(priors[of] - priors[against])
+    value, std = np.full(len(x), np.nan), np.full(len(x), np.nan)
+    value[present], std[present] = mean[2:], spread[2:]
+    return Contributions(
+        of=of,
+        against=against,
+        value=value,
+        std=std,
+        reference=float(mean[0]),
+        shift=shift,
+        logit=float(mean[1]) + shift,
+        logit_std=float(spread[1]),
+    )
+
+
+def sampled_probability(
+    classifier: Classifier, x: ArrayLike, missing: ArrayLike, *, n_draws: int = 2000, seed: int = 0
+) -> SampledProbability:
+    """Return the mean of a row's class probabilities over draws of the weights: a check of the predictive integral.
+
+    What is missing is integrated out under the training set, by the classifier's own nodes.  Measurement errors and
+    the temperature are left out.  ValueError as of `contributions`.
+    """
+    x, missing = _checked_row(classifier, x, missing)
+    rng, K = np.random.default_rng(seed), len(classifier.classes)
+    nodes, weight = classifier.moments.nodes(x[None], missing, 64, limits=classifier.support)
+    Z = nodes[:, 0]
+    shift = np.zeros(K) if classifier.log_prior_shift is None else classifier.log_prior_shift
+    draws = []
+    for member, n in zip(classifier.members, _counts(_weights(classifier), n_draws), strict=True):
+        if n:
+            W = member.posterior.sample(n, rng)
+            mixed = (
+                s * _probabilities(member, Phi, W, shift)
+                for s, Phi in member.continuations(Z, classifier.support)
+            )
+            draws.append(np.einsum("snk,n->sk", sum(mixed), weight))
+    p = np.concatenate(draws)
+    return SampledProbability(p.mean(axis=0), p.std(axis=0, ddof=1) / np.sqrt(len(p)))
+
+
+def _checked_row(classifier: Classifier, x: ArrayLike, missing: ArrayLike) -> tuple[Vector, Mask]:
+    F = len(classifier.features)
+    absent = np.asarray(missing, dtype=np.bool_)
+    if np.shape(x) != (F,) or absent.shape != (F,):
+        raise ValueError(
+            f"expected x and missing of {F} features, got shapes {np.shape(x)} and {absent.shape}"
+        )
+    if absent.all():
+        raise ValueError(
+            "got a row of which no feature is present, expected one or more: there is nothing to explain"
+        )
+    return as_vector(np.where(absent, 0.0, np.asarray(x, dtype=np.float64)), "x"), absent
+
+
+def _coalitions(P: int, rng: np.random.Generator) -> tuple[Mask, Matrix]:
+    """Return which features take the row's value (C, P), and the share of each in the contributions (P, C)."""
+    return _all_coalitions(P) if P <= _MOST_EXACT else _drawn_coalitions(P, rng)
+
+
+def _all_coalitions(P: int) -> tuple[Mask, Matrix]:
+    sets = [frozenset(s) for size in range(P + 1) for s in combinations(range(P), size)]
+    place = {s: i for i, s in enumerate(sets)}
+    inside, share = np.zeros((len(sets), P), dtype=bool), np.zeros((P, len(sets)))
+    for s, i in place.items():
+        inside[i, list(s)] = True
+        for j in set(range(P)) - s:
+            weight = 1.0 / (P * comb(P - 1, len(s)))
+            share[j, place[s | {j}]] += weight
+            share[j, i] -= weight
+    return inside, share
+
+
+def _drawn_coalitions(P: int, rng: np.random.Generator) -> tuple[Mask, Matrix]:
+    orders = [
+        order for _ in range(_ORDERS) for drawn in [rng.permutation(P)] for order in (drawn, drawn[::-1])
+    ]
+    inside = np.zeros((len(orders) * (P + 1), P), dtype=bool)
+    share = np.zeros((P, len(inside)))
+    for k, order in enumerate(orders):
+        for step, j in enumerate(order.tolist()):
+            row = k * (P + 1) + step
+            inside[row + 1] = inside[row]
+            inside[row + 1, j] = True
+            share[j, row] -= 1.0 / len(orders)
+            share[j, row + 1] += 1.0 / len(orders)
+    return inside, share
+
+
+def _ends(coalitions: Mask) -> tuple[int, int]:
+    """Return where nothing and where everything is taken from the row."""
+    size = coalitions.sum(axis=1)
+    return int(size.argmin()), int(size.argmax())
+
+
+def _weights(classifier: Classifier) -> Vector:
+    weights = np.array([m.weight for m in classifier.members])
+    return weights / weights.sum()
+
+
+def _contrast(K: int, of: int, against: int) -> Vector:
+    sign = np.zeros(K)
+    sign[of], sign[against] = 1.0, -1.0
+    return sign
+
+
+def _combined(
+    designs: list[tuple[float, Matrix]], combine: Matrix, sign: Vector
+) -> Callable[[Matrix], Matrix]:
+    """Return the function from weights (S, D) to the combined logits (S, P + 2)."""
+    V = np.asarray(sum(s * (combine @ Phi) for s, Phi in designs))
+
+    def combined(W: Matrix) -> Matrix:
+        outputs = W.reshape(len(W), -1, V.shape[1])
+        if outputs.shape[1] == 1:  # of two classes: the logit of the second
+            return np.asarray(sign[1] * (outputs[:, 0] @ V.T))
+        return np.asarray(np.einsum("k,skm,pm->sp", sign, outputs, V))
+
+    return combined
+
+
+def _probabilities(member: Member, Phi: Matrix, W: Matrix, shift: Vector) -> Matrix:
+    """Return (S, C, K) probabilities under draws of the weights (S, D)."""
+    outputs = W.reshape(len(W), -1, Phi.shape[1]) @ Phi.T
+    if outputs.shape[1] == 1:
+        a = (outputs[:, 0] + shift[1] - shift[0]).reshape(-1, 1)
+        log_second = member.posterior.problem.likelihood.log_likelihood(a, np.ones(len(a)))
+        second = np.exp(log_second).reshape(len(W), -1)
+        return np.stack([1 - second, second], axis=2)
+    return np.asarray(softmax(np.moveaxis(outputs, 1, 2) + shift, axis=2))
+
+
+def _counts(weights: Vector, n: int) -> list[int]:
+    """Return how many of n draws each member gets, by its weight."""
+    return np.diff(np.rint(np.concatenate([[0.0], np.cumsum(weights)]) * n)).astype(int).tolist()

@@ -1,0 +1,149 @@
+"""Contributions of features against the definition by all orders, and the sampled probability against the integral."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from blr.classifier import Classifier
+from blr.explanation import contributions as module
+from blr.explanation.contributions import contributions, sampled_probability
+from tests.blr.test_classifier import build
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def classifier(request: pytest.FixtureRequest) -> Classifier:
+    """Two members of two or three classes, on three features."""
+    return build(("linear", "rbf"), request.param)[0]
+
+
+def mean_logit(classifier: Classifier, z: np.ndarray, of: int, against: int) -> float:
+    """Return the posterior mean of the logit at a point, member by member, as written in a textbook."""
+    total = 0.0
+    for member in classifier.members:
+        phi = member.design(z[None])[0]
+        weights = member.posterior.mean.reshape(-1, len(phi))
+        outputs = np.array([0.0, *(weights @ phi)]) if len(weights) == 1 else weights @ phi
+        total += member.weight * (outputs[of] - outputs[against])
+    return total
+
+
+def by_all_orders(classifier: Classifier, x: np.ndarray, of: int, against: int) -> np.ndarray:
+    """Return the slow and obvious twin: the mean gain over all orders in which features take the row's value."""
+    gains, orders = np.zeros(len(x)), list(permutations(range(len(x))))
+    for order in orders:
+        z = classifier.moments.mean.copy()
+        before = mean_logit(classifier, z, of, against)
+        for j in order:
+            z[j] = x[j]
+            after = mean_logit(classifier, z, of, against)
+            gains[j] += (after - before) / len(orders)
+            before = after
+    return gains
+
+
+def row(classifier: Classifier) -> tuple[np.ndarray, np.ndarray]:
+    """Return a complete row, within what is usual."""
+    x = classifier.moments.mean + np.sqrt(np.diag(classifier.moments.covariance)) * 0.7
+    return x, np.zeros(len(x), dtype=bool)
+
+
+def test_they_are_the_mean_gains_over_all_orders(classifier):
+    x, missing = row(classifier)
+    found = contributions(classifier, x, missing, of=1, against=0)
+    np.testing.assert_allclose(found.value, by_all_orders(classifier, x, 1, 0), atol=1e-10)
+    assert found.reference == pytest.approx(mean_logit(classifier, classifier.moments.mean, 1, 0))
+    assert found.reference + found.value.sum() == pytest.approx(found.logit)
+
+
+def test_drawn_orders_add_up_and_come_near_the_exact_ones(classifier, monkeypatch):
+    x, missing = row(classifier)
+    exact = contributions(classifier, x, missing, of=1, against=0)
+    monkeypatch.setattr(module, "_MOST_EXACT", 0)
+    drawn = contributions(classifier, x, missing, of=1, against=0)
+    np.testing.assert_allclose(drawn.value, exact.value, atol=0.05 * np.abs(exact.value).max())
+    assert drawn.reference + drawn.value.sum() == pytest.approx(drawn.logit)
+
+
+def test_the_other_way_round_all_change_sign(classifier):
+    x, missing = row(classifier)
+    there, back = (contributions(classifier, x, missing, of=a, against=b) for a, b in [(1, 0), (0, 1)])
+    np.testing.assert_allclose(there.value, -back.value)
+    assert there.logit == pytest.approx(-back.logit)
+
+
+def test_the_spread_of_the_logit_is_the_posteriors(classifier):
+    """Of one member: against the closed form of its activation's variance."""
+    alone = replace(classifier, members=(replace(classifier.members[0], weight=1.0),))
+    x, missing = row(alone)
+    found = contributions(alone, x, missing, of=1, against=0, n_draws=20_000)
+    _, variance = alone.members[0].posterior.logit_moments(alone.members[0].design(x[None]))
+    sign = np.array([-1.0, 1.0, 0.0])
+    expected = variance[0] if np.ndim(variance) == 1 else sign @ variance[0] @ sign
+    assert found.logit_std == pytest.approx(np.sqrt(expected), rel=0.03)
+
+
+def test_what_is_missing_contributes_nothing(classifier):
+    x, missing = row(classifier)
+    missing[1] = True
+    found = contributions(classifier, np.where(missing, np.nan, x), missing, of=1, against=0)
+    assert np.isnan(found.value[1])
+    assert np.isnan(found.std[1])
+    filled = classifier.moments.impute(x[None], missing[None])[0]
+    assert found.logit == pytest.approx(mean_logit(classifier, filled, 1, 0))
+    assert found.reference + np.nansum(found.value) == pytest.approx(found.logit)
+
+
+def test_other_class_shares_are_a_term_of_their_own(classifier):
+    x, missing = row(classifier)
+    plain = contributions(classifier, x, missing, of=1, against=0)
+    K = len(classifier.classes)
+    shifted = replace(classifier, log_prior_shift=np.log(np.arange(1.0, K + 1)))
+    found = contributions(shifted, x, missing, of=1, against=0)
+    np.testing.assert_allclose(found.value, plain.value)
+    assert found.shift == pytest.approx(np.log(2))
+    assert found.logit == pytest.approx(plain.logit + np.log(2))
+
+
+def test_beyond_the_range_it_is_the_mixture_of_both_continuations(classifier):
+    x, missing = row(classifier)
+    mean = classifier.moments.mean
+    limited = replace(
+        classifier, support=np.stack([mean - 10.0, np.where(np.arange(len(x)) == 0, mean, x + 1)])
+    )
+    inside = np.clip(x, *limited.support)
+    found = contributions(limited, x, missing, of=1, against=0)
+    expected = 0.25 * mean_logit(classifier, x, 1, 0) + 0.75 * mean_logit(classifier, inside, 1, 0)
+    assert found.logit == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("gone", [[], [1]])
+def test_the_sampled_probability_is_the_moderated_one(classifier, gone):
+    x, missing = row(classifier)
+    missing[gone] = True
+    found = sampled_probability(classifier, x, missing, n_draws=20_000)
+    exact = classifier.score(x[None], missing[None]).probability[0]
+    assert found.probability.sum() == pytest.approx(1)
+    # The integral over a missing feature errs by up to 4e-4 itself.
+    assert np.abs(found.probability - exact).max() < 4 * found.error.max() + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": [1.0]}, "expected x and missing of"),
+        ({"missing": [True, True]}, "no feature is present"),
+        ({"of": 0, "against": 0}, "expected two different ones"),
+        ({"of": 7}, "expected two different ones"),
+    ],
+)
+def test_wrong_rows_and_classes_are_refused(classifier, change, message):
+    F = len(classifier.features)
+    asked = {"x": np.zeros(F), "missing": np.zeros(F, dtype=bool), "of": 1, "against": 0, **change}
+    if change.get("missing"):
+        asked["missing"] = np.ones(F, dtype=bool)
+    with pytest.raises(ValueError, match=message):
+        contributions(classifier, asked.pop("x"), asked.pop("missing"), **asked)
