@@ -16,6 +16,7 @@ For this folder alone:
   said of it.
 - `_evaluation`: How good a model is on rows that no fit saw: the report's numbers, from probabilities and
   truth alone.
+- `_gather`: The labelled rows of a training, gathered once from the catalogues.
 - `_ingest`: What is known of the labelled rows before any fit: the counts, the features' quality, the
   inputs' hashes.
 - `_label_noise`: Wrong labels: the shares that a specification states, or that are found in the training
@@ -28,7 +29,7 @@ For this folder alone:
   outliers, leaks.
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
   alone.
-- `_rows`: The labelled rows of a training: gathered once from the catalogues, the same for all candidates.
+- `_rows`: The labelled rows of a training: the same for all candidates.
 - `_shift`: A training set unlike the target: how well they can be separated, weights for the rows, shares
   for the classes.
 - `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was

@@ -19,10 +19,11 @@ from flows.reports.data import FeatureQuality
 from flows.reports.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
+from flows.training._gather import Gathered
 from flows.training._label_noise import with_label_noise
 from flows.training._overdispersion import without_overdispersion
 from flows.training._quality import catalog_qualities
-from flows.training._rows import Gathered, TrainingRows, write_array, write_rows
+from flows.training._rows import TrainingRows, write_array, write_rows
 from flows.training._shift import compared, with_density_weights
 from flows.training._staging import filled_features
 from flows.training._target_rows import TargetRows, write_shift

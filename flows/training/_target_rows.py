@@ -26,7 +26,8 @@ from flows.inputs.opening import opened, thinned
 from flows.inputs.resolve import resolve_sources
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._rows import ContentHash, write_array
+from flows.training._gather import ContentHash
+from flows.training._rows import write_array
 
 __all__ = [
     "TARGET_ROWS",

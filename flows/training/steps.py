@@ -37,10 +37,11 @@ from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training._candidates import fit_candidate, refit_candidate
 from flows.training._checks import checked_parts
+from flows.training._gather import Gathered, gather
 from flows.training._ingest import column_metadata, labelled_sample, stage_rows
 from flows.training._photometry import with_learned_photometry
 from flows.training._ranking import Ranking, rank, stacked
-from flows.training._rows import Gathered, gather, write_array
+from flows.training._rows import write_array
 from flows.training._staging import (
     StagedDescription,
     StagedTraining,

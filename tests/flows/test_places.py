@@ -15,8 +15,8 @@ from astropy.table import Table
 import catalogs
 from flows.errors import SpecificationError
 from flows.specification.toml_file import parse_specification
+from flows.training._gather import gather
 from flows.training._ingest import label_summary
-from flows.training._rows import gather
 from tests.flows.verbs import classify, review, train
 
 TEXT = """

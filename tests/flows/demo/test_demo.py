@@ -18,7 +18,7 @@ from flows.demo.steps import TASKS, run_demo
 from flows.documents import to_document
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
-from flows.training._rows import gather
+from flows.training._gather import gather
 
 pytest.importorskip("pyongc", reason="the demo's galaxies come with pyongc: pip install 'blr[demo]'")
 

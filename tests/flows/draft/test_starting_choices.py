@@ -18,8 +18,8 @@ from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError
 from flows.specification.toml_file import parse_specification
+from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from flows.training._rows import gather
 from tests.flows.starting import check_split
 from tests.flows.verbs import train
 

@@ -25,7 +25,7 @@ from flows.errors import TrainingError
 from flows.labels.reader import LabelReader, check_classes
 from flows.specification.specification import Label
 from flows.specification.toml_file import parse_specification
-from flows.training._rows import gather
+from flows.training._gather import gather
 
 N = 600
 RNG = np.random.default_rng(12)

@@ -19,7 +19,7 @@ from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError
 from flows.specification.toml_file import parse_specification
-from flows.training._rows import gather
+from flows.training._gather import gather
 
 N = 900
 STEPS = {

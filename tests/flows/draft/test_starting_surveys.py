@@ -20,8 +20,8 @@ from flows.draft.inspection import inspect_catalog
 from flows.draft.specification import Start, starting_specification
 from flows.errors import TrainingError, UsageError
 from flows.specification.toml_file import parse_specification
+from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from flows.training._rows import gather
 from tests.flows.starting import check_split
 
 N = 600

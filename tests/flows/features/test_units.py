@@ -21,8 +21,8 @@ from flows.errors import SpecificationError
 from flows.features.reader import target_reader, training_reader
 from flows.features.units import converted
 from flows.specification.toml_file import parse_specification
+from flows.training._gather import gather
 from flows.training._photometry import with_learned_photometry
-from flows.training._rows import gather
 from tests.flows.verbs import classify, train
 
 HEAD = """
