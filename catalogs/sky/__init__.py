@@ -6,6 +6,7 @@
   means.
 - `positions`: Positions on the sky in degrees, from columns in degrees, radians, sexagesimal text, or hours
   beside degrees.
+- `survey_links`: Pages of sky surveys that show a position.
 """
 
-__all__ = ["neighbours", "photometry", "positions"]
+__all__ = ["neighbours", "photometry", "positions", "survey_links"]

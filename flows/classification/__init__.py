@@ -4,9 +4,10 @@
   way.
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
+- `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
 - `report`: From the counts of a classification to what a report shows of it.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
-- `request`: The parameters of `classify` and `reprocess`.
+- `request`: The parameters of `classify`, `reprocess` and `explain`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
 - `steps`: Classify catalogues with a stored model: the work itself, with or without Prefect.
 
@@ -35,4 +36,4 @@ For this folder alone:
   written.
 """
 
-__all__ = ["annotation", "execution", "report", "reprocessing", "request", "scoring", "steps"]
+__all__ = ["annotation", "execution", "explanation", "report", "reprocessing", "request", "scoring", "steps"]

@@ -1,4 +1,4 @@
-"""The parameters of `classify` and `reprocess`.
+"""The parameters of `classify`, `reprocess` and `explain`.
 
 This module evaluates its annotations: `flows.runs.parameters` says why.
 """
@@ -15,7 +15,7 @@ from flows.runs.parameters import STORE, THREADS, Parameter
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
-__all__ = ["ClassifyRequest", "ReprocessRequest", "read_shares"]
+__all__ = ["ClassifyRequest", "ExplainRequest", "ReprocessRequest", "read_shares"]
 
 VERIFY = Parameter(
     words="Hash all inputs and outputs again, even files whose size and time have not changed."
@@ -154,3 +154,42 @@ class ReprocessRequest:
             metavar="S",
         ),
     ] = PATIENCE
+
+
+@dataclass(frozen=True)
+class ExplainRequest:
+    """Which object is to be explained, by which model."""
+
+    catalogue: Annotated[
+        str,
+        Parameter(
+            words="Catalogue with the object: a file, folder, pattern or URL.",
+            metavar="CATALOG",
+            positional=True,
+        ),
+    ]
+    identifier: Annotated[str, Parameter(words="The object's identifier.", flag="--id", metavar="ID")]
+    model: Annotated[
+        str,
+        Parameter(
+            words="Model that gives the class: NAME, for its champion, or NAME@VERSION.",
+            metavar="NAME[@VERSION]",
+        ),
+    ]
+    store: Annotated[Path, STORE] = Path("models")
+    id_column: Annotated[
+        str | None,
+        Parameter(words="Column that names an object; default: what looks like it.", metavar="COLUMN"),
+    ] = None
+    specification: Annotated[
+        Path | None,
+        Parameter(
+            words="Specification whose target and flags replace those that the model was trained with.",
+            flag="--spec",
+            metavar="FILE",
+        ),
+    ] = None
+    table: Annotated[
+        str | None, Parameter(words="Of a file with several: its name or number.", metavar="NAME")
+    ] = None
+    html: Annotated[Path | None, Parameter(words="Write a page too.", metavar="FILE", written=True)] = None

@@ -8,6 +8,7 @@ For this folder alone:
 - `_demo`: `blr demo`.
 - `_errors`: What the user reads when something is wrong, and the exit status: the message alone, no
   traceback.
+- `_explain`: `blr explain`.
 - `_inspect`: `blr inspect` and `blr init`.
 - `_models`: `blr models`.
 - `_options`: Options of the command line: those that several commands have, those that name what is

@@ -16,6 +16,7 @@ from flows.draft.inspected import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
 from flows.models.description import ModelDescription, ModelListing
 from flows.models.promotion import PromotionResult
+from flows.reports.explanation import Explanation
 from flows.reviews.selection import ReviewResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport
@@ -35,6 +36,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "classify": ClassificationResult,
         "reprocess": ReleaseResult,
         "review": ReviewResult,
+        "explain": Explanation,
         "inspect-catalogue": CatalogueSummary,
         "inspect-model": ModelDescription,
         "init": StartedSpecification,

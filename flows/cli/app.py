@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.classification.request import ClassifyRequest, ReprocessRequest
+from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.cli._options import (
     AsJson,
     DemoFolder,
@@ -114,6 +114,14 @@ def review(request: ReviewRequest, options: ReviewOptions) -> None:
     from flows.cli._review import run_review
 
     run_review(request, options)
+
+
+@verb(app, ExplainRequest, PrintOptions)
+def explain(request: ExplainRequest, options: PrintOptions) -> None:
+    """Say why an object has its class: what each feature contributes, and which labelled objects are like it."""
+    from flows.cli._explain import run_explain
+
+    run_explain(request, json=options.json)
 
 
 @verb(app, InspectRequest, PrintOptions)

@@ -6,6 +6,8 @@
 - `description`: The description of a model: where it came from, how good it is, and what it was trained on.
 - `judged_rows`: The rows that a model was judged on, each with its loss: what champion and challenger are
   compared by.
+- `labelled_objects`: The labelled objects that a model was fitted to: what people are shown when they ask what
+  an object is like.
 - `model`: A trained model: everything that prediction needs, and where it came from, as one tree for one
   file.
 - `promotion`: Put a challenger in the champion's place: by rule, or because a person says so.
@@ -27,6 +29,7 @@ __all__ = [
     "card",
     "description",
     "judged_rows",
+    "labelled_objects",
     "model",
     "promotion",
     "request",

@@ -8,6 +8,7 @@
   one sentence.
 - `data`: What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and
   `figures`.
+- `explanation`: Why an object has its class: what `blr explain` prints, as values and as a page.
 - `html`: The report of a trained model: one HTML file that loads nothing from anywhere.
 - `label_noise`: What a report says of wrong labels: their shares with intervals, and what the labels that
   judge then say.
@@ -29,4 +30,15 @@ For this folder alone:
 - `_terminal_table`: A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
 """
 
-__all__ = ["boundary", "candidates", "choice", "data", "html", "label_noise", "shift", "skill", "tables"]
+__all__ = [
+    "boundary",
+    "candidates",
+    "choice",
+    "data",
+    "explanation",
+    "html",
+    "label_noise",
+    "shift",
+    "skill",
+    "tables",
+]

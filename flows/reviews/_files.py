@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode
 
 from astropy.table import Table
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from catalogs.files.atomic import atomic_path, atomic_write_text
+from catalogs.sky.survey_links import survey_links
 
-__all__ = ["Chosen", "survey_links", "write_lists"]
+__all__ = ["Chosen", "write_lists"]
 
 NAME: Final = "review"
-ZOOM: Final = 15
-FIELD: Final = 0.05  # degrees
 COLUMNS: Final = {
     "ra": "right ascension, degrees",
     "dec": "declination, degrees",
@@ -48,18 +46,6 @@ class Chosen:
     how: str
     weight: float
     label: str = ""
-
-
-def survey_links(ra: float, dec: float) -> dict[str, str]:
-    """Return the pages of sky surveys that show a position, in degrees; none where it is unknown."""
-    if not (math.isfinite(ra) and math.isfinite(dec)):
-        return {}
-    layer = urlencode({"ra": f"{ra:.6f}", "dec": f"{dec:.6f}", "layer": "ls-dr10", "zoom": ZOOM})
-    target = urlencode({"target": f"{ra:.6f} {dec:+.6f}", "fov": FIELD})
-    return {
-        "Legacy Survey": f"https://www.legacysurvey.org/viewer?{layer}",
-        "Aladin Lite": f"https://aladin.cds.unistra.fr/AladinLite/?{target}",
-    }
 
 
 def write_lists(rows: Sequence[Chosen], folder: Path, identifier: str, title: str) -> list[Path]:

@@ -21,6 +21,7 @@ For this folder alone:
   inputs' hashes.
 - `_label_noise`: Wrong labels: the shares that a specification states, or that are found in the training
   rows.
+- `_objects`: What labelled objects are called and where they are, so that people can look at them later.
 - `_overdispersion`: Votes as targets: counts of each class, or fractions with a total, and how much more
   they scatter than chance.
 - `_photometry`: What a training learns of its photometry: the softening of asinh magnitudes, and the units

@@ -35,6 +35,7 @@ from flows.labels.source import LabelSource
 from flows.labels.votes import VoteReader, most_voted
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
+from flows.training._objects import identifiers, place_columns, places
 from flows.training._rows import TrainingRows
 
 __all__ = ["ContentHash", "Gathered", "gather"]
@@ -104,6 +105,8 @@ class _Part:
     errors: Floats | None = None
     annotators: NDArray[np.object_] | None = None
     name: NDArray[np.uint64] | None = None
+    identifier: NDArray[np.bytes_] | None = None
+    position: Floats | None = None
 
 
 def gather(
@@ -114,11 +117,13 @@ def gather(
     `limit` reads that many rows only, for a trial.
     """
     label = specification.label
-    general = training_reader(specification, split_by=split_columns(specification))
+    plain = training_reader(specification, split_by=split_columns(specification))
+    located = place_columns(specification, catalogs)
+    general = replace(plain, also=dict.fromkeys(located, "catalog.ra and catalog.dec") | dict(plain.also))
     source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
-    content = ContentHash(general.names)
+    content = ContentHash(plain.names)
     parts, hashes, n_read, n_selected = [], [], 0, 0
     for catalog in catalogs:
         general.check(catalog)
@@ -138,9 +143,14 @@ def gather(
         chosen = selected & (labels.read(texts) >= 0)
         rows = batch.filter(pa.array(chosen))
         states.update(reader.count_states(rows))
+        part = _part(
+            specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
+        )
         parts.append(
-            _part(
-                specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
+            replace(
+                part,
+                identifier=identifiers(specification, values, chosen),
+                position=places(specification, catalog, located, values, chosen),
             )
         )
         if counts is None and specification.catalog.id in values:
@@ -227,6 +237,8 @@ def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> Trai
     votes = [p.votes for p in parts if p.votes is not None]
     errors = [p.errors for p in parts if p.errors is not None]
     names = [p.name for p in parts if p.name is not None]
+    identifier = [p.identifier for p in parts if p.identifier is not None]
+    position = [p.position for p in parts if p.position is not None]
     return TrainingRows(
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
@@ -237,6 +249,8 @@ def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> Trai
         votes=np.concatenate(votes) if votes else None,
         errors=np.concatenate(errors) if errors else None,
         name=np.concatenate(names) if len(names) == len(parts) else None,
+        identifier=np.concatenate(identifier) if len(identifier) == len(parts) else None,
+        position=np.concatenate(position) if len(position) == len(parts) else None,
     )
 
 

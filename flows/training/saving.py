@@ -19,6 +19,7 @@ from flows.models.asdf_file import write_tree
 from flows.models.card import model_card
 from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
+from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
 from flows.models.store import Store, StoredModel
 from flows.models.unseen_rows import UnseenRows, write_unseen_rows
@@ -268,7 +269,20 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)
     if trained.rows is not None:
         write_judged_rows(trained.rows, folder)
+    write_labelled_objects(_labelled_objects(data.rows, used), folder)
     if trained.unseen is not None:
         write_unseen_rows(trained.unseen, folder)
     tell().advance(1)
     return store.save(model, card=model_card(model, report))
+
+
+def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:
+    """Return the objects that a model is fitted to, with the features that it uses."""
+    training = rows.training
+    n = int(training.sum())
+    return LabelledObjects(
+        np.zeros(n, dtype="S1") if rows.identifier is None else rows.identifier[training],
+        np.full((n, 2), np.nan) if rows.position is None else rows.position[training],
+        rows.target[training],
+        np.where(rows.missing[training][:, used], np.nan, rows.X[training][:, used]),
+    )

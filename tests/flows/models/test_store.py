@@ -59,6 +59,7 @@ def test_a_saved_model_has_card_and_report(store):
         "judged.asdf",
         "judged_rows.parquet",
         "unseen_rows.parquet",
+        "labelled_objects.parquet",
         "card.md",
         "report.html",
         "boundary.npz",

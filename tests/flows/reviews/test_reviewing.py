@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
+from catalogs.sky.survey_links import survey_links
 from flows.documents import from_document, to_document
 from flows.errors import TrainingError, UsageError
-from flows.reviews._files import Chosen, survey_links, write_lists
+from flows.reviews._files import Chosen, write_lists
 from flows.reviews.selection import ReviewResult, _scale
 from tests.flows.verbs import classify, review
 

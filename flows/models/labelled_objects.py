@@ -1,0 +1,95 @@
+"""The labelled objects that a model was fitted to: what people are shown when they ask what an object is like.
+
+They lie beside the model, as `labelled_objects.parquet`.  Shapes: N objects, F features of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from catalogs.files.atomic import atomic_path
+from flows.errors import ModelError
+
+__all__ = ["LABELLED_OBJECTS_FILE", "LabelledObjects", "read_labelled_objects", "write_labelled_objects"]
+
+LABELLED_OBJECTS_FILE = "labelled_objects.parquet"
+MOST_OBJECTS = 200_000
+"""Most objects that are kept: evenly spaced ones."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledObjects:
+    """Objects with labels.
+
+    `identifier` (N,) is UTF-8, empty where objects have none.  `position` (N, 2) is right ascension and declination in
+    degrees, NaN where it is not known.  `target` (N,) is the index of the class, `X` (N, F) the features, NaN where one
+    is missing.
+    """
+
+    identifier: NDArray[np.bytes_]
+    position: Floats
+    target: NDArray[np.intp]
+    X: Floats
+
+    def kept(self, most: int = MOST_OBJECTS) -> LabelledObjects:
+        """Return at most so many objects, evenly spaced."""
+        n = len(self.target)
+        if n <= most:
+            return self
+        rows = np.linspace(0, n - 1, most).round().astype(np.intp)
+        return LabelledObjects(self.identifier[rows], self.position[rows], self.target[rows], self.X[rows])
+
+
+def write_labelled_objects(objects: LabelledObjects, folder: Path) -> None:
+    """Write the objects into a model's folder, whole or not at all."""
+    kept = objects.kept()
+    names = [text.decode(errors="replace") for text in kept.identifier.tolist()]
+    table = pa.table(
+        {
+            "identifier": names,
+            "ra": kept.position[:, 0],
+            "dec": kept.position[:, 1],
+            "target": kept.target,
+            "features": pa.FixedSizeListArray.from_arrays(pa.array(kept.X.ravel()), kept.X.shape[1]),
+        }
+    )
+    with atomic_path(folder / LABELLED_OBJECTS_FILE) as temporary:
+        pq.write_table(table, temporary)
+
+
+def read_labelled_objects(folder: Path, *, classes: int, features: int) -> LabelledObjects | None:
+    """Return the objects of a model's folder; None where it has none, as models of earlier versions.
+
+    ModelError where the file is not of so many `classes` and `features`.
+    """
+    path = folder / LABELLED_OBJECTS_FILE
+    if not path.exists():
+        return None
+    try:
+        table = pq.read_table(path)
+        X = table["features"].combine_chunks()
+        width = X.type.list_size
+        objects = LabelledObjects(
+            np.array([text.encode() for text in table["identifier"].to_pylist()], dtype=np.bytes_),
+            np.stack([table[name].to_numpy() for name in ("ra", "dec")], axis=1),
+            table["target"].to_numpy(),
+            np.asarray(X.flatten().to_numpy(zero_copy_only=False), dtype=np.float64).reshape(len(X), width),
+        )
+    except (pa.ArrowException, KeyError, AttributeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: got no table of labelled objects ({error}); train the model again"
+        ) from error
+    if width != features or (len(objects.target) and not 0 <= objects.target.max() < classes):
+        raise ModelError(
+            f"{path}: got objects of {width} features and {objects.target.max(initial=-1) + 1} classes, expected "
+            f"{features} and {classes}, as the model has; train the model again"
+        )
+    return objects

@@ -1,0 +1,163 @@
+"""Why an object has its class: what `blr explain` prints, as values and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+__all__ = [
+    "ClassProbabilities",
+    "Explanation",
+    "FeatureContribution",
+    "LikeObject",
+    "RaisedFlag",
+    "explanation_page",
+    "explanation_sentences",
+]
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("flows", "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassProbabilities:
+    """The probabilities of one class, from the weights' mode, from the integral over the weights, and from draws."""
+
+    name: str
+    plugin: float
+    moderated: float
+    sampled: float
+    sampled_error: float  # standard error of `sampled`
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureContribution:
+    """A feature, and what it contributes to the logit of the class against its runner-up, in nats.
+
+    `value` and `usual`, the labelled objects' mean, are in the feature's own unit.  `contribution` and `std` are None
+    where the feature is missing; `value` is None then too.
+    """
+
+    name: str
+    expression: str
+    value: float | None
+    usual: float
+    contribution: float | None
+    std: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikeObject:
+    """A labelled object whose features are near; `distance` 1 is that of two labelled objects drawn at random.
+
+    `compared` features are known of both.  `ra` and `dec` are in degrees, None where they are not known.
+    """
+
+    identifier: str
+    name: str  # of its class
+    distance: float
+    compared: int
+    ra: float | None
+    dec: float | None
+    links: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaisedFlag:
+    """A flag that the object has: its bit, its name and its meaning."""
+
+    bit: int
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why an object has its class.
+
+    `reference` is the logit of a labelled object at the mean of all features; with the contributions and `shift`, what
+    other class shares add, it makes `logit`, whose standard deviation is `logit_std`.  All are in nats.  `row` counts
+    from 0 in `file`.  Of an object without any feature, and outside the target's condition, there are no
+    probabilities, no contributions and no logit.
+    """
+
+    model: str
+    file: str
+    identifier: str
+    id_column: str
+    row: int
+    n_rows: int  # rows with this identifier; the first is explained
+    ra: float | None
+    dec: float | None
+    links: Mapping[str, str]
+    name: str | None  # of the class
+    runner_up: str | None
+    probabilities: tuple[ClassProbabilities, ...]
+    logit: float | None
+    logit_std: float | None
+    reference: float | None
+    shift: float | None
+    contributions: tuple[FeatureContribution, ...]
+    missing: tuple[str, ...]
+    flags: tuple[RaisedFlag, ...]
+    nearest: tuple[LikeObject, ...]
+    remarks: tuple[str, ...]
+
+
+def explanation_sentences(explained: Explanation) -> list[str]:
+    """Return what the numbers say, in words: the class, what moderation changed, what is missing, the flags."""
+    if explained.name is None:
+        return [f"{explained.identifier} has no class: {_flags(explained)}."]
+    p = {c.name: c for c in explained.probabilities}
+    of, against = p[explained.name], p[str(explained.runner_up)]
+    answer = (
+        f"{explained.identifier} is of class {of.name} with probability {of.moderated:.3f}; the runner-up is "
+        f"{against.name} ({against.moderated:.3f})."
+    )
+    sentences = [answer, _moderation(of, against)]
+    if explained.missing:
+        sentences.append(f"Not known of it: {', '.join(explained.missing)}. These were integrated out.")
+    sentences.append(f"Flags: {_flags(explained)}.")
+    if explained.n_rows > 1:
+        sentences.append(f"{explained.n_rows} rows have this identifier; this is the first.")
+    return [*sentences, *explained.remarks]
+
+
+def _moderation(of: ClassProbabilities, against: ClassProbabilities) -> str:
+    """Return what the uncertainty of the weights changed."""
+    moved = of.moderated - of.plugin
+    if of.plugin < against.plugin:
+        return (
+            f"Moderation changed the class: the weights at their mode give {against.name} {against.plugin:.3f} and "
+            f"{of.name} {of.plugin:.3f}."
+        )
+    if abs(moved) < 0.005:
+        return f"The weights are well known here: their mode alone gives {of.plugin:.3f} too."
+    less = "less" if moved < 0 else "more"
+    return (
+        f"The weights at their mode give {of.plugin:.3f}; with the uncertainty of the weights, and of what is missing, "
+        f"the model is {abs(moved):.3f} {less} sure."
+    )
+
+
+def _flags(explained: Explanation) -> str:
+    return "; ".join(f"{flag.name}, {flag.meaning}" for flag in explained.flags) or "none"
+
+
+def explanation_page(explained: Explanation) -> str:
+    """Return the explanation as one HTML page that loads nothing."""
+    largest = max((abs(c.contribution or 0.0) for c in explained.contributions), default=0.0)
+    return _ENVIRONMENT.get_template("explanation.html.j2").render(
+        explained=explained,
+        sentences=explanation_sentences(explained),
+        widths={c.name: 50 * abs(c.contribution or 0.0) / (largest or 1.0) for c in explained.contributions},
+    )
