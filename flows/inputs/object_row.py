@@ -34,7 +34,7 @@ class ObjectRow:
 def identifier_column(catalog: Catalog, *, asked: str | None, stated: str | None, option: str) -> str:
     """Return the column that names objects: the one `asked` for, else the one `stated`, else what looks like it.
 
-    UsageError where there is none; `option` is how the user names one.
+    UsageError if no column does; `option` is how the user names one.
     """
     by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
     by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]

@@ -8,7 +8,7 @@ import pytest
 import typer
 from prefect.utilities.callables import parameter_schema
 
-from flows.classification.request import ClassifyRequest, ReprocessRequest
+from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.classify import classify
 from flows.cli.app import app
 from flows.draft.request import InitRequest, InspectRequest
@@ -29,6 +29,7 @@ FLOWS = {
     "promote": (PromoteRequest, promote),
 }
 COMMANDS = {name: request for name, (request, _) in FLOWS.items()} | {
+    "explain": ExplainRequest,
     "inspect": InspectRequest,
     "init": InitRequest,
 }

@@ -1,0 +1,169 @@
+"""`blr explain`: an object found in files of several formats, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import catalogs
+from flows.classification.explanation import explain
+from flows.classification.request import ExplainRequest
+from flows.classify_table import classify_table
+from flows.cli.app import run
+from flows.errors import ModelError, UsageError
+from flows.inputs.object_row import find_object, read_object
+from flows.models.labelled_objects import (
+    LABELLED_OBJECTS_FILE,
+    LabelledObjects,
+    read_labelled_objects,
+    write_labelled_objects,
+)
+from flows.models.store import Store
+from flows.reports.explanation import explanation_page, explanation_sentences
+
+
+def asked(trained: Path, identifier: str, file: str = "survey.parquet", **named: object):
+    """Return the explanation of an object of the survey."""
+    return explain(
+        ExplainRequest(str(trained / file), identifier, "morphology", store=trained / "models", **named)
+    )
+
+
+@pytest.fixture(scope="module")
+def classified(trained):
+    """Return the survey as the model classifies it."""
+    table = pq.read_table(trained / "survey.parquet")
+    return classify_table(table, model="morphology", store=trained / "models")
+
+
+def test_it_says_what_the_catalogue_gets(trained, classified):
+    row = int(np.argmax(classified["blr_p_max"].to_numpy() > 0.6))
+    told = classified.slice(row, 1).to_pylist()[0]
+    found = asked(trained, told["name"])
+    assert (found.name, found.row, found.n_rows) == (told["blr_class"], row, 1)
+    for c in found.probabilities:
+        assert c.moderated == pytest.approx(told[f"blr_p_{c.name}"], abs=1e-6)
+        assert abs(c.sampled - c.moderated) < 4 * c.sampled_error + 2e-3
+    assert sum(1 << flag.bit for flag in found.flags) == told["blr_flags"]
+    assert found.logit == pytest.approx(
+        found.reference + found.shift + sum(c.contribution or 0.0 for c in found.contributions)
+    )
+    sizes = [abs(c.contribution) for c in found.contributions if c.contribution is not None]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_fits_file_tells_the_same(trained, classified):
+    name = classified["name"][5].as_py()
+    one, other = asked(trained, name), asked(trained, name, "survey.fits")
+    assert (one.name, one.row) == (other.name, other.row)
+    assert one.contributions == other.contributions
+
+
+def test_the_nearest_labelled_object_of_a_labelled_one_is_itself(trained):
+    objects = read_labelled_objects(
+        Store(trained / "models").find("morphology").folder, classes=2, features=2
+    )
+    complete = int(np.flatnonzero(np.isfinite(objects.X).all(axis=1))[0])
+    name = objects.identifier[complete].decode()
+    found = asked(trained, name)
+    assert found.nearest[0].identifier == name
+    assert found.nearest[0].distance == pytest.approx(0, abs=1e-6)
+    assert len(found.nearest) == 5
+    assert all(o.links for o in found.nearest) == bool(np.isfinite(objects.position).all())
+
+
+def test_what_is_missing_is_said(trained, tmp_path):
+    table = pq.read_table(trained / "survey.parquet").slice(0, 1)
+    table = table.set_column(table.column_names.index("kmag"), "kmag", pa.array([np.nan]))
+    pq.write_table(table, tmp_path / "one.parquet")
+    found = asked(trained, table["name"][0].as_py(), str(tmp_path / "one.parquet"))
+    assert found.missing == ("j_k",)
+    assert [c.name for c in found.contributions if c.value is None] == ["j_k"]
+    assert "Not known of it: j_k. These were integrated out." in explanation_sentences(found)
+    assert "missing" in explanation_page(found)
+
+
+def test_an_object_of_which_nothing_is_known_has_no_class(trained, classified):
+    row = int(np.flatnonzero(classified["blr_flags"].to_numpy() & 32)[0])
+    found = asked(trained, classified["name"][row].as_py())
+    assert (found.name, found.logit, found.contributions, found.nearest) == (None, None, (), ())
+    assert "UNCLASSIFIABLE" in explanation_sentences(found)[0]
+    assert "no class" in explanation_page(found)
+
+
+def test_an_object_that_is_not_there_is_an_error(trained):
+    with pytest.raises(UsageError, match=r"--id: got 'nobody', which is in no row of .*survey.parquet"):
+        asked(trained, "nobody")
+    with pytest.raises(UsageError, match=r"got 'idd', expected the column of the identifier"):
+        asked(trained, "nobody", id_column="idd")
+
+
+def test_the_command_prints_one_document_and_writes_a_page(trained, classified, tmp_path, capsys):
+    name = classified["name"][3].as_py()
+    page = tmp_path / "why.html"
+    arguments = ["explain", str(trained / "survey.parquet"), "--id", name, "--model", "morphology"]
+    arguments += ["--store", str(trained / "models")]
+    assert run([*arguments, "--json", "--html", str(page)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["identifier"] == name
+    text = page.read_text()
+    assert document["name"] in text
+    assert not re.search(r"<(script|img|link)\b", text)
+    assert run(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "What speaks for" in shown
+    assert "Labelled objects that are like it" in shown
+
+
+def test_a_page_escapes_what_comes_from_outside(trained, classified):
+    found = replace(asked(trained, classified["name"][3].as_py()), identifier="<b>x</b>")
+    assert "<b>x" not in explanation_page(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "rows"),
+    [
+        (pa.array([5, 7, None, 7]), "7", [1, 3]),
+        (pa.array([5.0, 7.0, np.nan, 7.0]), "7", [1, 3]),
+        (pa.array([" a", "b ", None, "b"]), "b", [1, 3]),
+        (pa.array(["a", "b", "c", "b"]).dictionary_encode(), "b", [1, 3]),
+        (pa.array([2**60 + 1, 2**60 + 2], pa.int64()), str(2**60 + 2), [1]),
+        (pa.array([1, 2]), "seven", []),
+        (pa.array(["007"]), "7", []),
+    ],
+)
+def test_an_object_is_found_by_text_and_by_number(tmp_path, values, wanted, rows):
+    pq.write_table(pa.table({"name": values, "x": np.arange(len(values))}), tmp_path / "t.parquet")
+    found = find_object(catalogs.open(tmp_path / "t.parquet"), "name", wanted)
+    if not rows:
+        assert found is None
+        return
+    assert (found.row, found.n_rows) == (rows[0], len(rows))
+    assert read_object(found, ("x",)).column(0).to_pylist() == [rows[0]]
+
+
+def test_labelled_objects_come_back_and_are_bounded(tmp_path):
+    objects = LabelledObjects(
+        np.array(["ä".encode(), b"", b"c"]),
+        np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 4.0]]),
+        np.array([0, 1, 0]),
+        np.array([[1.0], [np.nan], [2.0]]),
+    )
+    write_labelled_objects(objects, tmp_path)
+    again = read_labelled_objects(tmp_path, classes=2, features=1)
+    for name in ("identifier", "position", "target", "X"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(objects, name))
+    assert objects.kept(2).target.tolist() == [0, 0]
+    assert read_labelled_objects(tmp_path / "elsewhere", classes=2, features=1) is None
+    with pytest.raises(ModelError, match="expected 3 and 2"):
+        read_labelled_objects(tmp_path, classes=2, features=3)
+    (tmp_path / LABELLED_OBJECTS_FILE).write_bytes(b"no parquet")
+    with pytest.raises(ModelError, match="got no table of labelled objects"):
+        read_labelled_objects(tmp_path, classes=2, features=1)
