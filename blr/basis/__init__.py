@@ -15,7 +15,7 @@ For this folder alone:
 - `_polynomial`: Polynomials of the features with all their interactions.
 - `_principal`: Principal components of the standardised features, those of large variance favoured by the
   prior.
-- `_sigmoid`: Sigmoids of single features: soft steps at the quantiles of the training set.
+- `sigmoid`: Sigmoids of single features: soft steps at the quantiles of the training set.
 """
 
 __all__ = ["base", "kinds", "rbf", "standardisation"]

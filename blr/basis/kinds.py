@@ -25,9 +25,9 @@ from blr.basis._fourier import Fourier
 from blr.basis._linear import Linear
 from blr.basis._polynomial import Polynomial
 from blr.basis._principal import Principal
-from blr.basis._sigmoid import Sigmoid
 from blr.basis.base import Basis
 from blr.basis.rbf import RBF
+from blr.basis.sigmoid import Sigmoid
 from blr.basis.standardisation import Softening
 
 _Kind = type[Linear | Polynomial | Principal | RBF | Sigmoid | BSpline | Fourier]

@@ -1,8 +1,8 @@
-"""A width for each feature of radial functions, found by evidence: automatic relevance determination.
+"""A width for each feature of radial functions, or a height of its steps, found by evidence: automatic relevance.
 
-A feature that tells little gets a large width and drops out (Bishop 2006, PRML, 6.4.4).  The search goes along one
-feature at a time.  Each width has a log-normal prior about its start, so that few rows move it little.
-Shapes: N rows, F features.
+A feature that tells little gets a large width, or low steps, and drops out (Bishop 2006, PRML, 6.4.4 and 7.2.1).
+Widths are searched along one feature at a time, heights by the evidence's gradient.  Each has a log-normal prior, so
+that few rows move it little.  Shapes: N rows, F features.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from blr.arrays import Vector, as_matrix
 from blr.basis.rbf import RBF
+from blr.basis.sigmoid import Sigmoid
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
+from blr.selection.evidence import fit_evidence
 from blr.selection.prior_scale import SCALES, log_hyperprior
 
-__all__ = ["with_relevant_widths"]
+__all__ = ["with_relevant_heights", "with_relevant_widths"]
 
 _SPREAD = 1.0  # sd of ln width about the start
 _FIRST, _LONGEST = 0.7, 1.5  # steps in ln width
 _GROWTH = 1.5  # of a step that was taken
 _SWEEPS = 3
+
+_OCCAM = 0.5  # nats that the scale of one more feature has to gain
+_SCALE_PRIOR = (3.0, 1.0)  # of the weights of a feature's steps: median as in the hyperprior, sd of its ln
 
 
 def with_relevant_widths(
@@ -95,3 +100,68 @@ def with_relevant_widths(
             else:
                 step[f] /= 2
     return replace(basis, width=np.exp(width))
+
+
+def with_relevant_heights(
+    basis: Sigmoid,
+    X: ArrayLike,
+    t: ArrayLike,
+    likelihood: str = "logistic",
+    *,
+    trials: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    confusion: ArrayLike | None = None,
+    threads: int | None = None,
+) -> Sigmoid:
+    """Return the basis with a height of the steps for each feature, of geometric mean 1, where rows favour that.
+
+    The weights of a feature's steps have a prior precision of their own; the precisions of highest evidence, under a
+    log-normal prior, are found together.  Heights are the prior's standard deviations, relative to their mean, so that
+    a common prior for all weights does the same.  They are kept where evidence times prior exceeds that of one common
+    precision by half a nat for each further one, its Occam factor where the rows fix ln s to 0.6.  Else, and for a
+    feature without steps, the height is 1.
+
+    Parameters
+    ----------
+    basis
+        Steps; heights that it has already do not matter.
+    X, t, likelihood, trials, sample_weight, classes, confusion
+        The features (N, F), and the rest as of `fit`.
+
+    Raises
+    ------
+    ValueError
+        As `fit`.
+    """
+    even = replace(basis, height=np.ones(basis.n_features))
+    stepped, first = np.unique(basis.feature, return_index=True)
+    if len(stepped) < 2:
+        return even
+    Phi = even(as_matrix(X, "X"))
+
+    def scales(groups: ArrayLike | None, columns: NDArray[np.intp]) -> tuple[Vector, float]:
+        q = fit_evidence(
+            Phi,
+            t,
+            likelihood,
+            groups=groups,
+            scale_prior=_SCALE_PRIOR,
+            trials=trials,
+            sample_weight=sample_weight,
+            classes=classes,
+            confusion=confusion,
+            threads=threads,
+        )
+        assert q.prior is not None  # noqa: S101  fit_evidence gives one
+        log_scale = -0.5 * np.log(np.diag(q.prior.precision(basis.n_functions))[columns])
+        z = (log_scale - np.log(_SCALE_PRIOR[0])) / _SCALE_PRIOR[1]
+        return log_scale, q.log_evidence - 0.5 * float(z @ z)
+
+    _, common = scales(None, np.array([1]))
+    log_scale, own = scales(np.concatenate([[0], basis.feature]), 1 + first)
+    if own - common < _OCCAM * (len(stepped) - 1):
+        return even
+    height = np.ones(basis.n_features)
+    height[stepped] = np.exp(log_scale - log_scale.mean())
+    return replace(even, height=height)

@@ -27,7 +27,7 @@ MANY_ROWS = 200_000
 FEW_FEATURES = 4
 """Features up to which a polynomial of degree 3 is small."""
 SEARCHED_ROWS, SEARCHED_FEATURES = 1000, 12
-"""Most rows and features for a width of each feature: the search takes six fits a feature."""
+"""Most rows and features for a width, or a height of steps, of each feature: few rows tell as many from chance."""
 
 
 def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Candidate, ...]:
@@ -52,11 +52,12 @@ def default_candidates(n_rows: int, n_features: int, n_classes: int) -> tuple[Ca
         widths = tuple(round(c * math.sqrt(n_features), 2) for c in factors)
         bases.append(RbfBasis(kind="rbf", centres=centres, width=widths, linear=True))
     candidates = [Candidate(basis=basis, transform=how) for basis in bases for how in ("none", "arcsinh")]
-    if isinstance(bases[-1], RbfBasis) and n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES:
+    searched = n_rows <= SEARCHED_ROWS and 2 <= n_features <= SEARCHED_FEATURES
+    if searched and isinstance(bases[-1], RbfBasis):
         each = bases[-1].model_copy(update={"width": "each"})
         candidates.append(Candidate(basis=each, transform="arcsinh"))
     if (STEPS * n_features + 1) * free <= MOST_WEIGHTS:
-        steps = SigmoidBasis(kind="sigmoid", centres=STEPS)
+        steps = SigmoidBasis(kind="sigmoid", centres=STEPS, height="each" if searched else None)
         families = len({isinstance(candidate.basis, RbfBasis) for candidate in candidates})
         candidates.append(Candidate(basis=steps, prior_probability=len(candidates) / families))
     return tuple(candidates)

@@ -16,6 +16,7 @@ class CandidatePart:
     weight: float  # share of the candidate
     width: int  # index into the widths of the basis that are tried
     widths: tuple[float, ...] | None = None  # (F,), where each feature has its own
+    heights: tuple[float, ...] | None = None  # (F,) of the steps, where each feature has its own
 
 
 @dataclass(frozen=True, kw_only=True)

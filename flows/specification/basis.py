@@ -92,6 +92,10 @@ class SigmoidBasis(SpecificationTable):
     kind: Literal["sigmoid"]
     centres: int = Field(default=5, ge=1, le=200, description="Steps a feature")
     width: float | None = Field(default=None, gt=0, description="Width of a step; default: their spacing")
+    height: Literal["each"] | None = Field(
+        default=None,
+        description="'each': one height of the steps for each feature, of the highest evidence; default: 1 for all",
+    )
 
 
 class BsplineBasis(SpecificationTable):
@@ -131,6 +135,7 @@ class BasisKeywords(TypedDict, total=False):
     centres: int
     width: float | tuple[float, ...] | Literal["each"]
     linear: bool
+    height: Literal["each"]
     knots: int
     extrapolation: Literal["linear", "constant"]
     frequencies: int

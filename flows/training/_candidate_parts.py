@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis
 from blr.basis.rbf import RBF
+from blr.basis.sigmoid import Sigmoid
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
@@ -26,7 +27,7 @@ from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence
 from blr.selection.folds import fold_probability
 from blr.selection.prior_scale import fit_scales
-from blr.selection.relevance import with_relevant_widths
+from blr.selection.relevance import with_relevant_heights, with_relevant_widths
 from flows.reports.candidates import CandidatePart
 from flows.specification.basis import BasisKeywords
 
@@ -76,20 +77,26 @@ class CandidateProblem:
     ) -> Basis:
         """Return the basis of one of the widths.
 
-        Where that is "each", the widths are those `known` (F,) from before, else those of a search by evidence.
+        Where that is "each", or the height of steps is, the widths or heights are those `known` (F,) from before, else
+        those of a search by evidence.
         """
-        keywords = self.widths[width]
-        each = keywords.get("width") == "each"
-        if each:
-            keywords = {**keywords, "width": COMMON_WIDTH * np.sqrt(self.X.shape[1])}
+        keywords = self.widths[width].copy()
+        each = keywords.pop("height", None) == "each" or keywords.get("width") == "each"
+        if keywords.get("width") == "each":
+            keywords["width"] = COMMON_WIDTH * np.sqrt(self.X.shape[1])
         basis = fit_basis(
             self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **keywords
         )
-        if not (each and isinstance(basis, RBF)):
-            return basis
-        if known is not None:
-            return replace(basis, width=np.asarray(known, dtype=np.float64))
-        return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
+        found = None if known is None else np.asarray(known, dtype=np.float64)
+        if each and isinstance(basis, RBF):
+            if found is not None:
+                return replace(basis, width=found)
+            return with_relevant_widths(basis, self.X, threads=self.threads, on_step=on_step, **self.response)
+        if each and isinstance(basis, Sigmoid):
+            if found is not None:
+                return replace(basis, height=found)
+            return with_relevant_heights(basis, self.X, threads=self.threads, **self.response)
+        return basis
 
     def at_scale(self, Phi: Floats, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit at a standard deviation of the prior, None for where the evidence is highest."""
@@ -116,11 +123,15 @@ class Part:
 
     @property
     def described(self) -> CandidatePart:
-        """What a later fit of the same part needs; `widths` where each feature has its own."""
-        widths = None
+        """What a later fit of the same part needs; `widths` or `heights` where each feature has its own."""
+        widths = heights = None
         if isinstance(self.basis, RBF) and np.ndim(self.basis.width) == 1:
             widths = tuple(np.asarray(self.basis.width).tolist())
-        return CandidatePart(scale=self.scale, weight=self.weight, width=self.width, widths=widths)
+        if isinstance(self.basis, Sigmoid) and np.any(self.basis.height != 1):
+            heights = tuple(self.basis.height.tolist())
+        return CandidatePart(
+            scale=self.scale, weight=self.weight, width=self.width, widths=widths, heights=heights
+        )
 
 
 def fitted_parts(

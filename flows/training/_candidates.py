@@ -126,7 +126,7 @@ def refit_candidate(
     problem, columns = _problem(specification, index, data, threads), _columns(specification, index)
     members = []
     for number, part in enumerate(parts):
-        basis, check = problem.basis(part.width, known=part.widths), None
+        basis, check = problem.basis(part.width, known=part.widths or part.heights), None
         laplace = problem.at_scale(basis(problem.X), part.scale)
         q: Posterior = laplace
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)

@@ -21,6 +21,7 @@ INSTANCES = {
     "rbf with linear": ("rbf", {"centres": 7, "linear": True}),
     "sigmoid": ("sigmoid", {}),
     "sigmoid, steep": ("sigmoid", {"centres": 3, "width": 0.2}),
+    "sigmoid, a height a feature": ("sigmoid", {"height": [0.5, 2.0, 9.0]}),
     "bspline": ("bspline", {}),
     "bspline, constant outside": ("bspline", {"extrapolation": "constant"}),
     "bspline, no inner knots": ("bspline", {"knots": 0, "degree": 2}),
@@ -304,6 +305,8 @@ def test_a_damaged_description_is_refused(name):
         ("bspline", {"breakpoints": [np.array([0.0, 1.0])]}, "breakpoints of 1 feature"),
         ("bspline", {"breakpoints": [np.array([1.0, 0.0])] * 3}, "must increase"),
         ("sigmoid", {"feature": np.array([9])}, "each sigmoid needs"),
+        ("sigmoid", {"height": np.array([1.0, 2.0])}, "positive height for each of 3"),
+        ("sigmoid", {"height": np.array([1.0, 2.0, 0.0])}, "positive height for each of 3"),
     ],
 )
 def test_damaged_fields_are_refused(name, damage, message):

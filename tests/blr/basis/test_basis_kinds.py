@@ -11,7 +11,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
 from blr.basis._distances import median_distance, spread_centres, squared_distances
-from blr.basis.kinds import fit_basis
+from blr.basis.kinds import basis_from_dict, fit_basis
 
 
 def features(n=200, F=3, seed=0):
@@ -101,6 +101,24 @@ def test_sigmoid_is_its_definition():
     np.testing.assert_allclose(basis(X[:9]), twin, rtol=1e-13)
     assert basis.n_functions == 1 + 3 * 4
     assert basis.names("abc")[1:6] == tuple(f"sigmoid({n})" for n in ("a, 1", "a, 2", "a, 3", "a, 4", "b, 1"))
+
+
+def test_sigmoids_of_a_height_are_multiples_of_those_without():
+    X = features()
+    plain, high = (
+        fit_basis("sigmoid", X, centres=4),
+        fit_basis("sigmoid", X, centres=4, height=[2.0, 1.0, 0.5]),
+    )
+    twin = plain(X)
+    twin[:, 1:] *= np.repeat([2.0, 1.0, 0.5], 4)
+    np.testing.assert_allclose(high(X), twin, rtol=1e-14)
+
+
+def test_sigmoids_stored_by_an_earlier_version_have_no_height():
+    X = features()
+    basis = fit_basis("sigmoid", X, centres=4)
+    stored = {name: value for name, value in basis.to_dict().items() if name != "height"}
+    np.testing.assert_array_equal(basis_from_dict(stored)(X), basis(X))
 
 
 def test_sigmoids_rise_at_the_quantiles():

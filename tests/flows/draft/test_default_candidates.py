@@ -89,8 +89,10 @@ def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there():
     [(100, 2, True), (1000, 12, True), (1001, 4, False), (100, 13, False), (100, 1, False)],
 )
 def test_few_rows_and_features_have_a_width_of_each_feature(rows, features, searched):
-    widths = [c.basis.width for c in default_candidates(rows, features, 2) if c.basis.kind == "rbf"]
+    *candidates, steps = default_candidates(rows, features, 2)
+    widths = [c.basis.width for c in candidates if c.basis.kind == "rbf"]
     assert ("each" in widths) == searched
+    assert steps.basis.height == ("each" if searched else None)
 
 
 @pytest.mark.parametrize(

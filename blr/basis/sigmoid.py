@@ -1,18 +1,20 @@
 """Sigmoids of single features: soft steps at the quantiles of the training set.
 
-φ(x) = σ((z_f − μ) / s), with σ(a) = 1 / (1 + exp(−a)) (Bishop 2006, PRML, 3.5-3.6), of each standardised
-feature z_f.
+φ(x) = h_f σ((z_f − μ) / s), with σ(a) = 1 / (1 + exp(−a)) (Bishop 2006, PRML, 3.5-3.6), of each standardised
+feature z_f.  The height h_f is 1; features that tell more than others may have higher steps, as if the prior's standard
+deviation of their weights were h_f times as large.
 """
 
 from __future__ import annotations
 
 __all__ = ["Sigmoid"]
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from blr.arrays import Matrix, Vector
@@ -24,12 +26,13 @@ from blr.basis.standardisation import Standardisation
 class Sigmoid(Basis):
     """Step k, of K, rises at `location[k]` over `width[k]` standard deviations of the feature `feature[k]`.
 
-    All three are of shape (K,), and M = 1 + K.
+    All three are of shape (K,), and M = 1 + K.  `height` (F,) is that of each feature's steps; empty: 1 for all.
     """
 
     feature: NDArray[np.int64]
     location: Vector
     width: Vector
+    height: Vector = field(default_factory=lambda: np.empty(0))
 
     kind = "sigmoid"
     bounded = True
@@ -38,6 +41,12 @@ class Sigmoid(Basis):
         self._keep("feature", self.feature, np.int64)
         self._keep("location", self.location)
         self._keep("width", self.width)
+        self._keep("height", self.height if np.size(self.height) else np.ones(self.n_features))
+        if self.height.shape != (self.n_features,) or not np.all(self.height > 0):
+            raise ValueError(
+                f"expected a positive height for each of {self.n_features} feature(s), got {self.height}; leave height "
+                "out for steps from 0 to 1"
+            )
         alike = self.feature.shape == self.location.shape == self.width.shape
         known = np.all((self.feature >= 0) & (self.feature < self.n_features))
         ordered = np.all(np.diff(self.feature) >= 0)
@@ -51,12 +60,18 @@ class Sigmoid(Basis):
 
     @classmethod
     def fit(
-        cls, X: Matrix, *, weight: Vector | None = None, centres: int = 5, width: float | None = None
+        cls,
+        X: Matrix,
+        *,
+        weight: Vector | None = None,
+        centres: int = 5,
+        width: float | None = None,
+        height: ArrayLike | None = None,
     ) -> Sigmoid:
         """Return the basis with up to `centres` steps a feature, at quantiles of X, shape (N, F).
 
         The default width is the mean distance between a feature's steps.  A feature of few values has fewer
-        steps, and a constant one has none.
+        steps, and a constant one has none.  `height` (F,) is that of each feature's steps, by default 1.
         """
         count = whole(centres, "centres")
         width = None if width is None else positive(width, "width")
@@ -66,7 +81,13 @@ class Sigmoid(Basis):
         steps = [_steps(z, level) for z in Z.T]
         widths = [np.full(len(s), width or _spacing(s)) for s in steps]
         feature = np.repeat(np.arange(len(steps)), [len(s) for s in steps])
-        return cls(standardisation, feature, np.concatenate(steps), np.concatenate(widths))
+        location, heights = np.concatenate(steps), np.empty(0) if height is None else np.asarray(height)
+        return cls(standardisation, feature, location, np.concatenate(widths), heights)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the basis that `to_dict` described; one of an earlier version has no heights."""
+        return super().from_dict({"height": np.empty(0), **stored})
 
     @property
     def n_functions(self) -> int:
@@ -77,6 +98,7 @@ class Sigmoid(Basis):
         np.subtract(Z[:, self.feature], self.location, out=out)
         out /= self.width
         expit(out, out=out)
+        out *= self.height[self.feature]
 
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
         self._steps(Z, out[:, 1:])
@@ -85,7 +107,8 @@ class Sigmoid(Basis):
         steps = np.empty((len(Z), len(self.feature)))
         self._steps(Z, steps)
         step = np.arange(len(self.feature))
-        out[:, 1 + step, self.feature] = steps * (1 - steps) / self.width
+        rise = 1 - steps / self.height[self.feature]
+        out[:, 1 + step, self.feature] = steps * rise / self.width
 
     def _names(self, features: Sequence[str]) -> Sequence[str]:
         counts = np.bincount(self.feature, minlength=len(features))
