@@ -25,7 +25,7 @@ from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
 from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
 from flows.runs.progress import tell
-from flows.specification.basis import basis_choices, basis_words
+from flows.specification.basis import SigmoidBasis, basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification
 from flows.training._candidate_parts import CandidateProblem, Part, fitted_parts, left_out
 from flows.training._checks import posterior_check
@@ -222,7 +222,10 @@ def used_columns(members: Sequence[Member]) -> list[int]:
 
 def _generator(specification: Specification, candidate: Candidate) -> np.random.Generator:
     """Return a generator of the candidate's own: adding another one to the list changes nothing for it."""
-    later = {"transform"} if candidate.transform == "none" else set()  # a key that earlier versions lacked
+    # Keys that earlier versions lacked have no part in the seed, unless they are used.
+    later: dict[str, bool | set[str]] = {} if candidate.transform != "none" else {"transform": True}
+    if isinstance(candidate.basis, SigmoidBasis) and candidate.basis.height is None:
+        later["basis"] = {"height"}
     text = candidate.model_dump_json(exclude=later)
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
     return np.random.default_rng([specification.seed, *words.tolist()])

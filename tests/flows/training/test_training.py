@@ -332,3 +332,19 @@ def test_the_refit_is_said(folder):
     trust = replace(told.trust, verdict="green", reasons=("chains confirm it",))
     remarks = train_report(replace(told, trust=trust)).remarks
     assert remarks[:2] == ("Trust verdict on what the model serves: green.", "Trust: chains confirm it.")
+
+
+def test_a_height_of_the_steps_for_each_feature(folder):
+    """The colour that tells has the higher steps; the stored fit has the heights that the table says."""
+    steps = '{ kind = "sigmoid", centres = 6, height = "each" }'
+    text_of(folder, '{ kind = "linear" }', steps)
+    text_of(folder, "[features]", '[select]\nby = "stack"\n[features]')
+    told = train(folder / "spec.toml", folder / "models")
+    row = told.candidates[0]
+    assert row.basis == "sigmoid, centres 6, height each"
+    for part in row.parts:
+        assert part.heights is not None
+        assert part.heights[0] > 2 * part.heights[1]
+    members = Store(folder / "models").load("morphology").classifier.members
+    stored = [m.basis.height for m in members if len(m.columns) == 2]
+    np.testing.assert_allclose(stored, [part.heights for part in row.parts])
