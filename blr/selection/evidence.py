@@ -41,7 +41,9 @@ _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a 
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
 _MAX_ROUNDS = 60
 _MAX_RAISES = 12
-_ROUGH = (0.1, 1e-5)  # with a prior on ln α: tolerance in ln α, and relative one of its objective
+_ROUGH = 0.1  # tolerance in ln α where that has a prior
+_EXACT: Any = {"ftol": 1e-15, "gtol": 1e-9}  # of the search in the quadratic model
+_FEW: Any = {**_EXACT, "ftol": 1e-5, "maxiter": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,7 @@ class _Groups:
     n_groups: int
     low: Vector | float = _RANGE[0]
     high: Vector | float = _RANGE[1]
-    centre: float = 0.0  # of the normal prior on each ln α
+    centre: float = 0.0  # of the normal prior on each ln α, where the ascent starts
     spread: float = np.inf
 
     def scaled(self, curvature: Vector) -> tuple[_Groups, Vector]:
@@ -70,12 +72,7 @@ class _Groups:
             if group_curvature.size:
                 low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
         ranged = replace(self, low=_RANGE[0] + np.minimum(low, 0), high=_RANGE[1] + np.maximum(high, 0))
-        return ranged, np.clip(0.0, low - _START, high + _START)
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether ln α is found roughly: it is, where it has a prior."""
-        return bool(np.isfinite(self.spread))
+        return ranged, np.clip(self.centre, low - _START, high + _START)
 
     @property
     def sizes(self) -> Vector:
@@ -182,7 +179,7 @@ class _QuadraticModel:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(low, high, strict=True)),
-            options={"ftol": _ROUGH[1] if self.groups.is_rough else 1e-15, "gtol": 1e-9},
+            options=_EXACT if self.groups.spread == np.inf else _FEW,
         )
         return optimum.x, self.solve(optimum.x)[0]
 
@@ -220,7 +217,7 @@ def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: 
             moved, target = _QuadraticModel(theta, gradient, hessian, g, groups).best(log_alpha)
             change = float(np.abs(moved - log_alpha).max(initial=0.0))
             log_alpha = moved
-            if change < (_ROUGH[0] if groups.is_rough else _TOLERANCE) and decrement < 1e-3:
+            if change < (_TOLERANCE if groups.spread == np.inf else _ROUGH) and decrement < 1e-3:
                 break
             prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
             step = target - theta
