@@ -3,6 +3,7 @@
 - `base`: What every basis is: functions φ_m(x) of the standardised features, and their derivatives.
 - `kinds`: The kinds of basis by their names: `fit_basis` learns one, `basis_from_dict` restores one.
 - `rbf`: Gaussian radial basis functions about centres spread over the training set.
+- `sigmoid`: Sigmoids of single features: soft steps at the quantiles of the training set.
 - `standardisation`: Features of zero mean and unit variance, as learned from the training set.
 
 For this folder alone:
@@ -15,7 +16,6 @@ For this folder alone:
 - `_polynomial`: Polynomials of the features with all their interactions.
 - `_principal`: Principal components of the standardised features, those of large variance favoured by the
   prior.
-- `sigmoid`: Sigmoids of single features: soft steps at the quantiles of the training set.
 """
 
-__all__ = ["base", "kinds", "rbf", "standardisation"]
+__all__ = ["base", "kinds", "rbf", "sigmoid", "standardisation"]
