@@ -35,6 +35,7 @@ from flows.specification.specification import Output
 __all__ = ["FEW_LABELS", "HELD_OUT", "Page", "Split"]
 
 HELD_OUT = 0.2
+BUDGET = 0.1
 PREFIX = Output().prefix
 MOST_SHOWN = 30
 """Labels, and further features, that are listed."""
@@ -86,6 +87,7 @@ class Page:
         yield from self._split()
         yield from self._photometry()
         yield from self._features()
+        yield from self._flags()
         yield from self._candidates()
         yield from self._output()
         yield from self._target()
@@ -292,6 +294,11 @@ class Page:
             if candidate.prior_probability != 1.0:
                 yield f"prior_probability = {candidate.prior_probability:g}"
             yield ""
+
+    def _flags(self) -> Iterator[str]:
+        yield "[flags]"
+        yield f"budget = {BUDGET}  # the least certain tenth of each file; or, by probability, low_confidence = 0.7"
+        yield ""
 
     def _rows(self) -> int:
         """Return the labelled rows, as far as they were seen."""

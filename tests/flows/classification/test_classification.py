@@ -416,3 +416,12 @@ def test_counts_that_are_lost_are_named(work):
     ):
         run(work, "survey.parquet")
     assert run(work).summary.n_rows == 800
+
+
+def test_the_budget_of_many_rows_is_found_from_some_of_them(work, monkeypatch):
+    """Of every fourth row: the share that is flagged stays near the budget of all."""
+    monkeypatch.setattr("flows.classification.scoring.MOST_BUDGET_ROWS", 100)
+    (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.25\n")
+    told = run(work, "survey.parquet", specification=work / "spec.toml")
+    share = told.summary.flags["LOW_CONFIDENCE"].count / told.summary.n_classified
+    assert 0.15 < share < 0.35
