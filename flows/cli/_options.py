@@ -13,6 +13,7 @@ import typer
 
 __all__ = [
     "AsJson",
+    "AuditOptions",
     "DemoFolder",
     "Direct",
     "OutFile",
@@ -81,6 +82,14 @@ Port = Annotated[
 class PrintOptions:
     """Of a command that prints what it has seen."""
 
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """Of a command that is quick, and never runs as a flow."""
+
+    dry_run: DryRun = False
     json: AsJson = False
 
 

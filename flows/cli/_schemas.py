@@ -17,6 +17,7 @@ from flows.errors import UsageError
 from flows.models.description import ModelDescription, ModelListing
 from flows.models.promotion import PromotionResult
 from flows.reports.explanation import Explanation
+from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport
@@ -37,6 +38,8 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "reprocess": ReleaseResult,
         "review": ReviewResult,
         "explain": Explanation,
+        "audit-draw": AuditDraw,
+        "audit-estimate": Audit,
         "inspect-catalogue": CatalogueSummary,
         "inspect-model": ModelDescription,
         "init": StartedSpecification,
@@ -46,6 +49,8 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "demo": DemoResult,
         "summary": Summary,
         "manifest": ManifestFile,
+        "audit": Audit,
+        "audit-design": AuditDesign,
         "release-report": ReleaseReport,
     }
 )

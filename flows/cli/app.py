@@ -18,6 +18,7 @@ import typer
 from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.cli._options import (
     AsJson,
+    AuditOptions,
     DemoFolder,
     Direct,
     OutFile,
@@ -32,7 +33,7 @@ from flows.cli._options import (
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
-from flows.reviews.request import ReviewRequest
+from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest, ReviewRequest
 from flows.runs.interrupt import terminable
 from flows.training.request import TrainRequest
 
@@ -49,6 +50,8 @@ app = typer.Typer(
 )
 models = typer.Typer(help="The models of a store.")
 app.add_typer(models, name="models")
+audit = typer.Typer(help="Counts, purity and completeness from objects that people look at.")
+app.add_typer(audit, name="audit")
 
 
 def _show_version(asked: bool) -> None:
@@ -122,6 +125,22 @@ def explain(request: ExplainRequest, options: PrintOptions) -> None:
     from flows.cli._explain import run_explain
 
     run_explain(request, json=options.json)
+
+
+@verb(audit, AuditDrawRequest, AuditOptions, name="draw")
+def audit_draw(request: AuditDrawRequest, options: AuditOptions) -> None:
+    """Draw objects by design, and write the list that people fill in: VOTable, CSV, and a page with links."""
+    from flows.cli._audit import run_audit_draw
+
+    run_audit_draw(request, options)
+
+
+@verb(audit, AuditEstimateRequest, AuditOptions, name="estimate")
+def audit_estimate(request: AuditEstimateRequest, options: AuditOptions) -> None:
+    """Estimate counts, purity and completeness from the answers, and quote the counts in summary.json."""
+    from flows.cli._audit import run_audit_estimate
+
+    run_audit_estimate(request, options)
 
 
 @verb(app, InspectRequest, PrintOptions)

@@ -1,13 +1,24 @@
 """Which objects a person should see, and the list that they fill in.
 
-- `request`: What `review` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
+- `audit_draw`: Draw an audit: a stratified random sample of annotated catalogues, written as a list that people
+  fill in.
+- `audit_estimate`: Estimate counts, purity and completeness from an audit's answers, and quote the counts in the
+  folder's summary.
+- `audits`: What an audit leaves: the design in `audit_design.json`, and the estimates in `audit.json`.
+- `request`: What `review` and `audit` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `selection`: Choose objects of annotated catalogues for a human look: the least certain of those flagged,
   and a drawn sample.
 
 For this folder alone:
 
+- `_answers`: Answers of people to the objects of a list, by the object's name.
+- `_audited`: Estimates of an audit: classes, bins and selections, from the answers and the design.
+- `_drawing`: A stratified random sample of annotated catalogues, in two passes and bounded memory.
 - `_files`: A review list as files: VOTable and CSV with an empty column for the answer, HTML with links to
   sky surveys.
+- `_objects`: The annotated catalogues of an output folder, and their columns of identifier and position.
+- `_population`: The classified rows of annotated catalogues as an audit draws from them: class, probabilities,
+  and a bin.
 """
 
-__all__ = ["request", "selection"]
+__all__ = ["audit_draw", "audit_estimate", "audits", "request", "selection"]

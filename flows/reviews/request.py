@@ -1,12 +1,39 @@
-"""What `review` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
+"""What `review` and `audit` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
+from flows.errors import UsageError
 from flows.runs.parameters import Parameter
 
-__all__ = ["ReviewRequest"]
+__all__ = ["AuditDrawRequest", "AuditEstimateRequest", "ReviewRequest", "read_edges", "read_threshold"]
+
+
+def read_threshold(text: str) -> tuple[str, float]:
+    """Return the class and the probability in a text such as quasar=0.9; UsageError for any other text."""
+    name, equals, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not (equals and name and 0 < value < 1):
+        raise UsageError(
+            f"--threshold: got '{text}', expected a class and a probability between 0 and 1, as in quasar=0.9"
+        )
+    return name.strip(), value
+
+
+def read_edges(text: str) -> list[float]:
+    """Return the numbers in a text such as 16,18,20; UsageError where they do not ascend."""
+    try:
+        edges = [float(part) for part in text.split(",")]
+    except ValueError:
+        edges = []
+    if not edges or any(a >= b for a, b in pairwise(edges)):
+        raise UsageError(f"--edges: got '{text}', expected numbers that ascend, as in 16,18,20")
+    return edges
 
 
 @dataclass(frozen=True)
@@ -37,3 +64,82 @@ class ReviewRequest:
         ),
     ] = None
     seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
+
+
+OUT = Parameter(words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True)
+
+
+@dataclass(frozen=True)
+class AuditDrawRequest:
+    """Of which annotated catalogues to draw objects, how many, and by what."""
+
+    out: Annotated[Path, OUT]
+    n: Annotated[int, Parameter(words="Objects to draw.", least=10, metavar="N")] = 200
+    by: Annotated[
+        str | None,
+        Parameter(
+            words="Expression whose bins are judged one by one, such as a magnitude.", metavar="EXPRESSION"
+        ),
+    ] = None
+    bins: Annotated[
+        int, Parameter(words="Bins of the expression, of as many objects each.", least=2, metavar="N")
+    ] = 3
+    edges: Annotated[
+        list[float] | None,
+        Parameter(
+            words="Edges between the bins, in the place of their number.",
+            metavar="A,B,...",
+            command_line_type=str | None,
+            parse=read_edges,
+        ),
+    ] = None
+    threshold: Annotated[
+        list[tuple[str, float]] | None,
+        Parameter(
+            words="Class and least probability of a selection that is judged too; may be given several times.",
+            metavar="CLASS=P",
+            command_line_type=list[str] | None,
+            parse=lambda texts: [read_threshold(text) for text in texts],
+        ),
+    ] = None
+    labels: Annotated[
+        Path | None,
+        Parameter(
+            words="Table of objects that are labelled already: those of them that are drawn need no new look.",
+            metavar="FILE",
+        ),
+    ] = None
+    identifier: Annotated[
+        str | None,
+        Parameter(
+            words="Column that names an object; default: what looks like it.", flag="--id", metavar="COLUMN"
+        ),
+    ] = None
+    seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
+    overwrite: Annotated[
+        bool, Parameter(words="Replace an earlier list, unless answers have been filled in there.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class AuditEstimateRequest:
+    """Which audit to estimate from, and where its answers are."""
+
+    out: Annotated[Path, OUT]
+    answers: Annotated[
+        list[Path],
+        Parameter(
+            words="Tables with the column of the identifier and `label`: the list, filled in.",
+            metavar="ANSWERS",
+            positional=True,
+        ),
+    ]
+    threshold: Annotated[
+        list[tuple[str, float]] | None,
+        Parameter(
+            words="Class and least probability of a selection that is judged too, besides those of the draw.",
+            metavar="CLASS=P",
+            command_line_type=list[str] | None,
+            parse=lambda texts: [read_threshold(text) for text in texts],
+        ),
+    ] = None

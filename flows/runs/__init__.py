@@ -2,6 +2,7 @@
 
 - `allowed_roots`: Which folders and URLs a run may use: all, by a user's own command, but a server's form
   is open to others.
+- `census`: How many objects of each class a catalogue has, with an interval that says what it rests on.
 - `counts`: What is counted in an annotated file, as its record in the staging and `summary.json` keep it for
   later runs.
 - `difference`: How many objects an annotation changes against the one before, of a file or of a whole
@@ -22,14 +23,11 @@
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
 - `summary`: What a classification adds up to, for people and programs: `summary.json`, and the totals in
   `manifest.json`.
-
-For this folder alone:
-
-- `_census`: How many objects of each class a catalogue has, with an interval that says what it rests on.
 """
 
 __all__ = [
     "allowed_roots",
+    "census",
     "counts",
     "difference",
     "interrupt",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows.runs._census import Census
+from flows.runs.census import Census
 from flows.runs.counts import FileCounts, ShiftRecord
 
 __all__ = [

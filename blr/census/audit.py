@@ -1,0 +1,271 @@
+"""Shares of classes from objects that people have looked at: intervals that hold whatever the model is.
+
+Objects are drawn from strata without replacement, each object of a stratum with the same probability.  A share is
+A/(A + B), of two totals over the catalogue: of all objects, those of a class (its count); of those selected, those of
+the class (purity); of those of the class, those selected (completeness).
+
+The limit r of a share is where a quantile of D(r) = (1 - r) A - r B is 0 (Fieller).  The totals have the distribution
+of the Bayesian bootstrap in each stratum (Rubin 1981, doi:10.1214/aos/1176345338), with the variance of sampling
+without replacement, and D the Pearson distribution of type III with its mean, variance and skewness.  Before that,
+one object more is put into the stratum where it moves the limit most: a stratum in which no error was seen is not
+known to be pure.  With a single stratum and few objects these are the limits of Clopper and Pearson (1934,
+doi:10.1093/biomet/26.4.404).
+
+Shapes: H strata, n objects that were looked at; samples (..., H) for many audits at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv
+
+from blr.arrays import Vector
+
+__all__ = ["AuditedShare", "Possible", "Strata", "audited_share", "joined_strata"]
+
+Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Places = NDArray[np.intp]
+
+FEW = 10
+"""Objects seen of a stratum up to which a whole unseen one is put there; where many were seen, half of one."""
+MOST_STEPS = 60
+"""Steps of the search for a limit at most; about nine are taken."""
+TOLERANCE = 1e-9
+"""Error of a limit."""
+LEAST_SKEWNESS = 1e-3
+"""Below it the Pearson distribution is the normal one, to rounding."""
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """How many objects each stratum has, `n_rows` (H,), and how many of them were looked at, `n_seen` (H,)."""
+
+    n_rows: Counts
+    n_seen: Counts
+
+    def __post_init__(self) -> None:
+        """Refuse strata of which nothing is known."""
+        n, N = self.n_seen, self.n_rows
+        if n.shape != N.shape or n.ndim != 1 or not len(n):
+            raise ValueError(
+                f"n_rows, n_seen: got shapes {N.shape} and {n.shape}, expected one number a stratum"
+            )
+        if (n < 1).any() or (n > N).any():
+            raise ValueError(
+                "n_seen: got a stratum of which no object was seen, or more than it has; expected between 1 and "
+                "n_rows of each: join strata first (`joined_strata`)"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Possible:
+    """In which strata (H,) an unseen object may count as a hit, as a miss, or as neither."""
+
+    hit: Bools
+    miss: Bools
+    neither: Bools
+
+    @property
+    def reversed(self) -> Possible:
+        """The same with hits and misses exchanged."""
+        return Possible(self.miss, self.hit, self.neither)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditedShare:
+    """A share and its interval, (...) each; the share is NaN where neither a hit nor a miss was seen."""
+
+    share: Vector
+    low: Vector
+    high: Vector
+
+
+def audited_share(
+    hits: Counts,
+    misses: Counts,
+    strata: Strata,
+    *,
+    possible: Possible | None = None,
+    level: float = 0.95,
+) -> AuditedShare:
+    """Return the share of hits among hits and misses in the catalogue, with its interval.
+
+    `hits` and `misses` (..., H) count the objects seen in each stratum; what is neither does not count.  `possible`
+    says what the unseen objects may be; without it all objects are hits or misses.
+
+    Raises
+    ------
+    ValueError
+        If counts are negative or larger than the number seen, or the level is not between 0 and 1.
+    """
+    a, b = np.asarray(hits, dtype=np.float64), np.asarray(misses, dtype=np.float64)
+    H = len(strata.n_rows)
+    if a.shape != b.shape or a.shape[-1:] != (H,):
+        raise ValueError(f"hits, misses: got shapes {a.shape} and {b.shape}, expected (..., {H}) of both")
+    if (a < 0).any() or (b < 0).any() or (a + b > strata.n_seen).any():
+        raise ValueError("hits, misses: got counts that are negative, or larger than n_seen together")
+    if not 0 < level < 1:
+        raise ValueError(f"level: got {level}, expected a number between 0 and 1")
+    every = np.ones(H, dtype=bool)
+    known = possible or Possible(every, every, ~every)
+    flat_a, flat_b = a.reshape(-1, H), b.reshape(-1, H)
+    A, B = (x @ (strata.n_rows / strata.n_seen) for x in (flat_a, flat_b))
+    with np.errstate(invalid="ignore"):
+        share = A / (A + B)
+    tail = (1 + level) / 2
+    high = _upper_limit(flat_a, flat_b, strata, known, tail)
+    low = 1 - _upper_limit(flat_b, flat_a, strata, known.reversed, tail)
+    least, most = _extremes(flat_a, flat_b, strata, known)
+    # NaN stays out of the comparisons: fmin and fmax take the other one.
+    low = np.clip(np.fmin(low, share), least, most)
+    high = np.clip(np.fmax(high, share), least, most)
+    shape = a.shape[:-1]
+    return AuditedShare(share.reshape(shape), low.reshape(shape), high.reshape(shape))
+
+
+def _extremes(a: Vector, b: Vector, strata: Strata, possible: Possible) -> tuple[Vector, Vector]:
+    """Return the smallest and the largest share (R,) that the objects seen leave possible."""
+    unseen = strata.n_rows - strata.n_seen
+    seen_a, seen_b = a.sum(axis=1), b.sum(axis=1)
+    more_a, more_b = float(unseen @ possible.hit), float(unseen @ possible.miss)
+    with np.errstate(invalid="ignore"):
+        least = np.nan_to_num(seen_a / (seen_a + seen_b + more_b), nan=0.0)
+        most = np.nan_to_num((seen_a + more_a) / (seen_a + more_a + seen_b), nan=1.0)
+    return least, most
+
+
+def _upper_limit(a: Vector, b: Vector, strata: Strata, possible: Possible, tail: float) -> Vector:
+    """Return the upper limits (R,) of the share of a, (R, H), among a and b; 1 where no b was seen."""
+    totals = _with_unseen(a, b, strata, possible)
+    A, B = totals.a @ totals.W, totals.b @ totals.W
+    with np.errstate(invalid="ignore"):
+        share = np.where(A + B > 0, A / (A + B), 1.0)
+    return np.where(B > 0, _root(lambda r: totals.quantile(r, tail), share, np.ones(len(a))), 1.0)
+
+
+def _root(f: Callable[[Vector], Vector], low: Vector, high: Vector) -> Vector:
+    """Return where falling functions (R,) are 0, between `low` and `high`; an end where they have one sign.
+
+    Chandrupatla (1997, doi:10.1016/S0965-9978(96)00051-8): inverse quadratic interpolation where it can be trusted,
+    else halving.
+    """
+    x1, x2, f1, f2 = low, high, f(low), f(high)
+    end = np.where(f1 <= ROUNDING, low, high)
+    inside = (f1 > ROUNDING) & (f2 < 0)
+    x3, f3, t = x1, f1, np.full(len(low), 0.5)
+    for _ in range(MOST_STEPS):
+        x = x1 + t * (x2 - x1)
+        fx = f(x)
+        same = np.sign(fx) == np.sign(f1)
+        x3, f3 = np.where(same, x1, x2), np.where(same, f1, f2)
+        x2, f2 = np.where(same, x2, x1), np.where(same, f2, f1)
+        x1, f1 = x, fx
+        width = np.abs(x2 - x1)
+        if not (inside & (width > TOLERANCE) & (f1 != 0)).any():
+            break
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+            trusted = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
+            first = f1 / (f2 - f1) * f3 / (f2 - f3)
+            second = (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+            t = np.where(trusted & np.isfinite(first + second), first + second, 0.5)
+            least = np.minimum(0.5, TOLERANCE / 2 / width)
+        t = np.clip(t, np.nan_to_num(least, nan=0.5), 1 - np.nan_to_num(least, nan=0.5))
+    return np.where(inside, x1, end)
+
+
+@dataclass(frozen=True, eq=False)
+class _Totals:
+    """Shares a and b (R, H) of hits and misses in strata of weight W (H,), each from `n` (R, H) objects.
+
+    `spread` (R, H) is what the variance of the bootstrap is multiplied by, for that of the estimate.
+    """
+
+    a: Vector
+    b: Vector
+    W: Vector
+    n: Vector
+    spread: Vector
+
+    def quantile(self, r: Vector, tail: float) -> Vector:
+        """Return that quantile (R,) of (1 - r) A - r B."""
+        up, down = (1 - r)[:, None], -r[:, None]
+        mean = up * self.a + down * self.b
+        second = up**2 * self.a + down**2 * self.b
+        third = up**3 * self.a + down**3 * self.b
+        variance = np.maximum(second - mean**2, 0) * self.spread / (self.n + 1)
+        # Of the Dirichlet distribution with these shares and n.
+        skewed = 2 * (third - 3 * mean * second + 2 * mean**3) * self.spread**1.5
+        V = variance @ self.W**2
+        K = (skewed / ((self.n + 1) * (self.n + 2))) @ self.W**3
+        sd = np.sqrt(V)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            skewness = np.where(V > 0, K / (V * sd), 0.0)
+        quantile: Vector = mean @ self.W + sd * _pearson_quantile(tail, skewness)
+        return quantile
+
+
+def _with_unseen(a: Vector, b: Vector, strata: Strata, possible: Possible) -> _Totals:
+    """Return the totals after one object more was put where it raises A/(A + B) most: a hit, or neither."""
+    N, n = strata.n_rows.astype(np.float64), strata.n_seen.astype(np.float64)
+    W, rest = N / N.sum(), 1 - n / N
+    H, rows = len(N), np.arange(len(a))
+    open_ = rest > 0
+    size = n / np.where(open_, rest, 1.0)  # of a sample with replacement that is as good
+    pa, pb = a / n, b / n
+    A, B = pa @ W, pb @ W
+    c = 0.5 * (1 + np.minimum(1.0, FEW / size))
+    less = (c / (size + c)) * W
+    with np.errstate(invalid="ignore", divide="ignore"):
+        now = np.where(A + B > 0, A / (A + B), 0.0)
+        raised = [A[:, None] + less * (1 - pa), A[:, None] - less * pa]
+        moved = [new / (new + B[:, None] - less * pb) for new in raised]
+    allowed = [possible.hit & open_, possible.neither & open_]
+    gain = np.hstack([np.where(ok & np.isfinite(m), m, -1.0) for ok, m in zip(allowed, moved, strict=True)])
+    best = gain.argmax(axis=1)
+    taken = rows[gain[rows, best] > now]
+    place, is_hit = best[taken] % H, best[taken] < H
+    sizes = np.tile(size, (len(a), 1))
+    # The bootstrap's variance is too small by (n - 1)/(n + 1) in the mean.
+    spread = np.tile(np.where(open_, (size + 1) / np.maximum(size - 1, 0.5), 1.0), (len(a), 1))
+    grown = size[place] + c[place]
+    pa[taken, place] = (pa[taken, place] * size[place] + c[place] * is_hit) / grown
+    pb[taken, place] *= size[place] / grown
+    sizes[taken, place], spread[taken, place] = grown, 1.0
+    spread[:, ~open_] = 0.0
+    return _Totals(pa, pb, W, sizes, spread)
+
+
+def _pearson_quantile(tail: float, skewness: Vector) -> Vector:
+    """Return the quantile of the Pearson distribution of type III with mean 0 and variance 1."""
+    size = np.maximum(np.abs(skewness), LEAST_SKEWNESS)
+    shape = 4 / size**2
+    standard = (gammaincinv(shape, np.where(skewness >= 0, tail, 1 - tail)) - shape) / np.sqrt(shape)
+    quantile: Vector = np.where(skewness >= 0, standard, -standard)
+    return quantile
+
+
+def joined_strata(n_rows: Counts, n_seen: Counts, kind: Places) -> Places:
+    """Return the group (H,) of each stratum, after those of too few answers were joined with a neighbour.
+
+    Fewer than two objects seen say nothing of a stratum's variance, unless they are all it has.  A neighbour is next
+    to it, of the same `kind` (H,) where there is one.
+    """
+    group = np.arange(len(n_rows))
+    while True:
+        names = np.unique(group)
+        seen, rows = (np.bincount(group, weights=x)[names] for x in (n_seen, n_rows))
+        poor = np.flatnonzero((seen < 2) & (seen < rows))
+        if not len(poor) or len(names) == 1:
+            return np.searchsorted(names, group)
+        i = int(poor[0])
+        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(names)]
+        alike = [j for j in beside if kind[group == names[j]][0] == kind[group == names[i]][0]]
+        other = min(alike or beside, key=lambda j: (seen[j], j))
+        group[group == names[max(i, other)]] = names[min(i, other)]

@@ -1,0 +1,109 @@
+"""`blr audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flows.cli._options import AuditOptions
+from flows.cli._show import plain_table, print_tables, say, show
+from flows.reports.tables import ReportTable
+from flows.reviews.audit_draw import draw_audit
+from flows.reviews.audit_estimate import estimate_audit
+from flows.reviews.audits import Audit, AuditDraw, AuditedClass, AuditedInterval, AuditedSelection
+from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest
+
+__all__ = ["run_audit_draw", "run_audit_estimate"]
+
+
+def run_audit_draw(request: AuditDrawRequest, options: AuditOptions) -> None:
+    """Draw an audit."""
+    show(draw_audit(request, dry_run=options.dry_run), _show_drawn, json=options.json)
+
+
+def run_audit_estimate(request: AuditEstimateRequest, options: AuditOptions) -> None:
+    """Estimate from an audit's answers."""
+    show(estimate_audit(request, dry_run=options.dry_run), _show_audit, json=options.json)
+
+
+def _show_drawn(result: AuditDraw) -> None:
+    rows = [
+        (s.class_given, f"{s.low:.4g} to {s.high:.4g}", s.bin, f"{s.n_rows:,}", f"{s.n_drawn:,}")
+        for s in result.strata
+    ]
+    print_tables(plain_table("Strata", ("class", "probability", "bin", "rows", "drawn"), rows))
+    files = ", ".join(str(path) for path in result.files) or "nothing written"
+    say(f"{result.n_drawn:,} drawn of {result.n_rows:,} classified objects: {files}")
+    if result.n_labelled:
+        say(f"{result.n_labelled:,} of them have a label already")
+    if result.files:
+        say(
+            "Fill in the column label of audit.csv, then: "
+            f"blr audit estimate {result.out} {result.out / 'audit.csv'}"
+        )
+    for remark in result.remarks:
+        say(remark)
+
+
+def _show_audit(audit: Audit) -> None:
+    print_tables(_class_table("Classes by the audit, 95 % intervals", audit.classes))
+    print_tables(*(_class_table(name, part.classes) for name, part in audit.bins.items()))
+    if audit.selections:
+        print_tables(_selection_table(audit.selections))
+    say(
+        f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} nobody can "
+        f"tell, {audit.n_unanswered:,} are blank; {audit.n_other:,} are of none of the classes"
+    )
+    if audit.n_answered < audit.n_drawn:
+        say(
+            "The intervals take those without an answer to be like the others of their stratum; if they are not:"
+        )
+    for name, judged in audit.classes.items():
+        if judged.if_none and judged.if_all:
+            say(f"  {name}: {judged.if_none.low:,.0f} to {judged.if_all.high:,.0f}")
+    if audit.joined:
+        say(f"{audit.joined:,} strata with fewer than two answers were joined with their neighbours")
+    for name, judged in audit.classes.items():
+        if judged.model is not None and judged.model.differs:
+            say(f"The audit rejects the model's count of {name}: {judged.model.count:,.0f}")
+    for remark in audit.remarks:
+        say(remark)
+    say(", ".join(str(path) for path in audit.files) or "Nothing written")
+
+
+def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable:
+    rows = []
+    for name, judged in classes.items():
+        model = judged.model
+        said = "" if model is None else f"{model.count:,.0f}"
+        if model is not None and model.low is not None and model.high is not None:
+            said += f" ({model.low:,.0f} to {model.high:,.0f})"
+        rows.append(
+            (
+                name,
+                f"{judged.assigned:,}",
+                _number(judged.count),
+                _percent(judged.purity),
+                _percent(judged.completeness),
+                said,
+            )
+        )
+    return plain_table(
+        title, ("class", "assigned", "count", "purity", "completeness", "the model's count"), rows
+    )
+
+
+def _selection_table(selections: tuple[AuditedSelection, ...]) -> ReportTable:
+    rows = [
+        (s.class_name, f"{s.threshold:g}", _percent(s.purity), _percent(s.completeness)) for s in selections
+    ]
+    return plain_table("Selections by probability", ("class", "at least", "purity", "completeness"), rows)
+
+
+def _number(interval: AuditedInterval) -> str:
+    value = "?" if interval.value is None else f"{interval.value:,.0f}"
+    return f"{value} ({interval.low:,.0f} to {interval.high:,.0f})"
+
+
+def _percent(interval: AuditedInterval) -> str:
+    value = "?" if interval.value is None else f"{100 * interval.value:.1f}"
+    return f"{value} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
