@@ -249,7 +249,9 @@ def wanted(populations: Sequence[str], sizes: Sequence[int], repeats: int) -> It
 
 def main() -> None:
     """Make what is not stored, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--populations", nargs="+", default=[*SIMULATED, *SETS])
     parser.add_argument("--n", nargs="+", type=int, default=SIZES)
     parser.add_argument("--repeats", type=int, default=1000)
@@ -278,7 +280,9 @@ def main() -> None:
         with RESULTS.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(asdict(finished)) + "\n")
         worst = min(finished.outcomes, key=lambda o: o.coverage)
-        print(f"{cell.population}, {cell.model}, n = {cell.n}: {worst.coverage:.3f} at worst, {worst.quantity}")
+        print(
+            f"{cell.population}, {cell.model}, n = {cell.n}: {worst.coverage:.3f} at worst, {worst.quantity}"
+        )
     (HERE / "AUDIT.md").write_text(table_page([asdict(c) for c in stored()]), encoding="utf-8")
 
 

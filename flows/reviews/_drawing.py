@@ -54,7 +54,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class _Cuts:
-    """Which stratum a row is of: of each class, bin and piece (K, B, P) of the levels (K, G)."""
+    """Which stratum a row is of: of each class, bin and piece (K, B, P).  `piece` (K, G) is -1 at empty levels."""
 
     edges: Floats
     piece: Places
@@ -100,7 +100,7 @@ def draw_sample(
         begins[classes.index(s.class_name), np.searchsorted(level_at, s.threshold, side="right")] = True
     wanted = min(n // PER_STRATUM, MOST_STRATA) // len(bins.names)
     piece = cut_levels(counts, deviation, wanted, begins)
-    cuts = _Cuts(level_at, np.maximum(piece, 0), int(piece.max()) + 1, bins)
+    cuts = _Cuts(level_at, piece, int(piece.max()) + 1, bins)
     return _drawn(tables, classes, n, seed, by, cuts, share)
 
 

@@ -74,6 +74,15 @@ def test_what_a_classification_prints_and_leaves(work, printed):
     check("classify", printed("classify", "survey.parquet", *common, "--limit", "5"))
     check("classify", printed("classify", "survey.parquet", *common))
     check("review", printed("review", "out", "--top", "3", "--direct"))
+    check(
+        "audit-draw",
+        printed("audit", "draw", "out", "--n", "40", "--by", "bmag > 15", "--threshold", "late=0.6"),
+    )
+    lines = (work / "out" / "audit.csv").read_text().splitlines()
+    (work / "answers.csv").write_text("\n".join([lines[0], *(f"{line}late" for line in lines[1:-2])]))
+    check("audit-estimate", printed("audit", "estimate", "out", "answers.csv"))
+    check("audit", json.loads((work / "out" / "audit.json").read_text()))
+    check("audit-design", json.loads((work / "out" / "audit_design.json").read_text()))
     for name in ("summary", "manifest"):
         check(name, json.loads((work / "out" / f"{name}.json").read_text()))
 

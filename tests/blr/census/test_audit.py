@@ -1,0 +1,167 @@
+"""Intervals of audits: against Clopper and Pearson, by enumeration of all samples, and by simulation."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy.stats import beta, hypergeom
+
+from blr.census.audit import Possible, Strata, audited_share, joined_strata
+
+MANY = 10**9
+
+
+def clopper_pearson(x: int, n: int) -> tuple[float, float]:
+    low = beta.ppf(0.025, x, n - x + 1) if x else 0.0
+    return float(low), float(beta.ppf(0.975, x + 1, n - x) if x < n else 1.0)
+
+
+@pytest.mark.parametrize("n", [2, 5, 10])
+def test_few_objects_of_one_stratum_have_the_limits_of_clopper_and_pearson(n: int) -> None:
+    """But for three moments in the place of the whole beta distribution."""
+    strata = Strata(np.array([MANY]), np.array([n]))
+    x = np.arange(n + 1)
+    found = audited_share(x[:, None], (n - x)[:, None], strata)
+    expected = np.array([clopper_pearson(k, n) for k in x])
+    assert found.share == pytest.approx(x / n)
+    assert np.abs(found.low - expected[:, 0]).max() < 0.04
+    assert np.abs(found.high - expected[:, 1]).max() < 0.04
+    assert found.high[0] == pytest.approx(expected[0, 1], abs=0.03)
+
+
+def test_of_many_objects_the_limits_lie_between_those_of_jeffreys_and_of_clopper_and_pearson() -> None:
+    n = 400
+    strata = Strata(np.array([MANY]), np.array([n]))
+    for x in (0, 3, 40, 200):
+        found = audited_share(np.array([x]), np.array([n - x]), strata)
+        outer, inner = clopper_pearson(x, n)[1], float(beta.ppf(0.975, x + 0.5, n - x + 0.5))
+        assert inner - 1e-4 < found.high < outer + 1e-4
+
+
+def test_estimates_are_unbiased_over_all_samples() -> None:
+    """Every sample of two and three objects of two small strata, one by one."""
+    classes = [np.array([1, 0, 0, 1, 0]), np.array([1, 1, 1, 0, 1, 1])]
+    strata = Strata(np.array([5, 6]), np.array([2, 3]))
+    shares, lows, highs = [], [], []
+    for first in combinations(range(5), 2):
+        for second in combinations(range(6), 3):
+            hits = np.array([classes[0][list(first)].sum(), classes[1][list(second)].sum()])
+            found = audited_share(hits, strata.n_seen - hits, strata)
+            shares.append(float(found.share))
+            lows.append(float(found.low))
+            highs.append(float(found.high))
+    truth = 7 / 11
+    assert np.mean(shares) == pytest.approx(truth, abs=1e-12)
+    assert np.mean((np.array(lows) <= truth) & (truth <= np.array(highs))) >= 0.95
+
+
+@pytest.mark.parametrize(("rows", "seen"), [((40, 300), (10, 20)), ((30, 30, 3000), (6, 12, 60))])
+def test_intervals_hold_over_all_samples_of_all_populations(
+    rows: tuple[int, ...], seen: tuple[int, ...]
+) -> None:
+    """The exact coverage: each outcome by its hypergeometric probability."""
+    N, n = np.array(rows), np.array(seen)
+    outcomes = np.array(list(product(*(range(s + 1) for s in seen))))
+    found = audited_share(outcomes, n - outcomes, Strata(N, n))
+    worst = 1.0
+    fractions = (0.0, 0.01, 0.1, 0.5, 0.97)
+    for shares in product(fractions, repeat=len(rows)):
+        of_class = np.round(np.array(shares) * N).astype(int)
+        truth = of_class.sum() / N.sum()
+        chance = np.prod(
+            [hypergeom.pmf(outcomes[:, h], N[h], of_class[h], n[h]) for h in range(len(N))], axis=0
+        )
+        held = (found.low <= truth + 1e-9) & (truth <= found.high + 1e-9)
+        worst = min(worst, float(chance[held].sum()))
+    assert worst > 0.93
+
+
+def test_purity_and_completeness_hold_by_simulation() -> None:
+    """A class of 1 %, most of it among the objects that were not selected."""
+    rng = np.random.default_rng(3)
+    # By stratum: selected and of the class, selected and not, missed, neither.
+    kinds = np.array([[30, 50, 0, 0], [0, 0, 20, 380], [0, 0, 60, 7460]])
+    strata, R = Strata(kinds.sum(axis=1), np.array([12, 28, 160])), 2000
+    drawn = np.stack(
+        [rng.multivariate_hypergeometric(k, n, size=R) for k, n in zip(kinds, strata.n_seen, strict=True)],
+        axis=1,
+    )
+    first = np.array([True, False, False])
+    for hits, misses, possible, truth in (
+        (drawn[..., 0], drawn[..., 1], Possible(first, first, ~first), 30 / 80),
+        (drawn[..., 0], drawn[..., 2], Possible(first, ~first, np.ones(3, dtype=bool)), 30 / 110),
+    ):
+        found = audited_share(hits, misses, strata, possible=possible)
+        assert np.mean((found.low <= truth) & (truth <= found.high)) > 0.94
+
+
+def test_a_stratum_without_an_error_is_not_known_to_be_pure() -> None:
+    strata = Strata(np.array([1000, 1000]), np.array([20, 20]))
+    found = audited_share(np.array([20, 0]), np.array([0, 20]), strata)
+    assert found.share == 0.5
+    assert found.low < 0.45
+    assert found.high > 0.55
+
+
+def test_what_is_looked_at_in_whole_is_known() -> None:
+    strata = Strata(np.array([7, 9]), np.array([7, 9]))
+    found = audited_share(np.array([3, 9]), np.array([4, 0]), strata)
+    assert (found.share, found.low, found.high) == pytest.approx((0.75, 0.75, 0.75), abs=1e-8)
+
+
+def test_a_share_of_what_was_not_seen_may_be_anything() -> None:
+    strata = Strata(np.array([100]), np.array([10]))
+    every = np.array([True])
+    found = audited_share(np.array([0]), np.array([0]), strata, possible=Possible(every, every, every))
+    assert np.isnan(found.share)
+    assert (found.low, found.high) == (0, 1)
+
+
+def test_hits_and_misses_may_be_exchanged_and_levels_are_nested() -> None:
+    strata = Strata(np.array([100, 5000, 40]), np.array([20, 60, 20]))
+    hits, misses = np.array([13, 2, 20]), np.array([7, 58, 0])
+    a, b = audited_share(hits, misses, strata), audited_share(misses, hits, strata)
+    assert (a.low, a.high) == pytest.approx((1 - b.high, 1 - b.low), abs=1e-7)
+    wider = audited_share(hits, misses, strata, level=0.99)
+    assert wider.low < a.low < a.share < a.high < wider.high
+    # At least what was seen, at most what was not seen not to be.
+    assert a.low >= 35 / 5140
+    assert a.high <= 1 - 65 / 5140
+
+
+def test_order_of_strata_and_many_at_once() -> None:
+    strata = Strata(np.array([100, 5000, 40]), np.array([20, 60, 20]))
+    hits = np.array([[13, 2, 20], [1, 0, 3]])
+    both = audited_share(hits, strata.n_seen - hits, strata)
+    order = [2, 0, 1]
+    turned = Strata(strata.n_rows[order], strata.n_seen[order])
+    for i in (0, 1):
+        alone = audited_share(hits[i][order], (strata.n_seen - hits[i])[order], turned)
+        assert float(alone.low) == pytest.approx(both.low[i], abs=1e-7)
+        assert float(alone.high) == pytest.approx(both.high[i], abs=1e-7)
+
+
+def test_strata_of_few_answers_are_joined_with_a_neighbour_of_their_kind() -> None:
+    rows, kind = np.array([50, 50, 50, 50, 1]), np.array([0, 0, 1, 1, 2])
+    assert joined_strata(rows, np.array([5, 5, 5, 5, 1]), kind).tolist() == [0, 1, 2, 3, 4]
+    assert joined_strata(rows, np.array([5, 5, 0, 5, 1]), kind).tolist() == [0, 1, 2, 2, 3]
+    assert joined_strata(rows, np.array([5, 1, 5, 5, 1]), kind).tolist() == [0, 0, 1, 2, 3]
+    assert joined_strata(rows, np.array([3, 0, 0, 0, 0]), kind).tolist() == [0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("hits", "misses", "level", "words"),
+    [
+        ([1], [1], 0.95, "hits, misses"),
+        ([30, 0], [0, 0], 0.95, "larger than n_seen"),
+        ([1, 1], [1, 1], 1.0, "level"),
+    ],
+)
+def test_what_is_no_audit(hits: list[int], misses: list[int], level: float, words: str) -> None:
+    strata = Strata(np.array([100, 100]), np.array([20, 20]))
+    with pytest.raises(ValueError, match=words):
+        audited_share(np.array(hits), np.array(misses), strata, level=level)
+    with pytest.raises(ValueError, match="join strata first"):
+        Strata(np.array([5, 5]), np.array([0, 5]))

@@ -1,0 +1,281 @@
+"""Audits by the command line, of a made catalogue whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import Table
+
+from flows.cli.app import run
+from flows.documents import from_document, read_document
+from flows.reviews.audits import Audit, AuditDesign, AuditDraw
+from flows.runs.manifest import Manifest
+from flows.runs.summary import Summary
+from tests.flows.verbs import classify
+
+CLASS_OF = {"E": "early", "S0": "early", "Sb": "late", "Sc": "late"}
+Answer = Callable[[int, str], str]
+
+
+@pytest.fixture(scope="module")
+def annotated(trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of 3,000 annotated galaxies; a tenth of them is of no class of the model."""
+    folder = tmp_path_factory.mktemp("audit")
+    make.parquet(folder / "big.parquet", make.survey(3000, seed=5))
+    classify([folder / "big.parquet"], model="morphology", store=trained / "models", out=folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def out(annotated: Path, tmp_path: Path) -> Path:
+    shutil.copytree(annotated, tmp_path / "out", copy_function=shutil.copy2)
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def blr(capsys: pytest.CaptureFixture[str]) -> Callable[..., Mapping[str, object]]:
+    """Return a function that runs a command and returns its JSON."""
+
+    def ask(*words: object, status: int = 0) -> Mapping[str, object]:
+        capsys.readouterr()
+        assert run([*map(str, words), "--json"]) == status
+        printed: Mapping[str, object] = json.loads(capsys.readouterr().out)
+        return printed
+
+    return ask
+
+
+def truth(folder: Path) -> pd.DataFrame:
+    table = pq.read_table(folder / "big.parquet").to_pandas()
+    table = table[table.blr_p_max.notna()]
+    return table.assign(truth=table.hubble.map(CLASS_OF).fillna("other")).set_index("name")
+
+
+def answered(folder: Path, answer: Answer | None = None) -> Path:
+    """Fill in the list of a folder; return where the answers are."""
+    known = truth(folder).truth
+    with (folder / "audit.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    path = folder.parent / "answers.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["name", "label"])
+        writer.writerows(
+            [row["name"], answer(i, known[row["name"]]) if answer else known[row["name"]]]
+            for i, row in enumerate(rows)
+        )
+    return path
+
+
+def test_a_drawn_sample_stands_for_the_catalogue(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
+    drawn = from_document(AuditDraw, blr("audit", "draw", out, "--n", 150, "--by", "bmag"), source="")
+    table = truth(out)
+    assert (drawn.n_rows, drawn.n_drawn, len(drawn.bins)) == (len(table), 150, 3)
+    assert sum(s.n_rows for s in drawn.strata) == len(table)
+    rows = pd.read_csv(out / "audit.csv")
+    assert len(rows) == rows.name.nunique() == 150
+    assert rows.weight.sum() == pytest.approx(len(table))
+    assert rows.label.isna().all()
+    assert list(rows.columns) == ["name", "ra", "dec", "stratum", "inclusion_probability", "weight", "label"]
+    votable = Table.read(out / "audit.vot")
+    assert list(votable["name"]) == list(rows.name)
+    assert "early" in (out / "audit.html").read_text(encoding="utf-8")
+    # Every drawn object lies in its stratum, and the strata have as many objects as the design says.
+    design = read_document(AuditDesign, out / "audit_design.json")
+    for drawn_object in design.objects:
+        row, stratum = table.loc[drawn_object.id], design.strata[drawn_object.stratum]
+        assert row.blr_class == stratum.class_given
+        assert stratum.low <= row.blr_p_max < stratum.high or stratum.high == 1
+        assert drawn_object.probabilities == (row.blr_p_early, row.blr_p_late)
+    for stratum in design.strata:
+        inside = (table.blr_class == stratum.class_given) & table.blr_p_max.between(
+            stratum.low, stratum.high, inclusive="left"
+        )
+        if not stratum.bin.startswith("bmag <"):
+            continue
+        edge = float(stratum.bin.removeprefix("bmag < "))
+        assert (inside & (table.bmag < edge)).sum() == stratum.n_rows
+
+
+def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
+    blr("audit", "draw", out, "--n", 300, "--by", "bmag > 15", "--threshold", "early=0.8")
+    path = answered(out)
+    planned = blr("audit", "estimate", out, path, "--dry-run")
+    assert (planned["status"], planned["files"]) == ("planned", [])
+    assert not (out / "audit.json").exists()
+    audit = from_document(Audit, blr("audit", "estimate", out, path, "--threshold", "late=0.7"), source="")
+    assert read_document(Audit, out / "audit.json") == audit
+    assert (audit.n_answered, audit.n_unanswered, audit.joined) == (300, 0, 0)
+    table = truth(out)
+    parts = {"": (table, audit.classes)} | {
+        name: (table[(table.bmag > 15) == (name == "bmag > 15: True")], part.classes)
+        for name, part in audit.bins.items()
+    }
+    assert len(parts) == 3
+    held = []
+    for rows, classes in parts.values():
+        for name, judged in classes.items():
+            assigned, of_class = rows.blr_class == name, rows.truth == name
+            both = (assigned & of_class).sum()
+            assert judged.assigned == assigned.sum()
+            for interval, value in (
+                (judged.count, of_class.sum()),
+                (judged.purity, both / assigned.sum()),
+                (judged.completeness, both / of_class.sum()),
+            ):
+                assert interval.value is not None
+                assert interval.low < interval.value < interval.high
+                held.append(interval.low <= value <= interval.high)
+    for chosen in audit.selections:
+        selected = table[f"blr_p_{chosen.class_name}"] >= chosen.threshold
+        both = (selected & (table.truth == chosen.class_name)).sum()
+        held.append(chosen.purity.low <= both / selected.sum() <= chosen.purity.high)
+        of_class = (table.truth == chosen.class_name).sum()
+        held.append(chosen.completeness.low <= both / of_class <= chosen.completeness.high)
+    assert len(held) == 22
+    assert sum(held) >= 20  # one seed; coverage is tested in tests/blr/census
+    # Quoted in the summary and in the manifest's totals, beside what the model says.
+    census = read_document(Summary, out / "summary.json").census
+    assert census == audit.census
+    manifest = Manifest.read(out)
+    assert manifest is not None
+    assert manifest.totals is not None
+    assert manifest.totals.census == census
+    early = audit.census.classes["early"]
+    assert (early.source, early.assumes, early.count) == ("audit", None, audit.classes["early"].count.value)
+    assert "300 of 300" in early.reason
+    assert "the model says" in early.reason
+    # A tenth of the objects is of no class, which the model cannot know: the audit rejects its counts.
+    assert audit.n_other > 15
+    assert any(c.model is not None and c.model.differs for c in audit.classes.values())
+    # More answers later: the same, from the same design.
+    assert (
+        blr("audit", "estimate", out, path, "--threshold", "late=0.7")["classes"]
+        == json.loads((out / "audit.json").read_text())["classes"]
+    )
+
+
+def test_rows_without_an_answer_are_said_and_bounded(
+    out: Path, blr: Callable[..., Mapping[str, object]]
+) -> None:
+    blr("audit", "draw", out, "--n", 100)
+    path = answered(out, lambda i, label: "" if i % 10 == 0 else "?" if i % 10 == 5 else label)
+    audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
+    assert (audit.n_answered, audit.n_undecided, audit.n_unanswered) == (80, 10, 10)
+    for judged in audit.classes.values():
+        assert judged.if_none is not None
+        assert judged.if_all is not None
+        assert judged.if_none.low < judged.count.low < judged.count.high < judged.if_all.high
+    assert "like the others of their stratum" in audit.census.classes["late"].reason
+
+
+def test_the_draw_is_the_same_whatever_the_batches_and_the_format(
+    trained: Path, make: SimpleNamespace, out: Path, tmp_path: Path, blr: Callable[..., Mapping[str, object]]
+) -> None:
+    """And of slim copies, which have the identifier."""
+    slim = tmp_path / "slim.toml"
+    slim.write_text((trained / "spec.toml").read_text() + '\n[output]\nmode = "slim"\n')
+    make.fits(tmp_path / "big.fits", make.survey(3000, seed=5))
+    classify(
+        [tmp_path / "big.fits"],
+        model="morphology",
+        store=trained / "models",
+        out=tmp_path / "slim",
+        specification=slim,
+    )
+    blr("audit", "draw", out, "--n", 60, "--seed", 4)
+    blr("audit", "draw", tmp_path / "slim", "--n", 60, "--seed", 4)
+    ours, theirs = (read_document(AuditDesign, f / "audit_design.json") for f in (out, tmp_path / "slim"))
+    assert ours.strata == theirs.strata
+    assert [o.id for o in ours.objects] == [o.id for o in theirs.objects]
+    assert run(["audit", "draw", str(tmp_path / "slim"), "--by", "bmag", "--overwrite"]) == 2
+
+
+def test_nothing_is_lost_and_nothing_is_mixed(
+    trained: Path, make: SimpleNamespace, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*words: object, message: str) -> None:
+        capsys.readouterr()
+        assert run([str(word) for word in words]) == 2
+        assert message in capsys.readouterr().err.replace("\n", " ")
+
+    draw, estimate = ("audit", "draw", out, "--n", "60"), ("audit", "estimate", out)
+    fails(*estimate, out / "none.csv", message="run `blr audit draw` first")
+    assert run([str(word) for word in (*draw, "--dry-run")]) == 0
+    assert not (out / "audit.csv").exists()
+    fails(*draw, "--by", "nothing", message="there is no column 'nothing'")
+    fails(*draw, "--by", "bmag", "--bins", "40", message="strata of class, probability and bin")
+    fails(*draw, "--threshold", "round=0.9", message="expected one of early, late")
+    fails(*draw, "--threshold", "early=9", message="between 0 and 1")
+    fails(*draw, "--by", "bmag", "--edges", "16,15", message="expected numbers that ascend")
+    assert run([str(word) for word in draw]) == 0
+    fails(*draw, message="drawn before")
+    assert run([str(word) for word in (*draw, "--overwrite")]) == 0
+    path = answered(out)
+    right = path.read_text(encoding="utf-8")
+    first = right.splitlines()[1].split(",")[0]
+    for text, message in (
+        (right + "G99999,early\n", "not drawn ('G99999')"),
+        (right + f"{first},early\n{first},late\n", "3 answers to"),
+        (right.replace("early", "erly"), "expected a class of the model"),
+        ("name,label\n" + "".join(f"{r.split(',')[0]},\n" for r in right.splitlines()[1:]), "got no answer"),
+        (right.replace("name", "who", 1), "without the column 'name'"),
+        (right.replace("label", "answer", 1), "without the column 'label'"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        fails(*estimate, path, message=message)
+    path.write_text(right.replace("early", "Early"), encoding="utf-8")
+    other = path.with_name("other.csv")
+    swapped = "late" if right.splitlines()[1].endswith("early") else "early"
+    other.write_text(f"name,label\n{first},{swapped}\n", encoding="utf-8")
+    fails(*estimate, path, other, message="another answer before")
+    assert run([str(word) for word in (*estimate, path)]) == 0
+    # Answers in the list itself are not written over.
+    shutil.copy(path, out / "audit.csv")
+    fails(*draw, "--overwrite", message="move it away first")
+    # Of copies that have changed, the audit says nothing.
+    make.parquet(out.parent / "more.parquet", make.survey(50, seed=6))
+    classify([out.parent / "more.parquet"], model="morphology", store=trained / "models", out=out)
+    assert read_document(Summary, out / "summary.json").census is None or all(
+        c.source != "audit" for c in read_document(Summary, out / "summary.json").census.classes.values()
+    )
+    fails(*estimate, path, message="have changed since")
+
+
+def test_labels_that_there_are_serve_if_they_are_drawn(
+    out: Path, tmp_path: Path, blr: Callable[..., Mapping[str, object]]
+) -> None:
+    known = truth(out).truth
+    known = known[known != "other"][:1500]
+    known.rename("label").reset_index().to_csv(tmp_path / "labels.csv", index=False)
+    drawn = blr("audit", "draw", out, "--n", 80, "--labels", tmp_path / "labels.csv")
+    rows = pd.read_csv(out / "audit.csv")
+    filled = rows[rows.label.notna()]
+    assert 10 < len(filled) == drawn["n_labelled"] == rows.name.isin(known.index).sum()
+    assert (filled.label.to_numpy() == known[filled.name].to_numpy()).all()
+
+
+def test_a_number_is_known_without_the_zeros_in_front(
+    trained: Path, make: SimpleNamespace, tmp_path: Path, blr: Callable[..., Mapping[str, object]]
+) -> None:
+    columns = make.survey(300)
+    columns["name"] = np.array([f"{i:05d}" for i in range(300)])
+    make.parquet(tmp_path / "n.parquet", columns)
+    out = tmp_path / "out"
+    classify([tmp_path / "n.parquet"], model="morphology", store=trained / "models", out=out)
+    blr("audit", "draw", out, "--n", 40)
+    rows = pd.read_csv(out / "audit.csv")
+    rows.assign(label="late").to_csv(tmp_path / "answers.csv", index=False)
+    audit = from_document(Audit, blr("audit", "estimate", out, tmp_path / "answers.csv"), source="")
+    assert audit.n_answered == 40
+    assert audit.classes["late"].count.value == pytest.approx(audit.n_rows)
+    assert audit.classes["late"].count.low < audit.n_rows
