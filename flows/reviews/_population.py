@@ -135,7 +135,8 @@ class Bins:
             return cls(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
         if edges is None:
             inner = np.quantile(sample.numbers, np.arange(1, n) / n) if len(sample.numbers) else np.empty(0)
-            edges = sorted({float(f"{edge:.6g}") for edge in inner.tolist()})
+            least = sample.numbers.min(initial=np.inf)
+            edges = sorted({e for e in (float(f"{edge:.6g}") for edge in inner.tolist()) if e > least})
         names = [f"{text} < {edges[0]:g}"] if edges else []
         names += [f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges)]
         names += [f"{text} >= {edges[-1]:g}"] if edges else []

@@ -148,9 +148,11 @@ def _classes(
 
 
 def _of_model(name: str, census: Census | None, summary: Summary | None) -> ModelComparison | None:
-    """Return the model's count of a class: its census, else its summed probabilities with their error."""
+    """Return the model's count of a class, None where it cannot say it; without a census its summed probabilities."""
     said = census.classes.get(name) if census else None
-    if said is not None and said.count is not None:
+    if said is not None:
+        if said.count is None:
+            return None
         return ModelComparison(count=said.count, low=said.low, high=said.high, differs=None)
     summed = summary.classes.get(name) if summary else None
     if summed is None:

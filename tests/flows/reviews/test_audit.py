@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,8 +17,11 @@ import pytest
 from astropy.table import Table
 
 from flows.cli.app import run
-from flows.documents import from_document, read_document
+from flows.documents import from_document, read_document, write_document
+from flows.errors import UsageError
+from flows.reviews._population import Bins, ValueSample
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
+from flows.runs.census import Census, ClassCensus
 from flows.runs.manifest import Manifest
 from flows.runs.summary import Summary
 from tests.flows.verbs import classify
@@ -279,3 +283,72 @@ def test_a_number_is_known_without_the_zeros_in_front(
     assert audit.n_answered == 40
     assert audit.classes["late"].count.value == pytest.approx(audit.n_rows)
     assert audit.classes["late"].count.low < audit.n_rows
+
+
+def test_the_models_census_is_tested_and_kept(out: Path, blr: Callable[..., Mapping[str, object]]) -> None:
+    """A census that is wrong and sure of itself, and one that cannot be said."""
+    blr("audit", "draw", out, "--n", 200)
+    path = answered(out, lambda _, label: label if label != "other" else "late")
+    known = truth(out).truth.replace("other", "late").value_counts()
+    summary = read_document(Summary, out / "summary.json")
+
+    def said(count: float | None, reason: str) -> ClassCensus:
+        ends = (None, None) if count is None else (count - 5, count + 5)
+        return ClassCensus(
+            count=count,
+            low=ends[0],
+            high=ends[1],
+            source="model" if count is not None else "cannot be said",
+            assumes="same" if count is not None else None,
+            reason=reason,
+        )
+
+    n = int(known.sum())
+    for early, differs in ((float(known["early"]), False), (known["early"] - 0.2 * n, True), (None, None)):
+        late = None if early is None else n - early
+        census = Census(n_rows=n, level=0.95, classes={"early": said(early, "x"), "late": said(late, "x")})
+        write_document(out / "summary.json", replace(summary, census=census))
+        for _ in range(2):  # of the second time, the summary has the audit's
+            audit = from_document(Audit, blr("audit", "estimate", out, path), source="")
+            assert audit.model_census == census
+            for judged in audit.classes.values():
+                assert (judged.model.differs if judged.model else None) is differs
+        reason = audit.census.classes["early"].reason
+        assert ("rejects" in reason, "agrees" in reason) == (differs is True, differs is False)
+
+
+def test_bins_of_numbers_texts_and_conditions() -> None:
+    sample = ValueSample.empty(np.random.default_rng(0))
+    values = np.array([1.0, 2.0, 3.0, np.nan, 4.0, 5.0])
+    sample.add(values)
+    bins = Bins.of("r", sample, 2, None)
+    assert bins.names == ("r < 3", "r >= 3", "r: missing")
+    assert bins.places(values, 6).tolist() == [0, 0, 1, 2, 1, 1]
+    assert Bins.of("r", sample, 9, [2.5, 4.5]).names == (
+        "r < 2.5",
+        "2.5 <= r < 4.5",
+        "r >= 4.5",
+        "r: missing",
+    )
+    texts = ValueSample.empty(np.random.default_rng(0))
+    fields = np.array(["B", "", "A", "B"], dtype=object)
+    texts.add(fields)
+    assert Bins.of("field", texts, 2, None).names == ("field: A", "field: B", "field: missing")
+    assert Bins.of("field", texts, 2, None).places(fields, 4).tolist() == [1, 2, 0, 1]
+    assert Bins().places(None, 3).tolist() == [0, 0, 0]
+    with pytest.raises(UsageError, match="more than 20 different texts"):
+        texts.add(np.array([f"f{i}" for i in range(30)], dtype=object))
+    same = ValueSample.empty(np.random.default_rng(0))
+    same.add(np.ones(5))
+    with pytest.raises(UsageError, match="which has one value"):
+        Bins.of("r", same, 3, None)
+
+
+def test_edges_are_quantiles_of_a_bounded_sample() -> None:
+    sample = ValueSample.empty(np.random.default_rng(1))
+    numbers = np.random.default_rng(2).normal(size=150_000)
+    for part in np.split(numbers, 10):
+        sample.add(part)
+    assert len(sample.numbers) == 100_000
+    edges = Bins.of("x", sample, 4, None).edges
+    assert edges == pytest.approx(np.quantile(numbers, [0.25, 0.5, 0.75]), abs=0.02)
