@@ -35,9 +35,7 @@ class TrainingRows:
     group: NDArray[np.uint64] | None = None  # (N,), equal for rows that the split keeps together
     name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, where there is one
     identifier: NDArray[np.bytes_] | None = None  # (N,) the object's identifier as UTF-8, its first 100 bytes
-    position: Floats | None = (
-        None  # (N, 2) right ascension and declination, degrees; NaN where it cannot be read
-    )
+    position: Floats | None = None  # (N, 2) right ascension and declination, degrees; NaN where not known
     annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
     # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
     confusion: Floats | None = None
