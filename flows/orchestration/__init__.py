@@ -5,9 +5,15 @@
 - `events`: Events for Prefect's automations: a release is done, features have drifted, a file is
   quarantined, a model promoted.
 - `home`: The lock on a database of Prefect: who serves it; and killed runs marked as Crashed.
+- `messages`: What a classification says of itself in one sentence: the message of its final state, and the name
+  of its run.
 - `results`: Result files of flow runs hold JSON; whatever else is put in their place is not loaded.
-- `run_page`: What a classification leaves on Prefect's page: tables, a summary, events; how far it is; and
-  whom it found dead.
+- `run_log`: Lines of a run in Prefect's log: what begins, how fast it went, what was left out and why, and
+  what came of it.
+- `run_page`: What a run leaves on Prefect's page: tables, a summary, a link to its report, events; and how
+  far it is.
+- `run_state`: What a run is called, and what its final state says: a list of runs is then read without opening
+  any of them.
 - `serve`: All deployments of a `prefect.yaml` served by one process: it waits for their times and runs them
   beside itself.
 - `server`: The process of the embedded Prefect server: `python -P server.py FD` serves the API on that
@@ -17,14 +23,22 @@
 - `signature`: The signature of a flow, built from the fields of a request; Prefect draws the form of the flow from
   it.
 - `tables`: Tables for who watches a run: counts, flags, drift, differences, troubles.
+
+For this folder alone:
+
+- `_links`: Addresses of files on people's pages: a report lies on the worker's machine, its reader at another
+  one.
 """
 
 __all__ = [
     "deployments",
     "events",
     "home",
+    "messages",
     "results",
+    "run_log",
     "run_page",
+    "run_state",
     "serve",
     "server",
     "settings",

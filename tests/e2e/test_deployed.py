@@ -7,6 +7,7 @@ looked at with a real browser.  BLR_SCREENSHOTS=FOLDER keeps the pictures.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -91,15 +92,23 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
     pages.change("release", "release/field-1.parquet")
     pages.change("annotated", "by-hand")
     pages.picture(f"{team.database}-form")
-    pages.click_until("Submit", lambda: team.prefect.find("flow_runs", name=name), "a run of that name")
-    run = team.prefect.run_ended(name=name)
+    # A run is named by what it does as soon as it begins; until then it has the name of the form.
+    asked = {"deployment_id": deployment["id"], "auto_scheduled": False}
+    pages.click_until("Submit", lambda: team.prefect.find("flow_runs", **asked), f"the run {name}")
+    run = team.prefect.run_ended(**asked)
     assert run["state_name"] == "Completed", team.prefect.logs(run)
+    assert re.fullmatch(r"classify morphology@[0-9a-f]{4} → release 1", run["name"])
     assert run["parameters"]["out"] == "by-hand"
     assert [path.name for path in (team.folder / "by-hand").glob("*.parquet")] == ["field-1.parquet"]
 
     pages.open(f"{team.prefect.url}/v2/runs/flow-run/{run['id']}?tab=Artifacts")
-    pages.shows(name, "Completed", "Classification: done", "300 of 300 rows")
+    message = "Release 1: 1 file, 300 objects; annotated now: 1 new."
+    assert run["state"]["message"] == message
+    pages.shows(run["name"], "Completed", "Classification: done", "300 of 300 rows")
     pages.picture(f"{team.database}-run")
+    pages.open(f"{team.prefect.url}/v2/runs/flow-run/{run['id']}?tab=Logs")
+    pages.shows("field-1.parquet: 300 rows in ", " rows/s", f"Finished in state Completed('{message}')")
+    pages.picture(f"{team.database}-log")
     left = {
         artifact["key"]: artifact["id"] for artifact in team.prefect.find("artifacts", flow_run_id=run["id"])
     }

@@ -143,10 +143,45 @@ def test_a_third_run_tells_nothing_more(watched):
 
     again = reprocess(watched.folder / "spec.toml", store=watched.store, quiet_seconds=0)
     assert again.status == "nothing to do"
+    last = ask(watched.server, "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
+    assert last["name"] == f"reprocess {again.model[: len('morphology@') + 4]}: nothing to do"
+    assert last["state"]["message"].startswith("Nothing to do: 3 files, 900 objects, as at release 2; 1 quar")
     emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
     wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
     assert len(arrived(watched, "blr.release.done", 2)) == 2
     assert len(arrived(watched, "blr.partition.quarantined")) == 1
+
+
+def test_a_run_says_in_its_name_and_state_what_it_has_done(watched):
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        runs = [client.read_flow_run(run) for run in watched.runs]
+    short = watched.told.model[: len("morphology@") + 4]
+    assert [run.name for run in runs] == [f"reprocess {short} → release {n}" for n in (1, 2)]
+    assert runs[0].state.message == "Release 1: 1 file, 300 objects; annotated now: 1 new."
+    said = runs[1].state.message
+    assert said.startswith("Release 2: 3 files, 900 objects; annotated now: 2 new; ")
+    assert "1 quarantined; unlike the training set: b_j." in said
+
+
+def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched):
+    def lines() -> list[str]:
+        wanted = {"logs": {"flow_run_id": {"any_": [watched.runs[1]]}}, "sort": "TIMESTAMP_ASC"}
+        found = [line["message"] for line in ask(watched.server, "/logs/filter", wanted)]
+        return found if any("Finished in state Completed('Release 2" in line for line in found) else []
+
+    logged = wait_for(lines, "the log")
+    assert "2 files: 600 rows" in logged
+    assert any(re.fullmatch(r"2 files: 600 rows in [\d.]+ s, [\d,]+ rows/s", line) for line in logged)
+    assert f"quarantined: {DAMAGED}: {watched.told.quarantined[DAMAGED]}" in logged
+    assert len(logged) < 15, "few lines: not one a batch"
+
+
+def test_the_report_is_a_link_on_the_page(watched):
+    link = artifact(watched, "morphology-release")
+    assert link["data"] == f"[Report of release 2]({watched.told.report.resolve().as_uri()})"
+    assert str(watched.told.report.resolve()) in link["description"]
 
 
 def test_the_stored_result_of_a_run_is_the_value_again(watched):
