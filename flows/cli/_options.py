@@ -13,8 +13,12 @@ import typer
 
 __all__ = [
     "AsJson",
+    "AutomateOptions",
     "DemoFolder",
     "Direct",
+    "DryRun",
+    "IdleDays",
+    "Notify",
     "OutFile",
     "Port",
     "PrintOptions",
@@ -23,6 +27,7 @@ __all__ = [
     "ReviewOptions",
     "RunOptions",
     "Store",
+    "Watched",
     "on_this_machine",
 ]
 
@@ -76,6 +81,30 @@ Port = Annotated[
     typer.Option("--port", metavar="N", min=1, max=65535, help="On 127.0.0.1; default: 4200, if free."),
 ]
 
+Notify = Annotated[
+    str,
+    typer.Option(
+        "--notify",
+        metavar="BLOCK",
+        help="Block that sends the alerts, by its name on the server's page Blocks.",
+    ),
+]
+IdleDays = Annotated[
+    int,
+    typer.Option(
+        "--idle-days",
+        metavar="N",
+        min=0,
+        help="Days without a release after which an alert is sent; 0: never.",
+    ),
+]
+Watched = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deployment", metavar="FLOW/NAME", help="Watch this one; default: all that have a schedule."
+    ),
+]
+
 
 @dataclass(frozen=True)
 class PrintOptions:
@@ -101,6 +130,17 @@ class RunOptions:
     direct: Direct = False
     json: AsJson = False
     quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class AutomateOptions:
+    """Of the automations that alert a team."""
+
+    notify: str
+    idle_days: int
+    deployment: tuple[str, ...]
+    dry_run: bool
+    json: bool
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from flows.errors import UsageError
 from flows.models.description import ModelDescription, ModelListing
 from flows.models.promotion import PromotionResult
 from flows.reports.explanation import Explanation
+from flows.orchestration.deployments import AutomationsResult
 from flows.reviews.selection import ReviewResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport
@@ -43,6 +44,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "models-list": ModelListing,
         "models-show": ModelDescription,
         "models-promote": PromotionResult,
+        "deployments-automate": AutomationsResult,
         "demo": DemoResult,
         "summary": Summary,
         "manifest": ManifestFile,

@@ -18,8 +18,12 @@ import typer
 from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.cli._options import (
     AsJson,
+    AutomateOptions,
     DemoFolder,
     Direct,
+    DryRun,
+    IdleDays,
+    Notify,
     OutFile,
     Port,
     PrintOptions,
@@ -28,6 +32,7 @@ from flows.cli._options import (
     ReviewOptions,
     RunOptions,
     Store,
+    Watched,
 )
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
@@ -49,6 +54,8 @@ app = typer.Typer(
 )
 models = typer.Typer(help="The models of a store.")
 app.add_typer(models, name="models")
+deployments = typer.Typer()
+app.add_typer(deployments, name="deployments")
 
 
 def _show_version(asked: bool) -> None:
@@ -196,14 +203,32 @@ def ui(
     run_ui(opened=opened, port=port)
 
 
-@app.command()
-def deployments(
+@deployments.callback(invoke_without_command=True)
+def deployments_text(
+    context: typer.Context,
     out: OutFile = None,
 ) -> None:
     """Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read."""
+    if context.invoked_subcommand is not None:
+        return
     from flows.cli._serve import run_deployments
 
     run_deployments(out)
+
+
+@deployments.command()
+def automate(
+    notify: Notify = "blr",
+    idle_days: IdleDays = 3,
+    deployment: Watched = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+) -> None:
+    """Alert the team when a scheduled run failed, is late, or released nothing for days."""
+    from flows.cli._serve import run_automate
+
+    options = AutomateOptions(notify, idle_days, tuple(deployment or ()), dry_run, json)
+    run_automate(options)
 
 
 @app.command()

@@ -1,5 +1,7 @@
 """Prefect: settings, the embedded server, deployments, and the pages of runs.
 
+- `automations`: Automations that alert a team: a scheduled run failed, is late, or released nothing for days;
+  and two more.
 - `deployments`: `prefect.yaml`: which flows Prefect runs, with which parameters, when; for `prefect deploy`
   and for `blr serve`.
 - `events`: Events for Prefect's automations: a release is done, features have drifted, a file is
@@ -31,6 +33,7 @@ For this folder alone:
 """
 
 __all__ = [
+    "automations",
     "deployments",
     "events",
     "home",
