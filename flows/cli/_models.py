@@ -7,12 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from flows.classification.release_changes import in_release
 from flows.cli._options import PromoteOptions
 from flows.cli._show import show, show_models, show_promoted, show_trained
-from flows.errors import ModelError
+from flows.errors import ModelError, UsageError
 from flows.models.asdf_file import read_facts
 from flows.models.description import ListedModel, ModelListing
-from flows.models.promotion import promote
+from flows.models.promotion import DecidedPromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store, StoredModel
 from flows.orchestration.settings import configured_server, prefect_environment
@@ -57,12 +58,22 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
 
 
 def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:
-    """Promote a model; where a Prefect server is configured, it hears of it."""
-    request = replace(request, how="better" if options.if_better else "now")
-    result = promote(request, dry_run=options.dry_run)
-    if result.status == "promoted" and configured_server() is not None:
+    """Promote a model, reject it or undo a promotion; where a Prefect server is configured, it hears of a champion."""
+    if options.reject + options.undo + options.if_better > 1:
+        raise UsageError("got several of --if-better, --reject and --undo, expected one of them; choose one")
+    result = _decided(request, options)
+    if result.status in {"promoted", "undone"} and configured_server() is not None:
         prefect_environment(console_level="CRITICAL")
         from flows.orchestration.events import model_promoted
 
         model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
     show(result, show_promoted, json=options.json)
+
+
+def _decided(request: PromoteRequest, options: PromoteOptions) -> DecidedPromotion:
+    if options.undo:
+        return undo(request, dry_run=options.dry_run)
+    if options.reject:
+        return reject(request, dry_run=options.dry_run)
+    request = replace(request, how="better" if options.if_better else "now")
+    return promote(request, dry_run=options.dry_run, in_release=in_release if options.dry_run else None)

@@ -150,5 +150,11 @@ class PromoteOptions:
     if_better: Annotated[
         bool, typer.Option("--if-better", help="Only if it is better on objects new to both, and not red.")
     ] = False
+    reject: Annotated[bool, typer.Option("--reject", help="Keep it out, with --why; the champion stays.")] = (
+        False
+    )
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Undo the last promotion of NAME: the champion before is it again.")
+    ] = False
     dry_run: DryRun = False
     json: AsJson = False

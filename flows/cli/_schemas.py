@@ -15,8 +15,8 @@ from flows.documents import json_schema
 from flows.draft.inspected import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
 from flows.models.description import ModelDescription, ModelListing
-from flows.models.promotion import PromotionResult
 from flows.reports.explanation import Explanation
+from flows.models.promotion import DecidedPromotion
 from flows.orchestration.deployments import AutomationsResult
 from flows.reviews.selection import ReviewResult
 from flows.runs.manifest import ManifestFile
@@ -43,7 +43,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "init": StartedSpecification,
         "models-list": ModelListing,
         "models-show": ModelDescription,
-        "models-promote": PromotionResult,
+        "models-promote": DecidedPromotion,
         "deployments-automate": AutomationsResult,
         "demo": DemoResult,
         "summary": Summary,

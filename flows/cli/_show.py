@@ -11,8 +11,9 @@ from rich.console import Console
 
 from flows.classification.report import reported
 from flows.documents import Dataclass, to_document
+from flows.models.comparison_tables import comparison_tables, decision_table
 from flows.models.description import ModelListing
-from flows.models.promotion import PromotionResult
+from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.orchestration.tables import trouble_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
@@ -80,6 +81,8 @@ def show_trained(result: TrainingResult) -> None:
     say(report.skill_words)
     if result.path:
         say(f"Model, card and report: {result.path}")
+    if result.history:
+        print_tables(decision_table(result.history))
     if result.champion not in (None, result.version):
         champion = f"{result.name}@{result.champion}"
         say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
@@ -144,11 +147,23 @@ def show_models(listing: ModelListing) -> None:
         say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
 
 
-def show_promoted(result: PromotionResult) -> None:
-    """Show a promotion."""
+def show_promoted(result: DecidedPromotion) -> None:
+    """Show a decision about a model; of a plan, the comparison too."""
+    would = "would be" if result.status == "planned" else "is"
+    if isinstance(result, UndonePromotion):
+        say(
+            f"{result.model} {would} the champion again, in the place of {result.previous} ({result.who}: {result.why})"
+        )
+        return
+    if isinstance(result, RejectedPromotion):
+        stays = f"the champion stays: {result.previous or 'none'}"
+        say(f"{result.model} {would} rejected ({result.who}: {result.why}); {stays}")
+        return
+    if result.status == "planned":
+        print_tables(*comparison_tables(result.comparison))
     words = {
         "planned": "would be the champion",
-        "promoted": "is the champion",
+        "promoted": f"is the champion ({result.who}: {result.why})",
         "is the champion": "is the champion already",
         "kept": f"is not promoted ({result.why}); the champion stays",
     }

@@ -171,7 +171,7 @@ def models_show(
 
 @verb(models, PromoteRequest, PromoteOptions)
 def promote(request: PromoteRequest, options: PromoteOptions) -> None:
-    """Put a model in the champion's place."""
+    """Put a model in the champion's place, reject it (--reject), or undo the last promotion (--undo)."""
     from flows.cli._models import run_promote
 
     run_promote(request, options)

@@ -5,9 +5,6 @@ Text files and renames only: a store can be copied, archived and put under versi
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +15,8 @@ from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
-from flows.models.description import ModelDescription, Promotion
+from flows.models.description import ModelDescription
+from flows.models.history import Promotion, read_history, write_decision
 from flows.models.model import Model, check_name, check_version
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.model_reference import ModelReference
@@ -162,22 +160,28 @@ class Store:
         pointer = self.root / check_name(name) / "champion"
         return check_version(pointer.read_text().strip()) if pointer.is_file() else None
 
-    def promote(self, stored: StoredModel, *, why: str) -> Promotion:
-        """Put a model in the champion's place, and write down when, who and why."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        done = Promotion(now, stored.version, self.champion(stored.name), getpass.getuser(), why)
+    def promote(
+        self, stored: StoredModel, *, why: str, who: str, kind: Literal["promoted", "undone"] = "promoted"
+    ) -> Promotion:
+        """Put a model in the champion's place, and write down when, who and why; `kind` says whether it was there."""
+        done = _decision(stored.version, self.champion(stored.name), who, why, kind)
         folder = self.root / stored.name
-        last = next(reversed(self.history(stored.name)), None)
-        if last is None or (last.version, last.previous) != (done.version, done.previous):
-            _append(folder / "champion.log", json.dumps(vars(done)))  # or a promotion that was killed had
+        made = [d for d in self.history(stored.name) if d.kind != "rejected"]
+        last = made[-1] if made else None
+        if last is None or (last.version, last.previous, last.kind) != (done.version, done.previous, kind):
+            write_decision(folder, done)  # or a promotion that was killed had
         atomic_write_text(folder / "champion", stored.version + "\n")
         return done
 
+    def reject(self, stored: StoredModel, *, why: str, who: str) -> Promotion:
+        """Write down that a model is not to be the champion, who said so and why."""
+        done = _decision(stored.version, self.champion(stored.name), who, why, "rejected")
+        write_decision(self.root / stored.name, done)
+        return done
+
     def history(self, name: str) -> list[Promotion]:
-        """Return the champions of a name, oldest first."""
-        log = self.root / check_name(name) / "champion.log"
-        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
-        return [promotion for line in lines if (promotion := _promotion(line)) is not None]
+        """Return the decisions about a name, oldest first."""
+        return read_history(self.root / check_name(name))
 
     def _versions(self, name: str) -> Iterator[StoredModel]:
         champion = self.champion(name)
@@ -196,20 +200,11 @@ class Store:
         return name
 
 
-def _promotion(line: str) -> Promotion | None:
-    """Return the promotion in a line of the log; None of a line that a full disk has cut."""
-    try:
-        return Promotion(**json.loads(line))
-    except (ValueError, TypeError):
-        return None
-
-
-def _append(log: Path, line: str) -> None:
-    # One write of one line in append mode: two promotions at once leave two whole lines.
-    cut = log.is_file() and not log.read_bytes().endswith(b"\n")
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, ("\n" * cut + line + "\n").encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _decision(
+    version: str,
+    previous: str | None,
+    who: str,
+    why: str,
+    kind: Literal["promoted", "undone", "rejected"],
+) -> Promotion:
+    return Promotion(datetime.now(UTC).isoformat(timespec="seconds"), version, previous, who, why, kind)

@@ -7,6 +7,8 @@
 - `events`: Events for Prefect's automations: a release is done, features have drifted, a file is
   quarantined, a model promoted.
 - `home`: The lock on a database of Prefect: who serves it; and killed runs marked as Crashed.
+- `links`: Addresses of files on people's pages: a report lies on the worker's machine, its reader at another
+  one.
 - `messages`: What a classification says of itself in one sentence: the message of its final state, and the name
   of its run.
 - `results`: Result files of flow runs hold JSON; whatever else is put in their place is not loaded.
@@ -25,11 +27,6 @@
 - `signature`: The signature of a flow, built from the fields of a request; Prefect draws the form of the flow from
   it.
 - `tables`: Tables for who watches a run: counts, flags, drift, differences, troubles.
-
-For this folder alone:
-
-- `_links`: Addresses of files on people's pages: a report lies on the worker's machine, its reader at another
-  one.
 """
 
 __all__ = [
@@ -37,6 +34,7 @@ __all__ = [
     "deployments",
     "events",
     "home",
+    "links",
     "messages",
     "results",
     "run_log",

@@ -24,8 +24,8 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
-from flows.orchestration._links import page_of
 from flows.orchestration.events import release_events
+from flows.orchestration.links import page_of
 from flows.orchestration.messages import classification_message, classification_name
 from flows.orchestration.run_log import log_left_out, run_logged
 from flows.orchestration.run_state import completed, rename_run

@@ -243,7 +243,8 @@ def _judged_rows(
     losses, _ = log_losses(
         p, rows.target[seen] if votes is None else votes / votes.sum(axis=1, keepdims=True)
     )
-    return JudgedRows(rows.name[seen], rows.group[seen], losses)
+    label, assigned = rows.target[seen].astype(np.int16), p.argmax(axis=1).astype(np.int16)
+    return JudgedRows(rows.name[seen], rows.group[seen], losses, label, assigned)
 
 
 def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> StoredModel:

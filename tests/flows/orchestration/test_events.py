@@ -20,6 +20,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from flows.models.judged_rows import JUDGED_ROWS_FILE
 from flows.models.store import Store
 from flows.orchestration.results import encode_value
 from flows.runs.results import FinishedClassification
@@ -237,7 +238,8 @@ def challenged(trained: Path, tmp_path: Path) -> tuple[Store, str]:
     shutil.copytree(trained / "models", tmp_path / "models")
     store = Store(tmp_path / "models")
     champion = store.load("morphology")
-    store.save(replace(champion, version=CHALLENGER), card="")
+    challenger = store.save(replace(champion, version=CHALLENGER), card="")
+    shutil.copy(store.find("morphology").folder / JUDGED_ROWS_FILE, challenger.folder)
     return store, champion.label
 
 
@@ -298,15 +300,23 @@ def test_a_person_is_asked(prefect_server, challenged, monkeypatch, decision):
     store, champion = challenged
     why = f"looked at it, {decision}"
     with ThreadPoolExecutor(1) as person:
-        said = person.submit(answered, prefect_server, decision=decision, why=why)
-        told = promote.promote("morphology", store=store.root, how="ask", timeout=600)
-    assert "held-out log loss" in said.result()
+        said = person.submit(answered, prefect_server, decision=decision, why=why, who="A. Astronomer")
+        state = promote.promote("morphology", store=store.root, how="ask", timeout=600, return_state=True)
+    told, form = state.result(), said.result()
+    assert "held-out log loss" in form
+    assert "By class, on objects new to both" in form
+    assert f"report of the champion]({(store.find(champion).folder / 'report.html').as_uri()})" in form
     assert (told.model, told.why) == (f"morphology@{CHALLENGER}", why)
+    # The person, not the user of the worker's process, in the result, the log and the run's state.
+    last = store.history("morphology")[-1]
+    assert told.who == last.who == "A. Astronomer"
+    assert f"by A. Astronomer: {why}" in state.message
     if decision == "promote":
         assert (told.status, store.champion("morphology")) == ("promoted", CHALLENGER)
         assert wait_for(lambda: promotions(prefect_server, why), "the promotion")
     else:
         assert (told.status, store.find("morphology").label) == ("rejected", champion)
+        assert (last.kind, last.why) == ("rejected", why)
 
 
 @pytest.mark.usefixtures("prefect_server")

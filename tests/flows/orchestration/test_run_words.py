@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from flows.errors import UsageError
-from flows.orchestration._links import PAGES, page_of
+from flows.orchestration.links import PAGES, page_of
 from flows.orchestration.messages import classification_message, classification_name, started_name
 from flows.orchestration.run_log import MOST_NOTES, _Log
 from flows.runs.progress import listening, tell
