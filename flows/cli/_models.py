@@ -1,4 +1,4 @@
-"""`blr models`."""
+"""`blr models show` and `blr models promote`."""
 
 # ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
 
@@ -9,44 +9,15 @@ from pathlib import Path
 
 from flows.classification.release_changes import in_release
 from flows.cli._options import PromoteOptions
-from flows.cli._show import show, show_models, show_promoted, show_trained
-from flows.errors import ModelError, UsageError
-from flows.models.asdf_file import read_facts
-from flows.models.description import ListedModel, ModelListing
+from flows.cli._printing import show
+from flows.cli._show import show_promoted, show_trained
+from flows.errors import UsageError
 from flows.models.promotion import DecidedPromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
-from flows.models.store import Store, StoredModel
+from flows.models.store import Store
 from flows.orchestration.settings import configured_server, prefect_environment
-from flows.reports.skill import has_skill
 
-__all__ = ["run_list", "run_promote", "run_show"]
-
-
-def run_list(store: Path, *, json: bool) -> None:
-    """List a store."""
-    models = tuple(_listed(stored) for stored in Store.named(store).models())
-    show(ModelListing(store=str(store), models=models), show_models, json=json)
-
-
-def _listed(stored: StoredModel) -> ListedModel:
-    """Return a stored model's line; without skill and trust where its file is damaged: the others are still listed."""
-    line = ListedModel(
-        name=stored.name,
-        version=stored.version,
-        model=stored.label,
-        champion=stored.champion,
-        path=str(stored.path),
-        has_skill=None,
-        skill=None,
-        trust=None,
-    )
-    try:
-        facts = read_facts(stored.path)
-    except ModelError:
-        return line
-    metrics = facts.metrics
-    known = has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline)
-    return replace(line, has_skill=known, skill=metrics.skill, trust=facts.trust.verdict)
+__all__ = ["run_promote", "run_show"]
 
 
 def run_show(reference: str, store: Path, *, json: bool) -> None:

@@ -14,7 +14,8 @@ from flows.demo.summary import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspected import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
-from flows.models.description import ModelDescription, ModelListing
+from flows.models.description import ModelDescription
+from flows.models.listing import ModelListing
 from flows.reports.explanation import Explanation
 from flows.models.promotion import DecidedPromotion
 from flows.orchestration.deployments import AutomationsResult

@@ -54,7 +54,7 @@ def run_automate(options: AutomateOptions) -> None:
                 "terminal, or set PREFECT_API_URL"
             )
         os.environ["PREFECT_API_URL"] = f"{running}/api"
-    from flows.cli._show import show
+    from flows.cli._printing import show
     from flows.orchestration.automations import automate
 
     result = automate(
@@ -67,7 +67,7 @@ def run_automate(options: AutomateOptions) -> None:
 
 
 def _show_automations(result: AutomationsResult) -> None:
-    from flows.cli._show import plain_table, print_tables
+    from flows.cli._printing import plain_table, print_tables
 
     words = {"created": "to be created", "updated": "to be updated"} if result.status == "planned" else {}
     rows = [(work.name, work.alerts, words.get(work.status, work.status)) for work in result.automations]

@@ -150,7 +150,7 @@ def init(request: InitRequest, options: PrintOptions) -> None:
 @models.command("list")
 def models_list(store: Store = Path("models"), json: AsJson = False) -> None:
     """List the models of a store, the champion of each name marked."""
-    from flows.cli._models import run_list
+    from flows.cli._list import run_list
 
     run_list(store, json=json)
 

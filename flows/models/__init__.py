@@ -14,6 +14,8 @@
   compared by.
 - `labelled_objects`: The labelled objects that a model was fitted to: what people are shown when they ask what
   an object is like.
+- `listing`: The list of a store: a line a model, from the small `description.json` that lies beside each model
+  file.
 - `model`: A trained model: everything that prediction needs, and where it came from, as one tree for one
   file.
 - `promotion`: Decide about a challenger: put it in the champion's place, reject it, or undo the last promotion.
@@ -22,6 +24,8 @@
   one in use.
 - `unseen_rows`: Labelled rows with the probabilities of fits that have not seen them: what counts of classes
   are calibrated by.
+- `store_folder`: What lies in a model store, without opening a model: names, versions, champions, and who
+  decided about them.
 
 For this folder alone:
 
@@ -39,9 +43,11 @@ __all__ = [
     "history",
     "judged_rows",
     "labelled_objects",
+    "listing",
     "model",
     "promotion",
     "request",
     "store",
+    "store_folder",
     "unseen_rows",
 ]

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalogs.profile.split import HEALPIX_ORDER
-from flows.models.history import Promotion, standing_vetoes
+from flows.models.history import Promotion, standing_vetoes, veto_words
 from flows.models.judged_rows import ClassComparison, compare_classes, compare_losses, read_judged_rows
 from flows.models.model import Model
 from flows.models.request import PromoteRequest
-from flows.models.store import Store, StoredModel
+from flows.models.store import Store
+from flows.models.store_folder import StoredModel
 from flows.reports.skill import SkillSummary, gain_interval, skill_words
 from flows.runs.difference import SampledChange
 from flows.runs.model_reference import ModelReference
@@ -230,11 +231,6 @@ def _against(
     if not gain >= margin:
         reasons.append(f"its {what} is better by {gain:.4f} nats an object, less than {margin:g}")
     return tuple(reasons)
-
-
-def veto_words(veto: Promotion) -> str:
-    """Return who rejected a model, when and why."""
-    return f"{veto.who} rejected it on {veto.when[:10]}: {veto.why}"
 
 
 def gain_words(common: SkillSummary) -> str:

@@ -25,10 +25,8 @@ __all__ = [
     "InputFile",
     "LabelSummary",
     "LabelledSample",
-    "ListedModel",
     "Metrics",
     "ModelDescription",
-    "ModelListing",
     "SuspectedLeak",
     "TrainingDescription",
     "TrustSummary",
@@ -171,25 +169,3 @@ class ModelDescription:
     code_version: str  # version of this package that trained the model
     # Decisions about the name, oldest first; None where the command does not ask for them.
     history: tuple[Promotion, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedModel:
-    """A line in the list of a store; `has_skill`, `skill` and `trust` are None where the model file is damaged."""
-
-    name: str
-    version: str
-    model: str  # NAME@VERSION
-    champion: bool  # whether it is the champion of its name
-    path: str  # of the model file
-    has_skill: bool | None  # whether it is known to predict better than the class shares alone
-    skill: SkillSummary | None  # None for models of earlier versions too
-    trust: str | None  # verdict on the posterior approximation: "green", "amber" or "red"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelListing:
-    """The models of a store, by name and then from the oldest to the newest."""
-
-    store: str  # path of its folder
-    models: tuple[ListedModel, ...]

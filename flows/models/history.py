@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Promotion", "champion_before", "read_history", "standing_vetoes", "write_decision"]
+__all__ = ["Promotion", "champion_before", "read_history", "standing_vetoes", "veto_words", "write_decision"]
 
 LOG = "champion.log"
 
@@ -67,6 +67,11 @@ def standing_vetoes(history: Sequence[Promotion], version: str) -> tuple[Promoti
     of_version = [d for d in history if d.version == version and d.kind in {"promoted", "rejected"}]
     promoted = [i for i, d in enumerate(of_version) if d.kind == "promoted"]
     return tuple(of_version[promoted[-1] + 1 :] if promoted else of_version)
+
+
+def veto_words(veto: Promotion) -> str:
+    """Return who rejected a model, when and why."""
+    return f"{veto.who} rejected it on {veto.when[:10]}: {veto.why}"
 
 
 def _up_to(places: list[str], version: str) -> list[str]:

@@ -155,7 +155,7 @@ def reject(request: PromoteRequest, *, dry_run: bool = False) -> RejectedPromoti
 def undo(request: PromoteRequest, *, dry_run: bool = False) -> UndonePromotion:
     """Put the champion before the present one in its place again; the log keeps both decisions.
 
-    The request names the model, its version does not count.  ModelError where no champion was before it, or that is gone.
+    The version in the request does not count.  ModelError where no champion was before, or it is gone.
     """
     place = Store.named(request.store)
     name = ModelReference.parse(request.model).name

@@ -116,6 +116,26 @@ class Browser:
 
         self.wait_for(changed, f"a field that holds '{new}' instead of '{old}'")
 
+    def fill_approval(
+        self, decision: str, who: str, why: str, *, shows: tuple[str, ...], picture: str
+    ) -> None:
+        """Answer a paused run of `promote` on its page, as a person does; the form `shows` texts."""
+        self.click("Open menu")
+        self.click("Resume", "*[@role='menuitem']")
+        self.shows("Your name, for the champion's log", *shows)
+        (dialog,) = self.some("[role=dialog]")
+        for name, text in (("who", who), ("why", why)):
+            field = self.wait_for(
+                lambda name=name: dialog.find_element(By.CSS_SELECTOR, f"[name={name}], [id$={name}]"), name
+            )
+            assert field is not None
+            field.send_keys(text)
+        if decision != "reject":  # what is chosen already
+            self.click("reject", "button")
+            self.click(decision, "*[@role='option']")
+        self.picture(picture)
+        self.click_until("Resume", lambda: not self.all("[role=dialog]"), "the end of the form")
+
     def picture(self, name: str) -> Path:
         """Keep a picture of the page."""
         path = self.shots / f"{name}.png"

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from blr.selection.skill import Skill, skill
-from flows.cli._models import run_list
-from flows.cli._show import show_models, show_trained
+from flows.cli._list import run_list, show_models
+from flows.cli._show import show_trained
 from flows.documents import from_document, to_document
 from flows.models._earlier_versions import read_metrics
 from flows.models.asdf_file import write_model
 from flows.models.card import model_card
 from flows.models.comparison import compare
 from flows.models.comparison_tables import comparison_tables
-from flows.models.description import ModelListing
+from flows.models.listing import ModelListing
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports import tables
