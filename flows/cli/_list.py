@@ -40,7 +40,9 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
         trust=None,
         rejected="; ".join(map(veto_words, vetoes)) or None,
     )
-    found = read_description(stored.folder, stored.label) or _described(stored)
+    found = read_description(stored.folder, stored.label, size=stored.path.stat().st_size) or _described(
+        stored
+    )
     if found is None:
         return line
     return replace(
@@ -68,6 +70,7 @@ def _described(stored: StoredModel) -> DescriptionFile | None:
     return DescriptionFile(
         format="blr-description",
         model=stored.label,
+        size=stored.path.stat().st_size,
         trained=changed.isoformat(timespec="seconds"),
         code_version="",
         log_loss=metrics.log_loss,

@@ -24,6 +24,7 @@ class DescriptionFile:
 
     format: Literal["blr-description"]
     model: str  # NAME@VERSION
+    size: int  # bytes of the model file
     trained: str  # ISO 8601, UTC
     code_version: str
     log_loss: float  # nats an object
@@ -74,10 +75,13 @@ def write_description(folder: Path, description: DescriptionFile) -> None:
     write_document(folder / DESCRIPTION_FILE, description)
 
 
-def read_description(folder: Path, label: str) -> DescriptionFile | None:
-    """Return the description of the model NAME@VERSION; None where its folder has none, or that of another model."""
+def read_description(folder: Path, label: str, *, size: int) -> DescriptionFile | None:
+    """Return the description of the model NAME@VERSION; None where its folder has none, or that of another file.
+
+    `size` is that of the model file, in bytes: one that was cut is another.
+    """
     try:
         description = read_document(DescriptionFile, folder / DESCRIPTION_FILE)
     except (OSError, DocumentError):
         return None
-    return description if description.model == label else None
+    return description if (description.model, description.size) == (label, size) else None

@@ -91,11 +91,15 @@ class Store(StoreFolder):
         return model
 
     def save(self, model: Model, *, card: str, interval: tuple[float, float] | None = None) -> StoredModel:
-        """Write a model with its card and description, the model file last; `interval` is that of its log loss."""
+        """Write a model with its card, then the model file, and last its description, which a list can do without.
+
+        `interval` is that of its log loss, 95 %; None where it is not known.
+        """
         folder = self.make_folder(model.name, model.version)
         atomic_write_text(folder / "card.md", card)
-        write_description(folder, _description(model, interval))
         write_model(model, folder / MODEL_FILE)
+        size = (folder / MODEL_FILE).stat().st_size
+        write_description(folder, _description(model, interval, size=size))
         return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
 
     def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
@@ -148,12 +152,13 @@ class Store(StoreFolder):
         return name
 
 
-def _description(model: Model, interval: tuple[float, float] | None) -> DescriptionFile:
+def _description(model: Model, interval: tuple[float, float] | None, *, size: int) -> DescriptionFile:
     metrics = model.metrics
     low, high = interval or (None, None)
     return DescriptionFile(
         format="blr-description",
         model=model.label,
+        size=size,
         trained=datetime.now(UTC).isoformat(timespec="seconds"),
         code_version=model.code_version,
         log_loss=metrics.log_loss,
