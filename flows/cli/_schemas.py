@@ -16,9 +16,9 @@ from flows.draft.inspected import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
 from flows.models.description import ModelDescription
 from flows.models.listing import ModelListing
-from flows.reports.explanation import Explanation
 from flows.models.promotion import DecidedPromotion
 from flows.orchestration.deployments import AutomationsResult
+from flows.reports.explanation import Explanation
 from flows.reviews.selection import ReviewResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport

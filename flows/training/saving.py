@@ -125,9 +125,7 @@ def make_model(
         "rows",
     )
     share = np.asarray(training.class_share)
-    metrics, noise, judged_rows, unseen, interval = _judgement(
-        tested, judged, share, training.label_noise
-    )
+    metrics, noise, judged_rows, unseen, interval = _judgement(tested, judged, share, training.label_noise)
     tell().advance(metrics.n)
     tested, correction = corrected(specification, tested, share, shifted.target)
     loss = target_loss(specification, tested, rows, share, shifted.ratio)
