@@ -38,7 +38,6 @@ For this folder alone:
   written.
 """
 
-__all__ = ["annotation", "execution", "explanation", "report", "reprocessing", "request", "scoring", "steps"]
 __all__ = [
     "annotation",
     "execution",

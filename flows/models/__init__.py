@@ -22,10 +22,10 @@
 - `request`: What `promote` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `store`: The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the
   one in use.
-- `unseen_rows`: Labelled rows with the probabilities of fits that have not seen them: what counts of classes
-  are calibrated by.
 - `store_folder`: What lies in a model store, without opening a model: names, versions, champions, and who
   decided about them.
+- `unseen_rows`: Labelled rows with the probabilities of fits that have not seen them: what counts of classes
+  are calibrated by.
 
 For this folder alone:
 
