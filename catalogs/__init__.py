@@ -1,12 +1,36 @@
-"""Catalogues: tables in, tables out, streamed."""
+"""Catalogues: tables in, tables out, streamed.
 
-from catalogs.catalog.catalog import Catalog, Column, Partition
-from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
-from catalogs.errors import CatalogError
-from catalogs.expressions.expression import parse
-from catalogs.formats import open_catalog as open  # noqa: A004  the verb that users expect
-from catalogs.memory.annotate_table import annotate_table
-from catalogs.writing.annotate import annotate
+The names below load what they need when they are first used: a list of models takes one function of a folder below, and
+does not wait for all formats.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from catalogs.catalog.catalog import Catalog, Column, Partition
+    from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
+    from catalogs.errors import CatalogError
+    from catalogs.expressions.expression import parse
+    from catalogs.formats import open_catalog as open  # noqa: A004  the verb that users expect
+    from catalogs.memory.annotate_table import annotate_table
+    from catalogs.writing.annotate import annotate
+
+_HOME = {
+    "Catalog": "catalog.catalog",
+    "CatalogError": "errors",
+    "Column": "catalog.catalog",
+    "NewColumn": "catalog.new_columns",
+    "Partition": "catalog.catalog",
+    "Provenance": "catalog.new_columns",
+    "annotate": "writing.annotate",
+    "annotate_table": "memory.annotate_table",
+    "open": "formats",
+    "parse": "expressions.expression",
+    "standard_columns": "catalog.new_columns",
+}
+_ELSEWHERE = {"open": "open_catalog"}
+"""What a name is called in its module, where that is another."""
 
 __all__ = [
     "Catalog",
@@ -21,3 +45,13 @@ __all__ = [
     "parse",
     "standard_columns",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'catalogs' has no attribute '{name}'; it offers {', '.join(_HOME)}")
+    return getattr(import_module(f"catalogs.{_HOME[name]}"), _ELSEWHERE.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
@@ -14,9 +16,13 @@ from flows.classification.annotation import annotate_each
 from flows.classification.execution import finish_outputs
 from flows.classification.request import ClassifyRequest
 from flows.inputs.resolve import check_parameters
+from flows.models.store import Store
+from flows.orchestration.messages import started_name
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, run_id
+from flows.orchestration.run_state import run_name
 from flows.orchestration.signature import takes
+from flows.runs.manifest import Manifest
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
 
@@ -29,7 +35,12 @@ STEPS = classification.Steps(
         cache_policy=NO_CACHE,
         persist_result=False,
     )(annotate_each),
-    finish=task(name="finish", cache_policy=NO_CACHE, persist_result=False)(finish_outputs),
+    finish=task(
+        name="publish",
+        task_run_name="publish release {publication.release}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )(finish_outputs),
     identify=run_id,
     mark_crashed=mark_crashed,
 )
@@ -37,7 +48,18 @@ STEPS = classification.Steps(
 results kept: a run that is tried again would read them, and whatever somebody has put in their place."""
 
 
-@flow(name="classify", persist_result=True, result_serializer=RESULTS)
+def _name(request: ClassifyRequest) -> str:
+    label = Store.named(request.store).find(request.model).label
+    release = Manifest.next_release(Path(request.out))
+    return started_name("classify", label, release=release, trial=request.limit is not None)
+
+
+@flow(
+    name="classify",
+    flow_run_name=run_name(ClassifyRequest, _name, "classify"),
+    persist_result=True,
+    result_serializer=RESULTS,
+)
 @takes(ClassifyRequest, names={"Specification": Specification})
 def classify(request: ClassifyRequest) -> ClassificationResult:
     """Write annotated copies of catalogues: class probabilities, uncertainties and flags for every row."""
@@ -46,5 +68,4 @@ def classify(request: ClassifyRequest) -> ClassificationResult:
     check_parameters(request.catalogues)
     with progress_kept("classify"):
         result = classification.classify(request, steps=STEPS)
-    keep_run(result)
-    return result
+        return keep_run("classify", result)

@@ -7,34 +7,39 @@ a paused run, and end the run for it (../docs/decisions, and shared/prefect.md).
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from prefect import flow
 from prefect.context import FlowRunContext
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
+from prefect.logging import get_run_logger
 from pydantic import Field
 
-from flows.errors import UsageError
-from flows.models.promotion import (
-    Comparison,
-    PromotionResult,
-    RejectedPromotion,
-    compare,
-    comparison_table,
-)
+from flows.classification.release_changes import in_release
+from flows.models.comparison import Comparison, compare
+from flows.models.comparison_tables import comparison_tables
+from flows.models.promotion import PromotionResult, RejectedPromotion, reject
 from flows.models.promotion import promote as put_in_place
 from flows.models.request import PromoteRequest
+from flows.models.store import Store
 from flows.orchestration.events import model_promoted
+from flows.orchestration.links import page_of
+from flows.orchestration.messages import short_label
 from flows.orchestration.results import RESULTS
+from flows.orchestration.run_log import run_logged
 from flows.orchestration.run_page import keep_markdown
+from flows.orchestration.run_state import completed, run_name
 from flows.orchestration.signature import takes
-from flows.reports.tables import to_markdown
+from flows.reports.tables import literal, to_markdown
 
 __all__ = ["Approval", "promote"]
 
 BETWEEN_LOOKS = 10
 """Seconds between looks for the answer."""
+NOBODY = "not named (a run of Prefect)"
+"""Who decided, where a run was started without a name: the user of the worker's process did not."""
 
 
 class Approval(RunInput):
@@ -43,35 +48,84 @@ class Approval(RunInput):
     decision: Literal["promote", "reject"] = Field(
         default="reject", description="Put the challenger in the champion's place?"
     )
-    why: str = Field(default="", max_length=500, description="For the champion's log")
+    who: str = Field(min_length=1, max_length=100, description="Your name, for the champion's log")
+    why: str = Field(min_length=1, max_length=500, description="The reason, for those who ask later")
 
 
-@flow(name="promote", persist_result=True, result_serializer=RESULTS)
+def _name(request: PromoteRequest) -> str:
+    place = Store.named(request.store)
+    stored = place.find(request.model, newest=True)
+    champion = place.champion(stored.name)
+    instead = "" if champion is None else f" in the place of @{champion[:4]}"
+    return f"promote {short_label(stored.label)}{instead}: {request.how}"
+
+
+@flow(
+    name="promote",
+    flow_run_name=run_name(PromoteRequest, _name, "promote"),
+    persist_result=True,
+    result_serializer=RESULTS,
+)
 @takes(PromoteRequest)
 def promote(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
     """Put a model in the champion's place."""
-    if request.how != "ask":
-        result = put_in_place(request)
-    else:
-        comparison = compare(request)
-        challenger, champion = comparison.challenger, comparison.champion
-        answer = _asked(comparison, request.timeout)
-        if answer.decision != "promote":
-            return RejectedPromotion(model=challenger, status="rejected", previous=champion, why=answer.why)
-        # The very model and champion that were shown, whatever has been trained or promoted since.
-        approved = replace(request, model=challenger, how="now", why=answer.why or request.why)
-        result = put_in_place(approved, instead_of=champion or "")
-    if result.status == "promoted" and FlowRunContext.get() is not None:
-        model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
-    return result
-
-
-def _asked(comparison: Comparison, timeout: int) -> Approval:
     if FlowRunContext.get() is None:
-        raise UsageError(
-            "how: got 'ask' without Prefect, where nobody can answer, expected 'better' or 'now'; choose one"
-        )
-    text = to_markdown(comparison_table(comparison))
+        return put_in_place(request)
+    with run_logged():
+        result = _asked(request) if request.how == "ask" else put_in_place(_named(request))
+    if isinstance(result, PromotionResult) and result.status == "promoted":
+        model_promoted(result.model, previous=result.previous, who=result.who, why=result.why)
+    return completed(result, _words(result))
+
+
+def _named(request: PromoteRequest) -> PromoteRequest:
+    """Return the request of a run, with who decides where nobody is named."""
+    return replace(request, by=request.by or ("the rule" if request.how == "better" else NOBODY))
+
+
+def _words(result: PromotionResult | RejectedPromotion) -> str:
+    """Return what was decided, for the run's final state."""
+    place = f"the champion's place, before: {result.previous or 'none'}"
+    if isinstance(result, RejectedPromotion):
+        return f"{result.model} was rejected by {result.who}: {result.why}. The champion stays: {result.previous}."
+    words = {
+        "promoted": f"{result.model} has {place}; decided by {result.who}: {result.why}.",
+        "is the champion": f"{result.model} is the champion already.",
+        "kept": f"{result.model} is not promoted, the champion stays: {result.why}.",
+        "planned": f"{result.model} would have {place}.",
+    }
+    return words[result.status]
+
+
+def _asked(request: PromoteRequest) -> PromotionResult | RejectedPromotion:
+    """Ask a person, and do what they say; the very model and champion that were shown count."""
+    comparison = compare(request, in_release=in_release)
+    text = _form(comparison)
     keep_markdown(f"{comparison.name}-promotion", text, f"Promote {comparison.challenger}?")
+    get_run_logger().info(
+        "%s", f"asking a person about {comparison.challenger}: on this page, menu ⋮, Resume"
+    )
     asked = Approval.with_initial_data(description=text)
-    return pause_flow_run(wait_for_input=asked, timeout=timeout, poll_interval=BETWEEN_LOOKS)
+    answer = pause_flow_run(wait_for_input=asked, timeout=request.timeout, poll_interval=BETWEEN_LOOKS)
+    get_run_logger().info("%s", f"{answer.who} says {answer.decision}: {answer.why}")
+    decided = replace(request, model=comparison.challenger, how="now", why=answer.why, by=answer.who)
+    if answer.decision != "promote":
+        return reject(decided)
+    return put_in_place(decided, instead_of=comparison.champion or "")
+
+
+def _form(comparison: Comparison) -> str:
+    """Return what stands above the form, in Markdown: the tables, earlier vetoes, and links to both reports."""
+    parts = [to_markdown(table) for table in comparison_tables(comparison)]
+    if comparison.in_release is None and comparison.champion is not None:
+        parts.append(
+            "What would change in the last release is not known: no release was found in the specification's output "
+            "folder; give its folder as `release`.\n"
+        )
+    reports = {"challenger": comparison.report, "champion": comparison.champion_report}
+    links = [
+        f"[report of the {who}]({page_of(Path(path).resolve())}) ({literal(str(Path(path).resolve()))})"
+        for who, path in reports.items()
+        if path is not None
+    ]
+    return "\n".join([*parts, *(f"- {link}" for link in links)])

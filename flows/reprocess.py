@@ -11,16 +11,33 @@ from prefect.context import FlowRunContext
 from flows.classification import reprocessing
 from flows.classification.request import ReprocessRequest
 from flows.classify import STEPS
+from flows.models.store import Store
+from flows.orchestration.messages import started_name
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_page import keep_run, progress_kept
+from flows.orchestration.run_state import run_name
 from flows.orchestration.signature import takes
+from flows.runs.manifest import Manifest
 from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
 
 __all__ = ["reprocess"]
 
 
-@flow(name="reprocess", persist_result=True, result_serializer=RESULTS)
+def _name(request: ReprocessRequest) -> str:
+    wanted = read_specification(request.specification)
+    label = Store.named(request.store).find(request.model or wanted.name).label
+    release = Manifest.next_release(reprocessing.release_folder(request, wanted))
+    return started_name("reprocess", label, release=release)
+
+
+@flow(
+    name="reprocess",
+    flow_run_name=run_name(ReprocessRequest, _name, "reprocess"),
+    persist_result=True,
+    result_serializer=RESULTS,
+)
 @takes(ReprocessRequest, names={"Specification": Specification})
 def reprocess(request: ReprocessRequest) -> ReleaseResult:
     """Bring a release up to date: classify what is new or changed, retire what is gone, report the differences."""
@@ -28,5 +45,4 @@ def reprocess(request: ReprocessRequest) -> ReleaseResult:
         return reprocessing.reprocess(request)
     with progress_kept("reprocess"):
         result = reprocessing.reprocess(request, steps=STEPS)
-    keep_run(result)
-    return result
+        return keep_run("reprocess", result)

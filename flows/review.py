@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 from prefect import flow
+from prefect.context import FlowRunContext
 
 from flows.orchestration.results import RESULTS
+from flows.orchestration.run_log import run_logged
+from flows.orchestration.run_state import completed, run_name
 from flows.orchestration.signature import takes
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
@@ -16,8 +19,23 @@ from flows.reviews.selection import ReviewResult
 __all__ = ["review"]
 
 
-@flow(name="review", persist_result=True, result_serializer=RESULTS)
+def _name(request: ReviewRequest) -> str:
+    return f"review {request.out}: {request.top + request.draw:,} objects"
+
+
+@flow(
+    name="review",
+    flow_run_name=run_name(ReviewRequest, _name, "review"),
+    persist_result=True,
+    result_serializer=RESULTS,
+)
 @takes(ReviewRequest)
 def review(request: ReviewRequest) -> ReviewResult:
     """Choose objects of annotated catalogues for a human look, and write the review list."""
-    return reviewing.review(request)
+    if FlowRunContext.get() is None:
+        return reviewing.review(request)
+    with run_logged():
+        result = reviewing.review(request)
+    lists = ", ".join(path.name for path in result.files)
+    chosen = f"{result.top:,} flagged and {result.drawn:,} drawn of {result.n_classified:,} objects"
+    return completed(result, f"{chosen}, by {result.model}; lists: {lists or 'none'}.")

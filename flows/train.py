@@ -5,50 +5,126 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows.models.description import ModelDescription
+from flows.orchestration.messages import short_label
 from flows.orchestration.results import RESULTS
-from flows.orchestration.run_page import keep_markdown, keep_table
+from flows.orchestration.run_log import run_logged
+from flows.orchestration.run_page import keep_link, keep_markdown, keep_table
+from flows.orchestration.run_state import completed, rename_run, run_name, task_name
 from flows.orchestration.signature import takes
 from flows.reports.choice import choice_words
 from flows.reports.tables import candidate_table, markdown_report
 from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 from flows.training.report import train_report
 from flows.training.request import TrainRequest
+from flows.training.saving import REPORT_FILE
 
 __all__ = ["train"]
 
+FIT = task(name="fit", cache_policy=NO_CACHE, persist_result=False)(training.fit)
+REFINE = task(name="refine", cache_policy=NO_CACHE, persist_result=False)(training.refine)
 STEPS = training.Steps(
-    ingest=task(name="ingest", cache_policy=NO_CACHE, persist_result=False)(training.ingest),
-    fit=task(name="fit", task_run_name="fit candidate {index}", cache_policy=NO_CACHE, persist_result=False)(
-        training.fit
-    ),
-    choose=task(name="choose", cache_policy=NO_CACHE, persist_result=False)(training.choose),
-    refine=task(
-        name="refine", task_run_name="refine candidate {index}", cache_policy=NO_CACHE, persist_result=False
-    )(training.refine),
-    save=task(name="save", cache_policy=NO_CACHE, persist_result=False)(training.save),
+    ingest=task(
+        name="ingest",
+        task_run_name="read the labelled rows of {task.specification.name}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )(training.ingest),
+    fit=FIT,
+    choose=task(
+        name="choose",
+        task_run_name=task_name(lambda given: f"choose from {_n_candidates(len(given['candidates']))}"),
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )(training.choose),
+    refine=REFINE,
+    save=task(
+        name="save",
+        task_run_name="save the model and its report",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )(training.save),
 )
 """Not cached by Prefect: the staging folder knows what is done, and whether it is still there."""
 
 
-@flow(name="train", persist_result=True, result_serializer=RESULTS)
+def _name(request: TrainRequest) -> str:
+    wanted = read_specification(request.specification)
+    trial = f", trial on {request.limit:,} rows" if request.limit else ""
+    return f"train {wanted.name}: {_n_candidates(len(wanted.candidate))}{trial}"
+
+
+def _n_candidates(n: int) -> str:
+    return f"{n} candidate{'' if n == 1 else 's'}"
+
+
+@flow(
+    name="train",
+    flow_run_name=run_name(TrainRequest, _name, "train"),
+    persist_result=True,
+    result_serializer=RESULTS,
+)
 @takes(TrainRequest, names={"Specification": Specification})
 def train(request: TrainRequest) -> ModelDescription:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
-    running = FlowRunContext.get() is not None
-    model = training.train(request, steps=STEPS if running else training.DIRECT)
-    if running:
-        report = train_report(model)
-        said = [report.skill_words, f"Candidates of {model.model}", choice_words(report)]
-        keep_table(f"{model.name}-candidates", candidate_table(report), "; ".join(filter(None, said)))
-        keep_markdown(
-            f"{model.name}-report",
-            markdown_report(report),
-            f"{report.skill_words} Training of {model.model}",
-        )
-    return model
+    if FlowRunContext.get() is None:
+        return training.train(request)
+    # Read once: what tasks are named by is what they do.
+    wanted = read_specification(request.specification)
+    with run_logged():
+        model = training.train(replace(request, specification=wanted), steps=_named(wanted))
+        return _kept(model)
+
+
+def _named(specification: Specification) -> training.Steps:
+    """Return the tasks, those of candidates named by their number, as errors name it, and the kind of their basis."""
+
+    def of(verb: str) -> Callable[[], str]:
+        def words(given: Mapping[str, Any]) -> str:
+            index = given["index"]
+            return f"{verb} candidate.{index}: {specification.candidate[index].basis.kind}"
+
+        return task_name(words)
+
+    return replace(
+        STEPS,
+        fit=FIT.with_options(task_run_name=of("fit")),
+        refine=REFINE.with_options(task_run_name=of("refine")),
+    )
+
+
+def _kept(model: ModelDescription) -> ModelDescription:
+    """Leave the artifacts of a training; return the model, with its words for the run's final state."""
+    report = train_report(model)
+    said = [report.skill_words, f"Candidates of {model.model}", choice_words(report)]
+    keep_table(f"{model.name}-candidates", candidate_table(report), "; ".join(filter(None, said)))
+    keep_markdown(
+        f"{model.name}-report",
+        markdown_report(report),
+        f"{report.skill_words} Training of {model.model}",
+    )
+    if model.path is not None:
+        keep_link(f"{model.name}-page", Path(model.path) / REPORT_FILE, f"Report of {model.model}")
+    rename_run(f"train {short_label(model.model)}{NAME_ENDS.get(model.status, '')}")
+    verdict = f"verdict on the approximation: {model.trust.verdict}"
+    return completed(model, f"{model.model} {STATUS_WORDS[model.status]}; {verdict}. {report.skill_words}")
+
+
+NAME_ENDS = {"exists": ": in the store already", "trial": ": trial"}
+STATUS_WORDS = {
+    "trained": "was trained",
+    "exists": "is in the store already: nothing to do",
+    "trial": "was a trial, and is not kept",
+    "stored": "is in the store",
+}

@@ -27,10 +27,12 @@ MAY_IMPORT = {"blr": {"blr"}, "catalogs": {"catalogs"}, "flows": {"flows", "cata
 # What may be imported inside a function or for types only, and why.
 DEFERRED = {
     "blr": "the lazy façade: SciPy is slow to import",
+    "catalogs": "the lazy façade: a list of models waits for no format",
     "flows.cli.*": "the command line's dispatch: `blr --help` imports no Prefect",
     "flows.classification.request": "the command line's options: `blr --help` reads no specification",
     "flows.training.request": "the command line's options: `blr --help` reads no specification",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
+    "flows.reports.skill": "SciPy: a list of models shows skills and computes none",
     "flows.reports._drawings": "matplotlib: most commands draw nothing",
     "flows.classification._difference": "pandas: most releases are compared row by row",
     "catalogs.arrays.distinct": "pandas: most commands count nothing",
@@ -453,6 +455,7 @@ def test_starts_without_what_is_slow_to_import(command):
         ("import flows.classification.steps", {"prefect"}),
         ("from flows.deployed import classify, reprocess", {"flows.training.steps"}),
         ("import flows.training.steps", {"prefect"}),
+        ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
     ],
 )
 def test_work_waits_for_no_import_that_it_does_not_need(start, unneeded):

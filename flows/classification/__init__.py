@@ -5,6 +5,8 @@
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
+- `release_changes`: What a challenger would change in the last release: a sample of it classified by both
+  models, nothing written.
 - `report`: From the counts of a classification to what a report shows of it.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
 - `request`: The parameters of `classify`, `reprocess` and `explain`.
@@ -36,4 +38,14 @@ For this folder alone:
   written.
 """
 
-__all__ = ["annotation", "execution", "explanation", "report", "reprocessing", "request", "scoring", "steps"]
+__all__ = [
+    "annotation",
+    "execution",
+    "explanation",
+    "release_changes",
+    "report",
+    "reprocessing",
+    "request",
+    "scoring",
+    "steps",
+]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flows.classification._difference import Annotation
 from flows.inputs.catalogue import InputCatalogue
-from flows.models.store import StoredModel
+from flows.models.store_folder import StoredModel
 from flows.runs.difference import ReleaseDifference
 from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.release import EarlierRelease

@@ -24,7 +24,7 @@ from flows.errors import FlowError
 from flows.inputs.files import open_source
 from flows.models.asdf_file import read_model
 from flows.models.model import Model
-from flows.models.store import StoredModel
+from flows.models.store_folder import StoredModel
 from flows.runs.counts import FileCounts
 from flows.runs.difference import FileDifference
 from flows.runs.interrupt import stop_asked

@@ -22,25 +22,20 @@ from flows.inputs.resolve import check_apart, resolve_sources
 from flows.inputs.source import LocalSource, Source, local_sources
 from flows.inputs.still_written import still_written
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_output
+from flows.runs.allowed_roots import OutputFolder, check_output
 from flows.runs.manifest import Manifest
 from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["reprocess"]
+__all__ = ["release_folder", "reprocess"]
 
 
 def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps = DIRECT) -> ReleaseResult:
     """Bring the annotated copies of a specification's target up to date; return what was done."""
     wanted = read_specification(request.specification)
     base, verify = Path(wanted.base_folder), request.verify
-    place = Store.named(request.store)
-    folder = (
-        check_output(wanted.output.folder, key="output.folder", base=base)
-        if request.out is None
-        else check_output(request.out, key="out")
-    )
+    place, folder = Store.named(request.store), release_folder(request, wanted)
     stored = place.find(request.model or wanted.name)
     loaded = place.read(stored)
     settings = annotation_settings(loaded, wanted).model_copy(
@@ -64,6 +59,13 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
 
         work = ClassificationRequest(model=stored, specification=settings, threads=request.threads)
         return execute(plan, loaded, work, steps, dry_run=dry_run)
+
+
+def release_folder(request: ReprocessRequest, wanted: Specification) -> OutputFolder:
+    """Return the folder of a release: the request's, else the specification's."""
+    if request.out is not None:
+        return check_output(request.out, key="out")
+    return check_output(wanted.output.folder, key="output.folder", base=Path(wanted.base_folder))
 
 
 def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:

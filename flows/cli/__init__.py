@@ -11,17 +11,19 @@ For this folder alone:
   traceback.
 - `_explain`: `blr explain`.
 - `_inspect`: `blr inspect` and `blr init`.
-- `_models`: `blr models`.
+- `_list`: `blr models list`: in a moment, for it opens no model file that has a description beside it.
+- `_models`: `blr models show` and `blr models promote`.
 - `_options`: Options of the command line: those that several commands have, those that name what is
   written, and long ones.
 - `_prefect_server`: Prefect for one command: its settings first, then its server beside the import, for
   both are slow.
+- `_printing`: Results on standard output: JSON for programs, tables and lines for people.
 - `_progress`: How far the work is: a bar with rows, rows/s and time left on a terminal, lines elsewhere; on
   standard error.
 - `_reprocess`: `blr reprocess`.
 - `_review`: `blr review`.
 - `_schemas`: `blr schema`: the JSON Schema of what commands print with `--json`, and of the files that they leave.
-- `_serve`: `blr serve`, `blr ui`, `blr deployments`.
+- `_serve`: `blr serve`, `blr ui`, `blr deployments`, `blr deployments automate`.
 - `_show`: What a person reads of a result, on standard output.
 - `_train`: `blr train`.
 - `_verbs`: Commands built from requests: each field becomes an option of Typer, and its description becomes the

@@ -8,9 +8,10 @@ from flows.classification import steps as classification
 from flows.classification.request import ClassifyRequest
 from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
+from flows.cli._printing import show
 from flows.cli._progress import shown_progress
 from flows.cli._reprocess import leave_partly
-from flows.cli._show import show, show_classified
+from flows.cli._show import show_classified
 from flows.inputs.resolve import check_parameters
 
 __all__ = ["run_classify"]

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from flows.classification import steps as classification
 from flows.cli._prefect_server import start_prefect
+from flows.cli._printing import show
 from flows.cli._progress import shown_progress
-from flows.cli._show import show
 from flows.demo.steps import Classify, Train, run_demo
 from flows.training import steps as training
 

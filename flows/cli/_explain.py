@@ -5,8 +5,8 @@ from __future__ import annotations
 from catalogs.files.atomic import atomic_write_text
 from flows.classification.explanation import explain
 from flows.classification.request import ExplainRequest
+from flows.cli._printing import plain_table, print_tables, say, show
 from flows.cli._progress import shown_progress
-from flows.cli._show import plain_table, print_tables, say, show
 from flows.reports.explanation import Explanation, explanation_page, explanation_sentences
 
 __all__ = ["run_explain"]

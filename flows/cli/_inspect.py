@@ -7,8 +7,9 @@ from typing import Any
 
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
+from flows.cli._printing import plain_table, print_tables, say, show
 from flows.cli._progress import shown_progress
-from flows.cli._show import plain_table, print_tables, say, show, show_trained
+from flows.cli._show import show_trained
 from flows.draft.inspected import (
     CatalogueSummary,
     ColumnSummary,

@@ -14,8 +14,12 @@ import typer
 __all__ = [
     "AsJson",
     "AuditOptions",
+    "AutomateOptions",
     "DemoFolder",
     "Direct",
+    "DryRun",
+    "IdleDays",
+    "Notify",
     "OutFile",
     "Port",
     "PrintOptions",
@@ -24,6 +28,7 @@ __all__ = [
     "ReviewOptions",
     "RunOptions",
     "Store",
+    "Watched",
     "on_this_machine",
 ]
 
@@ -77,6 +82,30 @@ Port = Annotated[
     typer.Option("--port", metavar="N", min=1, max=65535, help="On 127.0.0.1; default: 4200, if free."),
 ]
 
+Notify = Annotated[
+    str,
+    typer.Option(
+        "--notify",
+        metavar="BLOCK",
+        help="Block that sends the alerts, by its name on the server's page Blocks.",
+    ),
+]
+IdleDays = Annotated[
+    int,
+    typer.Option(
+        "--idle-days",
+        metavar="N",
+        min=0,
+        help="Days without a release after which an alert is sent; 0: never.",
+    ),
+]
+Watched = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deployment", metavar="FLOW/NAME", help="Watch this one; default: all that have a schedule."
+    ),
+]
+
 
 @dataclass(frozen=True)
 class PrintOptions:
@@ -113,11 +142,28 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
+class AutomateOptions:
+    """Of the automations that alert a team."""
+
+    notify: str
+    idle_days: int
+    deployment: tuple[str, ...]
+    dry_run: bool
+    json: bool
+
+
+@dataclass(frozen=True)
 class PromoteOptions:
     """Of a promotion, where nobody is asked."""
 
     if_better: Annotated[
         bool, typer.Option("--if-better", help="Only if it is better on objects new to both, and not red.")
+    ] = False
+    reject: Annotated[bool, typer.Option("--reject", help="Keep it out, with --why; the champion stays.")] = (
+        False
+    )
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Undo the last promotion of NAME: the champion before is it again.")
     ] = False
     dry_run: DryRun = False
     json: AsJson = False

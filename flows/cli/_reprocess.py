@@ -12,8 +12,8 @@ from flows.classification import reprocessing
 from flows.classification.request import ReprocessRequest
 from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
+from flows.cli._printing import print_tables, say, show
 from flows.cli._progress import shown_progress
-from flows.cli._show import print_tables, say, show
 from flows.orchestration.tables import run_tables, trouble_table
 from flows.runs.results import ClassificationResult, ReleaseResult
 from flows.specification.toml_file import read_specification

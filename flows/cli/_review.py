@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from flows.cli._options import ReviewOptions
 from flows.cli._prefect_server import start_prefect
-from flows.cli._show import say, show
+from flows.cli._printing import say, show
 from flows.reviews import selection as reviewing
 from flows.reviews.request import ReviewRequest
 

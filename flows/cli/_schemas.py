@@ -14,8 +14,10 @@ from flows.demo.summary import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspected import CatalogueSummary, StartedSpecification
 from flows.errors import UsageError
-from flows.models.description import ModelDescription, ModelListing
-from flows.models.promotion import PromotionResult
+from flows.models.description import ModelDescription
+from flows.models.listing import ModelListing
+from flows.models.promotion import DecidedPromotion
+from flows.orchestration.deployments import AutomationsResult
 from flows.reports.explanation import Explanation
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
@@ -45,7 +47,8 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "init": StartedSpecification,
         "models-list": ModelListing,
         "models-show": ModelDescription,
-        "models-promote": PromotionResult,
+        "models-promote": DecidedPromotion,
+        "deployments-automate": AutomationsResult,
         "demo": DemoResult,
         "summary": Summary,
         "manifest": ManifestFile,

@@ -1,17 +1,19 @@
-"""`blr serve`, `blr ui`, `blr deployments`."""
+"""`blr serve`, `blr ui`, `blr deployments`, `blr deployments automate`."""
 
 # ruff: noqa: PLC0415 -- Prefect reads its settings as it is imported: they come first
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import webbrowser
 from pathlib import Path
 from types import FrameType
 
+from flows.cli._options import AutomateOptions
 from flows.errors import UsageError
-from flows.orchestration.deployments import FILE, deployments, deployments_text
+from flows.orchestration.deployments import FILE, AutomationsResult, deployments, deployments_text
 from flows.orchestration.home import ServedHome
 from flows.orchestration.settings import (
     EmbeddedServer,
@@ -21,7 +23,7 @@ from flows.orchestration.settings import (
     without_credentials,
 )
 
-__all__ = ["run_deployments", "run_serve", "run_ui"]
+__all__ = ["run_automate", "run_deployments", "run_serve", "run_ui"]
 
 
 def run_deployments(out: Path | None) -> None:
@@ -39,6 +41,41 @@ def run_deployments(out: Path | None) -> None:
     sys.stdout.write(
         f"{out}: change what it says of your survey, then `prefect deploy --all`, or `blr serve`\n"
     )
+
+
+def run_automate(options: AutomateOptions) -> None:
+    """Create or update the automations that alert a team, on the server that is configured or that `blr serve` runs."""
+    prefect_environment(console_level="CRITICAL")
+    if configured_server() is None:
+        running = ServedHome.here().address()
+        if running is None:
+            raise UsageError(
+                "got no Prefect server, expected one, for automations are the server's: start `blr serve` in another "
+                "terminal, or set PREFECT_API_URL"
+            )
+        os.environ["PREFECT_API_URL"] = f"{running}/api"
+    from flows.cli._printing import show
+    from flows.orchestration.automations import automate
+
+    result = automate(
+        notify=options.notify,
+        idle_days=options.idle_days,
+        deployments=options.deployment,
+        dry_run=options.dry_run,
+    )
+    show(result, _show_automations, json=options.json)
+
+
+def _show_automations(result: AutomationsResult) -> None:
+    from flows.cli._printing import plain_table, print_tables
+
+    words = {"created": "to be created", "updated": "to be updated"} if result.status == "planned" else {}
+    rows = [(work.name, work.alerts, words.get(work.status, work.status)) for work in result.automations]
+    print_tables(
+        plain_table(f"Alerts by the block '{result.notify}'", ("automation", "alerts when", ""), rows)
+    )
+    for what in result.missing:
+        _say(f"missing: {what}")
 
 
 def run_serve(file: Path, *, limit: int, port: int | None) -> None:

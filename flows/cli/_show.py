@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_text
-import sys
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-from rich.console import Console
-
 from flows.classification.report import reported
-from flows.documents import Dataclass, to_document
-from flows.models.description import ModelListing
-from flows.models.promotion import PromotionResult
+from flows.cli._printing import plain_table, print_tables, say
+from flows.models.comparison_tables import comparison_tables, decision_table
+from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.orchestration.tables import trouble_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
 from flows.reports.tables import (
-    ReportTable,
     candidate_table,
     check_tables,
     class_count_table,
@@ -26,35 +18,16 @@ from flows.reports.tables import (
     performance_table,
     review_table,
     split_words,
-    to_rich,
 )
 from flows.runs.results import ClassificationResult
 from flows.training.report import train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
-    "show",
     "show_classified",
-    "show_models",
     "show_promoted",
     "show_trained",
 ]
-
-T = TypeVar("T", bound=Dataclass)
-
-
-def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None = None) -> None:
-    """Print a result on standard output: for `people`, or as one JSON document.
-
-    `kind` is the first key of the document, where a command has results of several.
-    """
-    if json:
-        document = to_document(result)
-        if kind is not None:
-            document = {"kind": kind, **document}
-        sys.stdout.write(json_text.dumps(document, indent=1, allow_nan=False) + "\n")
-    else:
-        people(result)
 
 
 def show_trained(result: TrainingResult) -> None:
@@ -80,6 +53,8 @@ def show_trained(result: TrainingResult) -> None:
     say(report.skill_words)
     if result.path:
         say(f"Model, card and report: {result.path}")
+    if result.history:
+        print_tables(decision_table(result.history))
     if result.champion not in (None, result.version):
         champion = f"{result.name}@{result.champion}"
         say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
@@ -130,45 +105,24 @@ def show_classified(result: ClassificationResult) -> None:
         say(result.advice)
 
 
-def show_models(listing: ModelListing) -> None:
-    """Show what is in a store."""
-    skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
-    rows = [
-        (m.name, m.version, skill[m.has_skill], m.trust or "–", "champion" if m.champion else "")
-        for m in listing.models
-    ]
-    if rows:
-        columns = ("name", "version", "skill", "trust in the approximation", "")
-        print_tables(plain_table(f"Models in {listing.store}", columns, rows))
-    else:
-        say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
-
-
-def show_promoted(result: PromotionResult) -> None:
-    """Show a promotion."""
+def show_promoted(result: DecidedPromotion) -> None:
+    """Show a decision about a model; of a plan, the comparison too."""
+    would = "would be" if result.status == "planned" else "is"
+    if isinstance(result, UndonePromotion):
+        say(
+            f"{result.model} {would} the champion again, in the place of {result.previous} ({result.who}: {result.why})"
+        )
+        return
+    if isinstance(result, RejectedPromotion):
+        stays = f"the champion stays: {result.previous or 'none'}"
+        say(f"{result.model} {would} rejected ({result.who}: {result.why}); {stays}")
+        return
+    if result.status == "planned":
+        print_tables(*comparison_tables(result.comparison))
     words = {
         "planned": "would be the champion",
-        "promoted": "is the champion",
+        "promoted": f"is the champion ({result.who}: {result.why})",
         "is the champion": "is the champion already",
         "kept": f"is not promoted ({result.why}); the champion stays",
     }
     say(f"{result.model} {words[result.status]}; before: {result.previous or 'none'}")
-
-
-def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:
-    """Return a table of texts."""
-    return ReportTable(title=title, columns=columns, rows=tuple(rows))
-
-
-def print_tables(*tables: ReportTable) -> None:
-    """Print tables on standard output."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)  # nobody cuts a line of a file or a pipe
-    for table in tables:
-        console.print(to_rich(table))
-
-
-def say(text: str) -> None:
-    """Print a line on standard output."""
-    Console().print(text, markup=False, highlight=False, soft_wrap=True)

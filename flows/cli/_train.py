@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from flows.cli._options import RunOptions
 from flows.cli._prefect_server import start_prefect
+from flows.cli._printing import show
 from flows.cli._progress import shown_progress
-from flows.cli._show import show, show_trained
+from flows.cli._show import show_trained
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 from flows.training.request import TrainRequest

@@ -19,8 +19,12 @@ from flows.classification.request import ClassifyRequest, ExplainRequest, Reproc
 from flows.cli._options import (
     AsJson,
     AuditOptions,
+    AutomateOptions,
     DemoFolder,
     Direct,
+    DryRun,
+    IdleDays,
+    Notify,
     OutFile,
     Port,
     PrintOptions,
@@ -29,6 +33,7 @@ from flows.cli._options import (
     ReviewOptions,
     RunOptions,
     Store,
+    Watched,
 )
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
@@ -52,6 +57,8 @@ models = typer.Typer(help="The models of a store.")
 app.add_typer(models, name="models")
 audit = typer.Typer(help="Counts, purity and completeness from objects that people look at.")
 app.add_typer(audit, name="audit")
+deployments = typer.Typer()
+app.add_typer(deployments, name="deployments")
 
 
 def _show_version(asked: bool) -> None:
@@ -162,7 +169,7 @@ def init(request: InitRequest, options: PrintOptions) -> None:
 @models.command("list")
 def models_list(store: Store = Path("models"), json: AsJson = False) -> None:
     """List the models of a store, the champion of each name marked."""
-    from flows.cli._models import run_list
+    from flows.cli._list import run_list
 
     run_list(store, json=json)
 
@@ -183,7 +190,7 @@ def models_show(
 
 @verb(models, PromoteRequest, PromoteOptions)
 def promote(request: PromoteRequest, options: PromoteOptions) -> None:
-    """Put a model in the champion's place."""
+    """Put a model in the champion's place, reject it (--reject), or undo the last promotion (--undo)."""
     from flows.cli._models import run_promote
 
     run_promote(request, options)
@@ -215,14 +222,32 @@ def ui(
     run_ui(opened=opened, port=port)
 
 
-@app.command()
-def deployments(
+@deployments.callback(invoke_without_command=True)
+def deployments_text(
+    context: typer.Context,
     out: OutFile = None,
 ) -> None:
     """Print a prefect.yaml for a survey's folder: what `prefect deploy` and `blr serve` read."""
+    if context.invoked_subcommand is not None:
+        return
     from flows.cli._serve import run_deployments
 
     run_deployments(out)
+
+
+@deployments.command()
+def automate(
+    notify: Notify = "blr",
+    idle_days: IdleDays = 3,
+    deployment: Watched = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+) -> None:
+    """Alert the team when a scheduled run failed, is late, or released nothing for days."""
+    from flows.cli._serve import run_automate
+
+    options = AutomateOptions(notify, idle_days, tuple(deployment or ()), dry_run, json)
+    run_automate(options)
 
 
 @app.command()

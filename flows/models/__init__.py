@@ -3,17 +3,27 @@
 - `asdf_file`: A model as a file: ASDF with a schema, checked at load, and no code in it.
 - `card`: The model card: what a model is, how good it is, and what it is not for; Markdown, beside the
   model file.
+- `comparison`: Champion and challenger side by side: what the rule says, and what a person who decides has to
+  know.
+- `comparison_tables`: Champion and challenger in tables: for the page on which a person decides, and for a
+  terminal.
 - `description`: The description of a model: where it came from, how good it is, and what it was trained on.
+- `history`: Who decided what about a model's name, and when: `champion.log`, a line a decision, from which one
+  can be undone.
 - `judged_rows`: The rows that a model was judged on, each with its loss: what champion and challenger are
   compared by.
 - `labelled_objects`: The labelled objects that a model was fitted to: what people are shown when they ask what
   an object is like.
+- `listing`: The list of a store: a line a model, from the small `description.json` that lies beside each model
+  file.
 - `model`: A trained model: everything that prediction needs, and where it came from, as one tree for one
   file.
-- `promotion`: Put a challenger in the champion's place: by rule, or because a person says so.
+- `promotion`: Decide about a challenger: put it in the champion's place, reject it, or undo the last promotion.
 - `request`: What `promote` is asked for.  Annotations are evaluated here: see `flows.runs.parameters`.
 - `store`: The model store: `<store>/<name>/<version>/` holds a model, `<store>/<name>/champion` names the
   one in use.
+- `store_folder`: What lies in a model store, without opening a model: names, versions, champions, and who
+  decided about them.
 - `unseen_rows`: Labelled rows with the probabilities of fits that have not seen them: what counts of classes
   are calibrated by.
 
@@ -27,12 +37,17 @@ For this folder alone:
 __all__ = [
     "asdf_file",
     "card",
+    "comparison",
+    "comparison_tables",
     "description",
+    "history",
     "judged_rows",
     "labelled_objects",
+    "listing",
     "model",
     "promotion",
     "request",
     "store",
+    "store_folder",
     "unseen_rows",
 ]

@@ -13,6 +13,7 @@ from typing import Literal
 from catalogs.profile.distribution import Distribution
 from catalogs.profile.quality import Quality
 from catalogs.profile.split import SplitSummary
+from flows.models.history import Promotion
 from flows.reports.candidates import CandidateRow
 from flows.reports.data import FeatureQuality, ReliabilityBin, Review, RiskCurve
 from flows.reports.label_noise import WrongLabels
@@ -24,11 +25,8 @@ __all__ = [
     "InputFile",
     "LabelSummary",
     "LabelledSample",
-    "ListedModel",
     "Metrics",
     "ModelDescription",
-    "ModelListing",
-    "Promotion",
     "SuspectedLeak",
     "TrainingDescription",
     "TrustSummary",
@@ -146,17 +144,6 @@ class TrainingDescription(LabelledSample):
     mean_power: float | None = None  # mean power that probabilities are taken to; None for no power
 
 
-@dataclass(frozen=True)
-class Promotion:
-    """A line of the champion's log: when a version became the champion of its name."""
-
-    when: str  # ISO 8601, UTC
-    version: str
-    previous: str | None  # version of the champion before; None for the first
-    who: str  # user name
-    why: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
     """A model as people and reports see it: what it is, where it is stored, and which version is the champion."""
@@ -180,27 +167,5 @@ class ModelDescription:
     seed: int  # of the random numbers
     specification_hash: str  # SHA-256
     code_version: str  # version of this package that trained the model
-    # Champions of the name, oldest first; None where the command does not ask for them.
+    # Decisions about the name, oldest first; None where the command does not ask for them.
     history: tuple[Promotion, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedModel:
-    """A line in the list of a store; `has_skill`, `skill` and `trust` are None where the model file is damaged."""
-
-    name: str
-    version: str
-    model: str  # NAME@VERSION
-    champion: bool  # whether it is the champion of its name
-    path: str  # of the model file
-    has_skill: bool | None  # whether it is known to predict better than the class shares alone
-    skill: SkillSummary | None  # None for models of earlier versions too
-    trust: str | None  # verdict on the posterior approximation: "green", "amber" or "red"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelListing:
-    """The models of a store, by name and then from the oldest to the newest."""
-
-    store: str  # path of its folder
-    models: tuple[ListedModel, ...]

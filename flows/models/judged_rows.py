@@ -19,7 +19,9 @@ from catalogs.files.atomic import atomic_path
 
 __all__ = [
     "JUDGED_ROWS_FILE",
+    "ClassComparison",
     "JudgedRows",
+    "compare_classes",
     "compare_losses",
     "read_judged_rows",
     "write_judged_rows",
@@ -32,22 +34,32 @@ MOST_ROWS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class JudgedRows:
-    """A hash of each object's identifier (N,), of its group in the split (N,), and its log loss (N,), nats."""
+    """A hash of each object's identifier (N,), of its group in the split (N,), and its log loss (N,), nats.
+
+    `label` and `assigned` (N,) are the indices of the class that it has and of the one that the model gives it; earlier
+    versions did not keep them.
+    """
 
     name: NDArray[np.uint64]
     group: NDArray[np.uint64]
     log_loss: NDArray[np.float64]
+    label: NDArray[np.int16] | None = None
+    assigned: NDArray[np.int16] | None = None
 
     def kept(self, most: int = MOST_ROWS) -> JudgedRows:
         """Return the rows in the order of their hashes, and no more than so many."""
-        order = np.argsort(self.name, kind="stable")[:most]
-        return JudgedRows(self.name[order], self.group[order], self.log_loss[order])
+        return self[np.argsort(self.name, kind="stable")[:most]]
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> JudgedRows:
+        """Return some of the rows."""
+        label, assigned = (None if x is None else x[rows] for x in (self.label, self.assigned))
+        return JudgedRows(self.name[rows], self.group[rows], self.log_loss[rows], label, assigned)
 
 
 def write_judged_rows(rows: JudgedRows, folder: Path) -> None:
     """Write the rows into a model's folder, whole or not at all."""
     kept = rows.kept()
-    table = pa.table({"name": kept.name, "group": kept.group, "log_loss": kept.log_loss})
+    table = pa.table({name: column for name, column in vars(kept).items() if column is not None})
     with atomic_path(folder / JUDGED_ROWS_FILE) as temporary:
         pq.write_table(table, temporary)
 
@@ -58,7 +70,9 @@ def read_judged_rows(folder: Path) -> JudgedRows | None:
     if not path.exists():
         return None
     table = pq.read_table(path)
-    return JudgedRows(*(table[column].to_numpy() for column in ("name", "group", "log_loss")))
+    name, group, log_loss = (table[c].to_numpy() for c in ("name", "group", "log_loss"))
+    classes = (table[c].to_numpy() if c in table.column_names else None for c in ("label", "assigned"))
+    return JudgedRows(name, group, log_loss, *classes)
 
 
 def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None:
@@ -75,6 +89,50 @@ def compare_losses(challenger: JudgedRows, champion: JudgedRows) -> Skill | None
     # Objects that a split keeps together may share an error: the coarser of the two splits counts.
     groups = (challenger.group[in_challenger], champion.group[in_champion])
     return paired_gain(own, theirs, group=min(groups, key=lambda g: len(np.unique(g))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassComparison:
+    """A class on the objects that both models were judged on: how many have it, and the challenger's gain on them.
+
+    Completeness is the share of these objects that a model gives the class; purity is the share of right ones among the
+    objects that it gives the class, NaN where it gives it to no object.
+    """
+
+    gain: Skill
+    completeness: tuple[float, float]  # challenger, champion
+    purity: tuple[float, float]
+
+
+def compare_classes(challenger: JudgedRows, champion: JudgedRows) -> dict[int, ClassComparison]:
+    """Return the two models' results by class, by the class's index; classes that no common object has are left out.
+
+    Both models have the same classes.  Empty where one of them is of an earlier version.  Of an object with several
+    rows, the first counts.
+    """
+    _, ours, theirs = np.intersect1d(challenger.name, champion.name, return_indices=True)
+    pair = challenger[ours], champion[theirs]
+    label = pair[0].label
+    if label is None or any(rows.assigned is None for rows in pair):
+        return {}
+    given = [np.asarray(rows.assigned) for rows in pair]
+    compared = {}
+    for k in np.unique(label).tolist():
+        here = label == k
+        right = [int(np.count_nonzero(assigned[here] == k)) for assigned in given]
+        made = [int(np.count_nonzero(assigned == k)) for assigned in given]
+        gain = paired_gain(pair[0].log_loss[here], pair[1].log_loss[here], group=pair[0].group[here])
+        n = int(np.count_nonzero(here))
+        compared[k] = ClassComparison(
+            gain=gain,
+            completeness=(right[0] / n, right[1] / n),
+            purity=(_share(right[0], made[0]), _share(right[1], made[1])),
+        )
+    return compared
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
 
 
 def _mean_by_name(rows: JudgedRows, name: NDArray[np.uint64]) -> NDArray[np.float64]:

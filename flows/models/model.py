@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,20 +13,17 @@ import numpy as np
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
-from flows.errors import ModelError
 from flows.models._earlier_versions import Tree, read_candidate, read_metrics, read_training, read_trust
 from flows.models.description import Metrics, ModelDescription, TrainingDescription, TrustSummary
 from flows.reports.candidates import CandidateRow
-from flows.runs.model_reference import ModelReference
-from flows.specification.specification import NAME_PATTERN, Specification, canonical_json, specification_hash
+from flows.runs.model_reference import VERSION_LENGTH, ModelReference
+from flows.specification.specification import Specification, canonical_json, specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
 __all__ = [
     "SCHEMA_VERSION",
     "Model",
     "Tree",
-    "check_name",
-    "check_version",
     "digest",
     "make_version",
     "model_id",
@@ -35,9 +31,6 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 """Raised when an older reader would misread the file; older files stay readable."""
-
-VERSION_LENGTH = 12
-VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,26 +155,6 @@ def model_id(name: str, version: str) -> int:
     """Return the model's number: 63 bits, for signed 64-bit columns."""
     head = hashlib.sha256(f"{name}@{version}".encode()).digest()[:8]
     return int.from_bytes(head, "big") >> 1
-
-
-def check_name(name: str) -> str:
-    """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise ModelError(
-            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', the first "
-            "a letter or digit; choose such a name"
-        )
-    return name
-
-
-def check_version(version: str) -> str:
-    """Return the version of a model, which becomes a folder; ModelError where it cannot be a folder."""
-    if not re.fullmatch(VERSION_PATTERN, version):
-        raise ModelError(
-            f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "
-            "`blr models list` shows them"
-        )
-    return version
 
 
 def digest(tree: Tree) -> str:

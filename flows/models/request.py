@@ -42,6 +42,21 @@ class PromoteRequest:
         ),
     ] = MARGIN
     why: Annotated[str | None, Parameter(words="For the champion's log.", metavar="TEXT")] = None
+    by: Annotated[
+        str | None,
+        Parameter(
+            words="Name of the person who decides, for the log; default: the user of the command line.",
+            metavar="PERSON",
+        ),
+    ] = None
+    release: Annotated[
+        Path | None,
+        Parameter(
+            words="Folder of the last release, for what would change in it; default: the specification's, if it is "
+            "there.",
+            metavar="DIR",
+        ),
+    ] = None
     timeout: Annotated[
         int, Parameter(words="Seconds that the person has for an answer.", least=1, flag=None)
     ] = A_DAY

@@ -5,10 +5,6 @@ Text files and renames only: a store can be copied, archived and put under versi
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,42 +14,24 @@ from catalogs.errors import nearest
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
-from flows.models.description import ModelDescription, Promotion
-from flows.models.model import Model, check_name, check_version
+from flows.models.description import ModelDescription
+from flows.models.history import Promotion, write_decision
+from flows.models.listing import DescriptionFile, write_description
+from flows.models.model import Model
+from flows.models.store_folder import MODEL_FILE, StoredModel, StoreFolder
+from flows.reports.skill import has_skill
 from flows.runs.allowed_roots import check_inside, check_output
-from flows.runs.model_reference import ModelReference
+from flows.runs.model_reference import ModelReference, check_name
 
-__all__ = ["Store", "StoredModel"]
+__all__ = ["Store"]
 
-MODEL_FILE = "model.asdf"
 SHORTEST_PREFIX = 4
 
 
 @dataclass(frozen=True)
-class StoredModel:
-    """A place in the store; the model itself is not read yet."""
-
-    name: str
-    version: str
-    folder: Path
-    champion: bool
-
-    @property
-    def label(self) -> str:
-        """`NAME@VERSION`."""
-        return ModelReference(self.name, self.version).label
-
-    @property
-    def path(self) -> Path:
-        """The model file."""
-        return self.folder / MODEL_FILE
-
-
-@dataclass(frozen=True)
-class Store:
+class Store(StoreFolder):
     """The models below a folder; a `temporary` one, of a trial, lies where the machine's temporary files lie."""
 
-    root: Path
     temporary: bool = False
 
     @classmethod
@@ -66,28 +44,11 @@ class Store:
         """Return the store that a model file lies in."""
         return cls(file.parent.parent.parent)
 
-    def folder(self, name: str, version: str) -> Path:
-        """Return where a model lies, or would."""
-        return self.root / check_name(name) / check_version(version)
-
-    def contains(self, name: str, version: str) -> bool:
-        """Say whether a model is there; its file is written last, so then all of it is."""
-        return (self.folder(name, version) / MODEL_FILE).is_file()
-
-    def models(self) -> Iterator[StoredModel]:
-        """Yield what is in the store, by name and then by age."""
-        for name in self.names():
-            yield from self._versions(name)
-
-    def names(self) -> list[str]:
-        """Return the names of the models."""
-        return sorted({path.parent.parent.name for path in self.root.glob(f"[!.]*/[!.]*/{MODEL_FILE}")})
-
     def find(self, reference: str, *, newest: bool = False) -> StoredModel:
         """Return the model that `NAME@VERSION` (or the start of one) means, or `NAME`: its champion, or its newest."""
         wanted = ModelReference.parse(reference)
         if newest and not wanted.version:
-            return [*self._versions(self._known(wanted.name))][-1]
+            return [*self.versions(self._known(wanted.name))][-1]
         return self._stored(wanted)
 
     def at(self, name: str, version: str) -> StoredModel:
@@ -96,7 +57,7 @@ class Store:
 
     def _stored(self, reference: ModelReference) -> StoredModel:
         name, wanted = reference.name, reference.version
-        versions = {m.version: m for m in self._versions(self._known(name))}
+        versions = {m.version: m for m in self.versions(self._known(name))}
         if not wanted:
             champion = self.champion(name)
             if champion not in versions:
@@ -129,11 +90,16 @@ class Store:
             )
         return model
 
-    def save(self, model: Model, *, card: str) -> StoredModel:
-        """Write a model with its card, the model file last."""
+    def save(self, model: Model, *, card: str, interval: tuple[float, float] | None = None) -> StoredModel:
+        """Write a model with its card, then the model file, and last its description, which a list can do without.
+
+        `interval` is that of its log loss, 95 %; None where it is not known.
+        """
         folder = self.make_folder(model.name, model.version)
         atomic_write_text(folder / "card.md", card)
         write_model(model, folder / MODEL_FILE)
+        size = (folder / MODEL_FILE).stat().st_size
+        write_description(folder, _description(model, interval, size=size))
         return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
 
     def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
@@ -157,34 +123,24 @@ class Store:
         path = str(self.folder(model.name, model.version))
         return model.described(status, path=path, champion=self.champion(model.name))
 
-    def champion(self, name: str) -> str | None:
-        """Return the version in use."""
-        pointer = self.root / check_name(name) / "champion"
-        return check_version(pointer.read_text().strip()) if pointer.is_file() else None
-
-    def promote(self, stored: StoredModel, *, why: str) -> Promotion:
-        """Put a model in the champion's place, and write down when, who and why."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        done = Promotion(now, stored.version, self.champion(stored.name), getpass.getuser(), why)
+    def promote(
+        self, stored: StoredModel, *, why: str, who: str, kind: Literal["promoted", "undone"] = "promoted"
+    ) -> Promotion:
+        """Put a model in the champion's place, and write down when, who and why; `kind` says whether it was there."""
+        done = _decision(stored.version, self.champion(stored.name), who, why, kind)
         folder = self.root / stored.name
-        last = next(reversed(self.history(stored.name)), None)
-        if last is None or (last.version, last.previous) != (done.version, done.previous):
-            _append(folder / "champion.log", json.dumps(vars(done)))  # or a promotion that was killed had
+        made = [d for d in self.history(stored.name) if d.kind != "rejected"]
+        last = made[-1] if made else None
+        if last is None or (last.version, last.previous, last.kind) != (done.version, done.previous, kind):
+            write_decision(folder, done)  # or a promotion that was killed had
         atomic_write_text(folder / "champion", stored.version + "\n")
         return done
 
-    def history(self, name: str) -> list[Promotion]:
-        """Return the champions of a name, oldest first."""
-        log = self.root / check_name(name) / "champion.log"
-        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
-        return [promotion for line in lines if (promotion := _promotion(line)) is not None]
-
-    def _versions(self, name: str) -> Iterator[StoredModel]:
-        champion = self.champion(name)
-        paths = (self.root / name).glob(f"[!.]*/{MODEL_FILE}")
-        for path in sorted(paths, key=lambda p: (p.stat().st_mtime_ns, p.parent.name)):
-            version = path.parent.name
-            yield StoredModel(name, version, path.parent, version == champion)
+    def reject(self, stored: StoredModel, *, why: str, who: str) -> Promotion:
+        """Write down that a model is not to be the champion, who said so and why."""
+        done = _decision(stored.version, self.champion(stored.name), who, why, "rejected")
+        write_decision(self.root / stored.name, done)
+        return done
 
     def _known(self, name: str) -> str:
         names = self.names()
@@ -196,20 +152,31 @@ class Store:
         return name
 
 
-def _promotion(line: str) -> Promotion | None:
-    """Return the promotion in a line of the log; None of a line that a full disk has cut."""
-    try:
-        return Promotion(**json.loads(line))
-    except (ValueError, TypeError):
-        return None
+def _description(model: Model, interval: tuple[float, float] | None, *, size: int) -> DescriptionFile:
+    metrics = model.metrics
+    low, high = interval or (None, None)
+    return DescriptionFile(
+        format="blr-description",
+        model=model.label,
+        size=size,
+        trained=datetime.now(UTC).isoformat(timespec="seconds"),
+        code_version=model.code_version,
+        log_loss=metrics.log_loss,
+        log_loss_low=low,
+        log_loss_high=high,
+        judged_on=metrics.n,
+        judged_by=metrics.judged_by,
+        has_skill=has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline),
+        skill=metrics.skill,
+        trust=model.trust.verdict,
+    )
 
 
-def _append(log: Path, line: str) -> None:
-    # One write of one line in append mode: two promotions at once leave two whole lines.
-    cut = log.is_file() and not log.read_bytes().endswith(b"\n")
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, ("\n" * cut + line + "\n").encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _decision(
+    version: str,
+    previous: str | None,
+    who: str,
+    why: str,
+    kind: Literal["promoted", "undone", "rejected"],
+) -> Promotion:
+    return Promotion(datetime.now(UTC).isoformat(timespec="seconds"), version, previous, who, why, kind)

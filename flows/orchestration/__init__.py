@@ -1,13 +1,23 @@
 """Prefect: settings, the embedded server, deployments, and the pages of runs.
 
+- `automations`: Automations that alert a team: a scheduled run failed, is late, or released nothing for days;
+  and two more.
 - `deployments`: `prefect.yaml`: which flows Prefect runs, with which parameters, when; for `prefect deploy`
   and for `blr serve`.
 - `events`: Events for Prefect's automations: a release is done, features have drifted, a file is
   quarantined, a model promoted.
 - `home`: The lock on a database of Prefect: who serves it; and killed runs marked as Crashed.
+- `links`: Addresses of files on people's pages: a report lies on the worker's machine, its reader at another
+  one.
+- `messages`: What a classification says of itself in one sentence: the message of its final state, and the name
+  of its run.
 - `results`: Result files of flow runs hold JSON; whatever else is put in their place is not loaded.
-- `run_page`: What a classification leaves on Prefect's page: tables, a summary, events; how far it is; and
-  whom it found dead.
+- `run_log`: Lines of a run in Prefect's log: what begins, how fast it went, what was left out and why, and
+  what came of it.
+- `run_page`: What a run leaves on Prefect's page: tables, a summary, a link to its report, events; and how
+  far it is.
+- `run_state`: What a run is called, and what its final state says: a list of runs is then read without opening
+  any of them.
 - `serve`: All deployments of a `prefect.yaml` served by one process: it waits for their times and runs them
   beside itself.
 - `server`: The process of the embedded Prefect server: `python -P server.py FD` serves the API on that
@@ -20,11 +30,16 @@
 """
 
 __all__ = [
+    "automations",
     "deployments",
     "events",
     "home",
+    "links",
+    "messages",
     "results",
+    "run_log",
     "run_page",
+    "run_state",
     "serve",
     "server",
     "settings",

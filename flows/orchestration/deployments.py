@@ -8,13 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from flows.errors import UsageError
 
-__all__ = ["FILE", "TEMPLATE", "Deployment", "deployments", "deployments_text"]
+__all__ = [
+    "FILE",
+    "TEMPLATE",
+    "AutomationWork",
+    "AutomationsResult",
+    "Deployment",
+    "deployments",
+    "deployments_text",
+]
 
 FILE = "prefect.yaml"
 TEMPLATE = Path(__file__).parents[1] / FILE
@@ -33,6 +41,26 @@ class Deployment:
     triggers: tuple[Mapping[str, object], ...]
     tags: tuple[str, ...]
     description: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomationWork:
+    """One automation, and what was done about it, or would be."""
+
+    name: str
+    alerts: str  # in words: of what
+    status: Literal["created", "updated", "unchanged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomationsResult:
+    """The automations of deployments; `missing` says what has to be there before, and how it is made."""
+
+    status: Literal["planned", "done"]
+    deployments: tuple[str, ...]  # those that are watched, FLOW/NAME
+    notify: str  # name of the block that sends the alerts
+    automations: tuple[AutomationWork, ...]
+    missing: tuple[str, ...]
 
 
 def deployments_text() -> str:

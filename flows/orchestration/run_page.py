@@ -1,16 +1,19 @@
-"""What a classification leaves on Prefect's page: tables, a summary, events; how far it is; and whom it found dead."""
+"""What a run leaves on Prefect's page: tables, a summary, a link to its report, events; and how far it is."""
 
 from __future__ import annotations
 
 import logging
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from pathlib import Path
+from typing import TypeVar, cast
 from uuid import UUID
 
 from prefect.artifacts import (
+    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -22,15 +25,20 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from flows.orchestration.events import release_events
+from flows.orchestration.links import page_of
+from flows.orchestration.messages import classification_message, classification_name
+from flows.orchestration.run_log import log_left_out, run_logged
+from flows.orchestration.run_state import completed, rename_run
 from flows.orchestration.tables import run_tables
 from flows.reports.tables import ReportTable, to_markdown
 from flows.runs.lock import Owner
 from flows.runs.model_reference import ModelReference
 from flows.runs.progress import Listener, listening, tell
-from flows.runs.results import ClassificationResult, FinishedClassification
+from flows.runs.results import ClassificationResult, ClassificationTrial, FinishedClassification
 
 __all__ = [
     "artifact_key",
+    "keep_link",
     "keep_markdown",
     "keep_run",
     "keep_table",
@@ -69,10 +77,26 @@ def keep_markdown(key: str, text: str, description: str) -> None:
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_UPDATES = 5.0
+R = TypeVar("R", bound=ClassificationResult)
 
 
-def keep_run(result: ClassificationResult) -> None:
-    """Leave the artifacts of a run, and tell of it."""
+def keep_link(key: str, path: Path, text: str) -> None:
+    """Leave a link to a file.
+
+    It is one of the machine that ran: under `BLR_PAGES=FOLDER=URL` the link is that of a web server which serves the
+    folder, else browsers open it on that machine alone.
+    """
+    there = path.resolve()
+    create_link_artifact(
+        link=page_of(there),
+        link_text=text,
+        key=artifact_key(key),
+        description=f"{text}: {there} on {socket.gethostname()}",
+    )
+
+
+def keep_run(verb: str, result: R) -> R:
+    """Leave the artifacts of a run, and tell of it; return the result, with its words for the run's final state."""
     name = ModelReference.parse(result.model).name
     said = f"{result.status}, by {result.model}"
     tables = run_tables(result)
@@ -80,7 +104,14 @@ def keep_run(result: ClassificationResult) -> None:
         keep_table(f"{name}-{what}", table, f"{table.title}: {said}")
     keep_markdown(f"{name}-summary", "\n".join(map(to_markdown, tables.values())), f"Classification: {said}")
     if isinstance(result, FinishedClassification):
+        if result.report is not None:
+            keep_link(f"{name}-release", result.report, f"Report of release {result.release}")
         release_events(result)
+    if not isinstance(result, ClassificationTrial):
+        log_left_out("quarantined", result.quarantined)
+        log_left_out("deferred", result.deferred)
+    rename_run(classification_name(verb, result))
+    return completed(result, classification_message(result))
 
 
 def run_id() -> str | None:
@@ -148,6 +179,6 @@ class _Progress:
 
 @contextmanager
 def progress_kept(name: str) -> Iterator[None]:
-    """Keep a progress artifact of the work in the block."""
-    with listening(_Progress(artifact_key(f"{name}-progress"), tell())):
+    """Keep a progress artifact of the work in the block, and log it."""
+    with listening(_Progress(artifact_key(f"{name}-progress"), tell())), run_logged():
         yield

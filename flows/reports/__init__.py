@@ -12,12 +12,14 @@
 - `html`: The report of a trained model: one HTML file that loads nothing from anywhere.
 - `label_noise`: What a report says of wrong labels: their shares with intervals, and what the labels that
   judge then say.
+- `report_table`: A table of texts, as every renderer of reports takes it.
 - `shift`: What a report says of a training set and its target: how unlike they are, what was done, what it
   is worth.
 - `skill`: What is said of a model's skill: whether it predicts better than the class shares alone, by how
   much, how surely.
 - `tables`: The report's tables, made once and rendered three ways: HTML (the template), terminal (rich),
   Markdown.
+- `terminal_table`: A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
 
 For this folder alone:
 
@@ -26,8 +28,6 @@ For this folder alone:
 - `_drawings`: The figures of a report, in both themes, drawn once: the demonstration's report shows those
   of the training's.
 - `_figures`: The report's figures as PNG: reliability, errors caught by review, the soft decision boundary.
-- `_report_table`: A table of texts, as every renderer of reports takes it.
-- `_terminal_table`: A table on a terminal: as wide as the terminal allows, else a list; no cell is cut.
 """
 
 __all__ = [
@@ -38,7 +38,9 @@ __all__ = [
     "explanation",
     "html",
     "label_noise",
+    "report_table",
     "shift",
     "skill",
     "tables",
+    "terminal_table",
 ]

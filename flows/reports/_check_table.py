@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flows.reports._report_table import ReportTable
 from flows.reports.candidates import PosteriorCheck
 from flows.reports.choice import candidate_name
 from flows.reports.data import TrainReport
+from flows.reports.report_table import ReportTable
 
 __all__ = ["check_tables"]
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from blr.selection.skill import Skill
+if TYPE_CHECKING:
+    from blr.selection.skill import Skill
 
 __all__ = ["SkillSummary", "gain_interval", "has_skill", "skill_words"]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from catalogs.profile.split import SplitSummary
 from flows.reports._check_table import check_tables
-from flows.reports._report_table import ReportTable, printable
-from flows.reports._terminal_table import to_rich
 from flows.reports.choice import choice_words, feature_set
 from flows.reports.data import Classification, Review, TrainReport
+from flows.reports.report_table import ReportTable, printable
 from flows.reports.skill import gain_interval
+from flows.reports.terminal_table import to_rich
 
 __all__ = [
     "ReportTable",

@@ -14,6 +14,7 @@ __all__ = [
     "MovedObject",
     "ReleaseDifference",
     "ReleasedObject",
+    "SampledChange",
     "Transition",
 ]
 
@@ -85,3 +86,22 @@ class ReleaseDifference(Difference):
     """The difference between two releases, with the objects that moved furthest."""
 
     examples: tuple[ReleasedObject, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledChange:
+    """What another model would change in a release: the classes of the first rows of some of its files.
+
+    `changed` of the `compared` rows change class; `transitions` counts them by class, the most frequent first.
+    `n_rows` and `n_files` are the whole release's.
+    """
+
+    folder: str
+    release: int
+    n_files: int
+    n_rows: int
+    files: int  # that were read
+    compared: int
+    changed: int
+    transitions: tuple[Transition, ...]
+    troubles: tuple[str, ...]  # files that one of the two could not classify, and why

@@ -7,6 +7,7 @@ fetched from a URL, by its server's word for the state it was in.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -38,6 +39,8 @@ __all__ = [
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
+HEAD = 4096
+"""Characters of a manifest that its release is among."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,16 @@ class Manifest:
             and {(q.name, q.reason) for q in self.quarantined}
             == {(q.name, q.reason) for q in other.quarantined}
         )
+
+    @staticmethod
+    def next_release(folder: Path) -> int:
+        """Return the number that the next release of a folder has, from the head of its manifest: that may be long."""
+        path = folder / MANIFEST
+        if not path.is_file():
+            return 1
+        with path.open(encoding="utf-8") as file:
+            number = re.search(r'"release": *(\d+)', file.read(HEAD))
+        return int(number[1]) + 1 if number else 1
 
     def write(self, folder: Path) -> Path:
         """Write the manifest of a folder, whole or not at all; return where it is."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-__all__ = ["ModelReference"]
+from flows.errors import ModelError
+
+__all__ = ["NAME_PATTERN", "VERSION_LENGTH", "ModelReference", "check_name", "check_version"]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Names become folders: no separators, no leading dot, and short enough for any file system."""
+VERSION_LENGTH = 12
+VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
 @dataclass(frozen=True)
@@ -24,3 +32,23 @@ class ModelReference:
     def label(self) -> str:
         """`NAME@VERSION`."""
         return f"{self.name}@{self.version}"
+
+
+def check_name(name: str) -> str:
+    """Return the name of a model, which becomes a folder; ModelError where it would lead elsewhere."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ModelError(
+            f"got '{name}' as a model's name, expected up to 64 letters, digits, '.', '_' and '-', the first "
+            "a letter or digit; choose such a name"
+        )
+    return name
+
+
+def check_version(version: str) -> str:
+    """Return the version of a model, which becomes a folder; ModelError where it cannot be a folder."""
+    if not re.fullmatch(VERSION_PATTERN, version):
+        raise ModelError(
+            f"got '{version}' as a model's version, expected {VERSION_LENGTH} hexadecimal digits; "
+            "`blr models list` shows them"
+        )
+    return version

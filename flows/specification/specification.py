@@ -16,6 +16,7 @@ from catalogs.catalog.new_columns import standard_columns
 from catalogs.errors import NameClashError, nearest
 from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
+from flows.runs.model_reference import NAME_PATTERN
 from flows.specification._fields import SpecificationTable
 from flows.specification._shift import Shift
 from flows.specification.basis import Basis, LinearBasis
@@ -39,9 +40,6 @@ __all__ = [
     "canonical_json",
     "specification_hash",
 ]
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names become folders: no separators, no leading dot, and short enough for any file system."""
 
 
 class Split(SpecificationTable):

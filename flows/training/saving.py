@@ -11,17 +11,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.arrays import Vector
 from blr.calibration import log_losses
 from blr.classifier import Classifier, Member
 from blr.likelihood.confusion import recorded_probability
 from blr.predictive.temperature import Temperature
+from blr.selection.skill import paired_gain
 from flows.models.asdf_file import write_tree
 from flows.models.card import model_card
 from flows.models.description import Metrics, TrustSummary
 from flows.models.judged_rows import JudgedRows, write_judged_rows
 from flows.models.labelled_objects import LabelledObjects, write_labelled_objects
 from flows.models.model import Model
-from flows.models.store import Store, StoredModel
+from flows.models.store import Store
+from flows.models.store_folder import StoredModel
 from flows.models.unseen_rows import UnseenRows, write_unseen_rows
 from flows.reports.boundary import boundary_picture
 from flows.reports.candidates import CandidateRow, PosteriorCheck
@@ -90,6 +93,7 @@ class TrainedModel:
     judged: Classifier | None
     rows: JudgedRows | None
     unseen: UnseenRows | None
+    interval: tuple[float, float] | None  # of the log loss, 95 %; None where it is not known
 
 
 def make_model(
@@ -121,7 +125,7 @@ def make_model(
         "rows",
     )
     share = np.asarray(training.class_share)
-    metrics, noise, losses, unseen = _judgement(tested, judged, share, training.label_noise)
+    metrics, noise, judged_rows, unseen, interval = _judgement(tested, judged, share, training.label_noise)
     tell().advance(metrics.n)
     tested, correction = corrected(specification, tested, share, shifted.target)
     loss = target_loss(specification, tested, rows, share, shifted.ratio)
@@ -154,7 +158,7 @@ def make_model(
         columns=described.columns,
         code_version=code_version,
     )
-    return TrainedModel(model, tested if refitted else None, losses, unseen)
+    return TrainedModel(model, tested if refitted else None, judged_rows, unseen, interval)
 
 
 def _class_share(data: CandidateData) -> NDArray[np.float64]:
@@ -179,7 +183,7 @@ def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
 
 def _judgement(
     classifier: Classifier, judged: Judged, shares: NDArray[np.float64], noise: WrongLabels
-) -> tuple[Metrics, WrongLabels, JudgedRows | None, UnseenRows | None]:
+) -> tuple[Metrics, WrongLabels, JudgedRows | None, UnseenRows | None, tuple[float, float] | None]:
     """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
 
     `shares` (K,) are those of the training rows.  Where labels may be wrong the model is judged by the probabilities of
@@ -207,11 +211,16 @@ def _judgement(
         group=None if rows.group is None else rows.group[seen],
         judged_by="held-out" if judged.left_out is None else "left-out",
     )
+    # A row without probabilities has the loss of the classes' shares.
+    p = np.where(np.isfinite(probability[:, :1]), probability, shares)
+    losses = _losses(rows, seen, p)
+    group = None if rows.group is None else rows.group[seen]
     return (
         metrics,
         with_recorded_losses(noise, rows, seen, probability, shares),
-        _judged_rows(rows, seen, probability, shares),
+        _judged_rows(rows, seen, losses, p.argmax(axis=1)),
         _unseen_rows(rows, seen, probability, used),
+        _interval(losses, group),
     )
 
 
@@ -226,24 +235,27 @@ def _unseen_rows(
     return UnseenRows(probability, rows.target[seen], weight, X)
 
 
-def _judged_rows(
-    rows: TrainingRows,
-    seen: NDArray[np.bool_],
-    probability: NDArray[np.float64],
-    class_shares: NDArray[np.float64],
-) -> JudgedRows | None:
-    """Return the rows in the mask `seen`, by their `probability` (n, K); None where objects have no identifiers.
+def _losses(rows: TrainingRows, seen: NDArray[np.bool_], probability: NDArray[np.float64]) -> Vector:
+    """Return the log loss (n,) of the rows in the mask `seen`, by their `probability` (n, K); nats."""
+    votes = None if rows.votes is None else rows.votes[seen]
+    outcome = rows.target[seen] if votes is None else votes / votes.sum(axis=1, keepdims=True)
+    return log_losses(probability, outcome)[0]
 
-    A row without probabilities (NaN) has the loss of the classes' shares (K,).
-    """
+
+def _interval(losses: Vector, group: NDArray[np.uint64] | None) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean of losses (n,); None where it is not known."""
+    mean = paired_gain(np.zeros(len(losses)), losses, group=group)
+    return (mean.low, mean.high) if np.isfinite(mean.low) else None
+
+
+def _judged_rows(
+    rows: TrainingRows, seen: NDArray[np.bool_], losses: Vector, assigned: NDArray[np.intp]
+) -> JudgedRows | None:
+    """Return the rows in the mask `seen`, with the class that each is assigned; None without identifiers."""
     if rows.name is None or rows.group is None:
         return None
-    p = np.where(np.isfinite(probability[:, :1]), probability, class_shares)
-    votes = None if rows.votes is None else rows.votes[seen]
-    losses, _ = log_losses(
-        p, rows.target[seen] if votes is None else votes / votes.sum(axis=1, keepdims=True)
-    )
-    return JudgedRows(rows.name[seen], rows.group[seen], losses)
+    label = rows.target[seen].astype(np.int16)
+    return JudgedRows(rows.name[seen], rows.group[seen], losses, label, assigned.astype(np.int16))
 
 
 def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> StoredModel:
@@ -273,7 +285,7 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
     if trained.unseen is not None:
         write_unseen_rows(trained.unseen, folder)
     tell().advance(1)
-    return store.save(model, card=model_card(model, report))
+    return store.save(model, card=model_card(model, report), interval=trained.interval)
 
 
 def _labelled_objects(rows: TrainingRows, used: list[int]) -> LabelledObjects:

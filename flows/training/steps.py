@@ -247,7 +247,7 @@ def save(
         )
         stored = save_model(store, trained, staged.fits[kept])
     if store.champion(stored.name) is None:
-        store.promote(stored, why="the first of its name")
+        store.promote(stored, why="the first of its name", who="the rule")
     return store.described(trained.model, "trained")
 
 

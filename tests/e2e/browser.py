@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -116,11 +117,35 @@ class Browser:
 
         self.wait_for(changed, f"a field that holds '{new}' instead of '{old}'")
 
+    def fill_approval(
+        self, decision: str, who: str, why: str, *, shows: tuple[str, ...], picture: str
+    ) -> None:
+        """Answer a paused run of `promote` on its page, as a person does; the form `shows` texts."""
+        self.click("Open menu")
+        self.click("Resume", "*[@role='menuitem']")
+        self.shows("Your name, for the champion's log", *shows)
+        self.picture(picture)
+        (dialog,) = self.some("[role=dialog]")
+        name, reason = (self.wait_for(partial(_fields, dialog), "two fields") or [])[:2]
+        name.send_keys(who)
+        reason.send_keys(why)
+        if decision != "reject":  # what is chosen already
+            self.click("reject")
+            self.click(decision, "*[@role='option']")
+        self.picture(f"{picture}-filled")
+        self.click_until("Resume", lambda: not self.all("[role=dialog]"), "the end of the form")
+
     def picture(self, name: str) -> Path:
         """Keep a picture of the page."""
         path = self.shots / f"{name}.png"
         self.driver.save_screenshot(str(path))
         return path
+
+
+def _fields(dialog: WebElement) -> list[WebElement]:
+    """Return the text fields of a dialog, all of them or none."""
+    fields = dialog.find_elements(By.TAG_NAME, "textarea")
+    return fields if len(fields) == 2 else []
 
 
 @contextmanager

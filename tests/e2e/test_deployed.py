@@ -7,19 +7,27 @@ looked at with a real browser.  BLR_SCREENSHOTS=FOLDER keeps the pictures.
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 import yaml
 
+from flows.models.judged_rows import JUDGED_ROWS_FILE
+from flows.models.store import Store
 from tests.e2e.browser import Browser, browser, missing
 from tests.e2e.conftest import HOSTILE
-from tests.e2e.running import PATIENCE, Prefect
+from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, wait_for
+from tests.flows.watching import listener
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
 
@@ -91,15 +99,23 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
     pages.change("release", "release/field-1.parquet")
     pages.change("annotated", "by-hand")
     pages.picture(f"{team.database}-form")
-    pages.click_until("Submit", lambda: team.prefect.find("flow_runs", name=name), "a run of that name")
-    run = team.prefect.run_ended(name=name)
+    # A run is named by what it does as soon as it begins; until then it has the name of the form.
+    asked = {"deployment_id": deployment["id"], "auto_scheduled": False}
+    pages.click_until("Submit", lambda: team.prefect.find("flow_runs", **asked), f"the run {name}")
+    run = team.prefect.run_ended(**asked)
     assert run["state_name"] == "Completed", team.prefect.logs(run)
+    assert re.fullmatch(r"classify morphology@[0-9a-f]{4} → release 1", run["name"])
     assert run["parameters"]["out"] == "by-hand"
     assert [path.name for path in (team.folder / "by-hand").glob("*.parquet")] == ["field-1.parquet"]
 
     pages.open(f"{team.prefect.url}/v2/runs/flow-run/{run['id']}?tab=Artifacts")
-    pages.shows(name, "Completed", "Classification: done", "300 of 300 rows")
+    message = "Release 1: 1 file, 300 objects; annotated now: 1 new."
+    assert run["state"]["message"] == message
+    pages.shows(run["name"], "Completed", "Classification: done", "300 of 300 rows")
     pages.picture(f"{team.database}-run")
+    pages.open(f"{team.prefect.url}/v2/runs/flow-run/{run['id']}?tab=Logs")
+    pages.shows("field-1.parquet: 300 rows in ", " rows/s", f"Finished in state Completed('{message}')")
+    pages.picture(f"{team.database}-log")
     left = {
         artifact["key"]: artifact["id"] for artifact in team.prefect.find("artifacts", flow_run_id=run["id"])
     }
@@ -131,6 +147,100 @@ def test_an_event_starts_a_run_with_what_it_tells(team):
     assert run["work_queue_name"] == "nightly"
     outputs = sorted(path.name for path in (team.folder / "product").glob("*.parquet"))
     assert outputs == ["field-0.parquet", "field-1.parquet"]
+
+
+NEWER = ("0123456789ab", "0123456789ac")
+"""Versions of two challengers: one will be rejected, the other one promoted."""
+
+
+def test_a_person_promotes_and_rejects_on_the_page(team, pages):
+    """The approval form: what it shows, what it asks for, and what becomes of the answer."""
+    if team.database != "sqlite":
+        pytest.skip("the form is the pages', whatever the database: tried on SQLite")
+    prefect, store = team.prefect, Store(team.folder / "models")
+    prefect.run_ended(deployment_id=prefect.deployment("reprocess")["id"])  # the release that would change
+    champion = store.load("morphology")
+    asked = {}
+    for version in NEWER:
+        made = store.save(replace(champion, version=version), card="")
+        shutil.copy(store.find(champion.label).folder / JUDGED_ROWS_FILE, made.folder)
+        parameters = {"model": made.label, "store": "models", "how": "ask"}
+        path = f"/deployments/{prefect.deployment('promote')['id']}/create_flow_run"
+        asked[version] = prefect.ask("POST", path, {"parameters": parameters})[1]["id"]
+
+    def answer(version: str, decision: str, why: str) -> dict[str, Any]:
+        run = asked[version]
+        wait_for(lambda: prefect.find("flow_runs", id=run, state_type="PAUSED"), "the run that asks")
+        pages.open(f"{prefect.url}/v2/runs/flow-run/{run}")
+        pages.fill_approval(
+            decision,
+            "A. Astronomer",
+            why,
+            shows=(
+                f"morphology@{version} in the place of {champion.label}",
+                "By class, on objects new to both",
+                "In the last release, 1 in product",
+                "report of the champion",
+            ),
+            picture=f"{team.database}-approval",
+        )
+        return prefect.run_ended(id=run)
+
+    run = answer(NEWER[0], "reject", "loses the dwarfs")
+    assert run["name"] == f"promote morphology@{NEWER[0][:4]} in the place of @{champion.version[:4]}: ask"
+    assert run["state"]["message"].startswith(
+        f"morphology@{NEWER[0]} was rejected by A. Astronomer: loses the dwarfs."
+    )
+    assert store.champion("morphology") == champion.version
+    run = answer(NEWER[1], "promote", "purity of late types")
+    assert "decided by A. Astronomer: purity of late types" in run["state"]["message"]
+    assert store.champion("morphology") == NEWER[1]
+    decisions = [(d.kind, d.version, d.who, d.why) for d in store.history("morphology")[-2:]]
+    assert decisions == [
+        ("rejected", NEWER[0], "A. Astronomer", "loses the dwarfs"),
+        ("promoted", NEWER[1], "A. Astronomer", "purity of late types"),
+    ]
+
+
+ALERTS = """
+import json, sys
+from prefect.blocks.webhook import Webhook
+from flows.cli.app import run
+automate = ["deployments", "automate", "--json"]
+codes = [run([*automate, "--dry-run"]), run(automate)]
+Webhook(url=sys.argv[1]).save("blr")
+sys.exit([*codes, run(automate), run(automate)] != [0, 2, 0, 0])
+"""
+
+
+def test_the_alert_of_a_nightly_run_that_failed_reaches_the_team(team):
+    """`blr deployments automate` finds what it needs by name; a webhook hears of the run, its end and why."""
+    if team.database != "sqlite":
+        pytest.skip("automations are the server's, whatever its database: tried on SQLite")
+    prefect, deployment = team.prefect, team.prefect.deployment("reprocess")
+    with listener() as (url, heard):
+        done = subprocess.run(
+            [PROGRAMS / "python", "-P", "-c", ALERTS, url],
+            env=prefect.environment,
+            cwd=team.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "--notify: got no block 'blr' that notifies" in done.stderr
+        statuses = re.findall(r'"status": "(created|updated|unchanged)"', done.stdout)
+        n = 2 * 3 + 2  # two deployments have a schedule
+        assert statuses == ["created"] * 2 * n + ["unchanged"] * n, "planned, made, and nothing to do again"
+        later = (datetime.now(UTC) + timedelta(days=1)).isoformat()  # so that no worker takes it
+        body = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": later}}}
+        path = f"/deployments/{deployment['id']}/create_flow_run"
+        run = prefect.ask("POST", path, body)[1]
+        failed = {"type": "FAILED", "name": "Failed", "message": 'no "disk"'}
+        prefect.ask("POST", f"/flow_runs/{run['id']}/set_state", {"state": failed, "force": True})
+        (alert,) = wait_for(lambda: heard, "the alert")
+    assert alert["text"].startswith(f'{run["name"]}: Failed. no "disk"')
 
 
 def test_no_secret_is_told(team):

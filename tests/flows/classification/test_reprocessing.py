@@ -70,7 +70,7 @@ def champion(release: Release, version: str = "0123456789ab") -> str:
     model = store.load("morphology")
     intercept = replace(model.classifier, low_confidence=0.9)
     store.save(replace(model, version=version, classifier=intercept), card="")
-    store.promote(store.find(f"morphology@{version}"), why="a test")
+    store.promote(store.find(f"morphology@{version}"), why="a test", who="a test")
     return f"morphology@{version}"
 
 

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from blr.selection.skill import paired_gain
-from flows.models.judged_rows import JudgedRows, compare_losses, read_judged_rows, write_judged_rows
-from flows.models.promotion import compare, comparison_table
+from flows.models.comparison import compare
+from flows.models.comparison_tables import comparison_tables
+from flows.models.judged_rows import (
+    JudgedRows,
+    compare_classes,
+    compare_losses,
+    read_judged_rows,
+    write_judged_rows,
+)
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from tests.flows.models.test_promotion import challenger, store
@@ -46,6 +53,25 @@ def test_groups_of_the_coarser_split_widen_the_interval():
     assert together.high - together.low > apart.high - apart.low
 
 
+def test_classes_are_compared_on_common_objects():
+    def of(names: list[int], losses: list[float], label: list[int], assigned: list[int]) -> JudgedRows:
+        classes = (np.array(x, np.int16) for x in (label, assigned))
+        plain = rows(names, losses)
+        return JudgedRows(plain.name, plain.group, plain.log_loss, *classes)
+
+    ours = of([1, 2, 3, 4, 9], [0.1, 0.2, 0.3, 0.4, 9.0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 1])
+    theirs = of([4, 3, 2, 1], [0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0], [1, 1, 1, 0])
+    found = compare_classes(ours, theirs)
+    assert set(found) == {0, 1}
+    assert found[0].completeness == (1.0, 0.5)
+    assert found[0].purity == (2 / 3, 1.0)
+    assert found[1].completeness == (0.5, 1.0)
+    assert found[1].purity == (1.0, 2 / 3)
+    by_hand = paired_gain([0.1, 0.2], [0.5, 0.5])
+    assert (found[0].gain.gain, found[0].gain.low) == (by_hand.gain, by_hand.low)
+    assert compare_classes(ours, rows([1, 2], [0.5, 0.5])) == {}, "an earlier version kept no classes"
+
+
 def test_no_common_object_is_no_comparison():
     assert compare_losses(rows([1], [0.1]), rows([2], [0.1])) is None
 
@@ -79,7 +105,7 @@ def test_promotion_goes_by_the_common_objects(store):
     assert told.status == "kept"
     assert f"its log loss on {half:,} objects that neither model has seen is better by -0.0200" in told.why
     write_judged_rows(replace(worse, log_loss=worse.log_loss - 0.04), store.find(label).folder)
-    table = comparison_table(compare(PromoteRequest(label, store=store.root)))
+    table = comparison_tables(compare(PromoteRequest(label, store=store.root)))[0]
     assert table.rows[2][0] == f"log loss on {half:,} objects new to both"
     told = promote(label, store=store.root, how="better")
     assert (told.status, told.comparison.common.n) == ("promoted", half)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import catalogs
+from flows.classification.release_changes import in_release
 from flows.errors import ModelError, UsageError
-from flows.models.promotion import compare, comparison_table
+from flows.models.comparison import compare
+from flows.models.comparison_tables import comparison_tables
+from flows.models.history import champion_before, read_history
+from flows.models.promotion import reject, undo
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
-from tests.flows.verbs import promote
+from tests.flows.verbs import classify, promote
 
 VERSION = "0123456789ab"
 
@@ -112,17 +119,121 @@ def test_a_line_that_was_cut_is_passed_over(store):
 def test_a_challenger_that_folds_judged_is_said_to_be(store):
     label = challenger(store, 0.1)
     assert (
-        comparison_table(compare(PromoteRequest(label, store=store.root))).rows[0][0] == "held-out log loss"
+        comparison_tables(compare(PromoteRequest(label, store=store.root)))[0].rows[0][0]
+        == "held-out log loss"
     )
     model = store.load(label)
     by_folds = replace(model, version="0123456789ac", metrics=replace(model.metrics, judged_by="left-out"))
     store.save(by_folds, card="")
     found = compare(PromoteRequest(by_folds.label, store=store.root))
     assert (found.judged_by, found.champion_judged_by) == ("left-out", "held-out")
-    assert comparison_table(found).rows[0][0] == "log loss (left-out; the champion's held-out)"
+    assert comparison_tables(found)[0].rows[0][0] == "log loss (left-out; the champion's held-out)"
     assert "left-out objects" in found.skill
 
 
 def test_without_the_flow_nobody_is_asked(store):
     with pytest.raises(UsageError, match="got 'ask' without Prefect"):
         promote("morphology", store=store.root, how="ask")
+
+
+def decide(work, label: str, **asked: object):
+    return work(PromoteRequest(label, **asked))
+
+
+def test_who_decides_is_the_person_and_not_the_process(store):
+    label = challenger(store, 0.1)
+    told = promote(label, store=store.root, by="A. Astronomer", why="looked at it")
+    assert (told.who, told.why) == ("A. Astronomer", "looked at it")
+    last = store.history("morphology")[-1]
+    assert (last.who, last.why, last.kind) == ("A. Astronomer", "looked at it", "promoted")
+
+
+def test_a_promotion_is_undone_and_the_log_keeps_all(store):
+    first = store.find("morphology").label
+    label = challenger(store, 0.1)
+    promote(label, store=store.root)
+    before = (store.root / "morphology" / "champion.log").read_text()
+    planned = undo(PromoteRequest("morphology", store=store.root), dry_run=True)
+    assert (planned.status, store.find("morphology").label) == ("planned", label)
+    done = decide(undo, "morphology", store=store.root, by="B", why="purity fell")
+    assert (done.status, done.model, done.previous) == ("undone", first, label)
+    assert store.find("morphology").label == first
+    assert (store.root / "morphology" / "champion.log").read_text().startswith(before)
+    assert [d.kind for d in store.history("morphology")] == ["promoted", "promoted", "undone"]
+    with pytest.raises(
+        ModelError, match=r"got no champion of 'morphology' before .*, expected one to go back to"
+    ):
+        decide(undo, "morphology", store=store.root)
+
+
+def test_undoing_twice_goes_back_by_two_and_promotions_after_it_count(store):
+    versions = [store.champion("morphology"), "0" * 12, "1" * 12]
+    model = store.load("morphology")
+    for version in versions[1:]:
+        store.save(replace(model, version=version), card="")
+        promote(f"morphology@{version}", store=store.root)
+    for expected in (versions[1], versions[0]):
+        decide(undo, "morphology", store=store.root)
+        assert store.champion("morphology") == expected
+    promote(f"morphology@{versions[2]}", store=store.root)
+    decide(undo, "morphology", store=store.root)
+    assert store.champion("morphology") == versions[0]
+
+
+def test_a_veto_is_kept_shown_and_binds_the_rule_until_a_person_promotes(store):
+    label, first = challenger(store, 0.1), store.find("morphology").label
+    with pytest.raises(UsageError, match="--why: got no reason to reject"):
+        decide(reject, label, store=store.root)
+    told = decide(reject, label, store=store.root, by="C. Critic", why="loses the dwarfs")
+    assert (told.status, told.who, told.previous) == ("rejected", "C. Critic", first)
+    assert store.find("morphology").label == first
+    kept = promote(label, store=store.root, how="better")
+    assert kept.status == "kept"
+    assert "C. Critic rejected it on 20" in kept.why
+    assert "loses the dwarfs" in comparison_tables(kept.comparison)[0].note
+    assert promote(label, store=store.root, by="D").status == "promoted"
+    assert not compare(PromoteRequest(label, store=store.root)).vetoes
+    with pytest.raises(UsageError, match="got the champion to reject"):
+        decide(reject, label, store=store.root, why="x")
+
+
+def test_a_log_of_an_earlier_version_is_read_as_it_was(store):
+    log = store.root / "morphology" / "champion.log"
+    assert "kind" not in log.read_text(), "so that earlier versions read promotions of this one"
+    label = challenger(store, 0.1)
+    promote(label, store=store.root)
+    assert "kind" not in log.read_text()
+    assert champion_before(read_history(log.parent), VERSION) == store.history("morphology")[0].version
+
+
+def test_what_would_change_in_the_last_release(trained, store, tmp_path, monkeypatch):
+    """The fast sample against the slow way: two classifications, compared row by row."""
+    files = [trained / "survey.parquet", trained / "survey.fits"]
+    label = challenger(store, 0.1)
+    model = store.load(label)
+    # A challenger with other priors: some objects change class.
+    shifted = replace(model.classifier, log_prior_shift=np.array([2.0, -2.0]))
+    store.save(replace(model, version="0123456789ac", classifier=shifted), card="")
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    outs = [
+        classify(files, model=of, store=store.root, out=tmp_path / name)
+        for of, name in (("morphology", "a"), ("morphology@0123456789ac", "b"))
+    ]
+    column = [
+        np.concatenate([catalog_column(out.out / path.name, "blr_class") for path in files]) for out in outs
+    ]
+    asked = PromoteRequest("morphology@0123456789ac", store=store.root, release=tmp_path / "a")
+    found = compare(asked, in_release=in_release).in_release
+    assert (found.compared, found.n_rows, found.n_files, found.troubles) == (len(column[0]), 800, 2, ())
+    assert found.changed == int(np.count_nonzero(column[0] != column[1])) > 0
+    by_class = {(t.was, t.now): t.objects for t in found.transitions}
+    assert by_class == Counter((a, b) for a, b in zip(*column, strict=True) if a != b)
+    tables = comparison_tables(compare(asked, in_release=in_release))
+    assert tables[-1].rows[1][:2] == ("would change class", f"{found.changed:,}")
+    assert compare(replace(asked, release=None), in_release=in_release).in_release is None
+
+
+def catalog_column(path: Path, name: str) -> np.ndarray:
+    batches = catalogs.open(path).batches([name])
+    return np.concatenate([np.asarray(batch.column(0).to_pylist()) for batch in batches])

@@ -14,10 +14,13 @@ import asdf
 import numpy as np
 import pytest
 
+from blr.selection.skill import paired_gain
+from flows.cli._list import run_list
 from flows.documents import from_document, to_document
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, read_tree, write_model, write_tree
 from flows.models.description import ModelDescription
+from flows.models.judged_rows import read_judged_rows
 from flows.models.model import SCHEMA_VERSION, digest, make_version, model_id
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
@@ -63,6 +66,7 @@ def test_a_saved_model_has_card_and_report(store):
         "card.md",
         "report.html",
         "boundary.npz",
+        "description.json",
     }
     assert "morphology@" in (folder / "card.md").read_text()
     assert [p.name for p in (store.root / "morphology").iterdir() if p.name.startswith(".")] == []
@@ -100,7 +104,7 @@ def test_promotion_is_logged(store):
     second = replace(store.load("morphology"), version="0123456789ab")
     store.save(second, card="")
     assert store.champion("morphology") == first.version
-    done = store.promote(store.find("morphology@0123456789ab"), why="a test")
+    done = store.promote(store.find("morphology@0123456789ab"), why="a test", who="a test")
     assert (done.previous, store.champion("morphology")) == (first.version, "0123456789ab")
     assert [p.version for p in store.history("morphology")] == [first.version, "0123456789ab"]
     assert store.find("morphology").version == "0123456789ab"
@@ -242,3 +246,42 @@ def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_w
     with pytest.raises(ModelError, match=r"class 'early' would clash with class 'Early'.*, and train again"):
         classify([trained / "survey.parquet"], model="morphology", store=store.root, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_list_says_of_a_described_model_what_its_file_says(store, capsys):
+    """The fast path against the slow one: the model's file, opened."""
+
+    def listed() -> dict[str, object]:
+        run_list(store.root, json=True)
+        (line,) = json.loads(capsys.readouterr().out)["models"]
+        return line
+
+    folder = store.find("morphology").folder
+    quick = listed()
+    rows, metrics = read_judged_rows(folder), store.load("morphology").metrics
+    by_hand = paired_gain(np.zeros(len(rows.log_loss)), rows.log_loss)
+    assert (quick["log_loss_low"], quick["log_loss_high"]) == pytest.approx((by_hand.low, by_hand.high))
+    assert quick["log_loss_low"] < metrics.log_loss < quick["log_loss_high"]
+    assert (quick["log_loss"], quick["judged_on"]) == (metrics.log_loss, metrics.n)
+    (folder / "description.json").unlink()
+    slow = listed()
+    own = {"trained", "log_loss_low", "log_loss_high"}
+    assert {k: v for k, v in quick.items() if k not in own} == {k: v for k, v in slow.items() if k not in own}
+    assert "log_loss_low" not in slow, "an earlier version kept none"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"model": "other@0123456789ab"}'])
+def test_a_damaged_description_is_passed_over(store, capsys, text):
+    (store.find("morphology").folder / "description.json").write_text(text)
+    run_list(store.root, json=False)
+    assert "better than the class shares" in capsys.readouterr().out
+
+
+def test_a_list_shows_who_rejected_a_model(store, capsys):
+    second = replace(store.load("morphology"), version="0123456789ab")
+    store.save(second, card="")
+    store.reject(store.find("morphology@0123456789ab"), why="loses the dwarfs", who="C. Critic")
+    run_list(store.root, json=False)
+    said = capsys.readouterr().out
+    assert "morphology@0123456789ab: C. Critic rejected it on 20" in said
+    assert "loses the dwarfs" in said

@@ -20,6 +20,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from flows.models.judged_rows import JUDGED_ROWS_FILE
 from flows.models.store import Store
 from flows.orchestration.results import encode_value
 from flows.runs.results import FinishedClassification
@@ -143,10 +144,45 @@ def test_a_third_run_tells_nothing_more(watched):
 
     again = reprocess(watched.folder / "spec.toml", store=watched.store, quiet_seconds=0)
     assert again.status == "nothing to do"
+    last = ask(watched.server, "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
+    assert last["name"] == f"reprocess {again.model[: len('morphology@') + 4]}: nothing to do"
+    assert last["state"]["message"].startswith("Nothing to do: 3 files, 900 objects, as at release 2; 1 quar")
     emit_event("blr.test.last", resource={"prefect.resource.id": "blr.test"})
     wait_for(lambda: events(watched.server, "blr.test.last"), "a later event")
     assert len(arrived(watched, "blr.release.done", 2)) == 2
     assert len(arrived(watched, "blr.partition.quarantined")) == 1
+
+
+def test_a_run_says_in_its_name_and_state_what_it_has_done(watched):
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        runs = [client.read_flow_run(run) for run in watched.runs]
+    short = watched.told.model[: len("morphology@") + 4]
+    assert [run.name for run in runs] == [f"reprocess {short} → release {n}" for n in (1, 2)]
+    assert runs[0].state.message == "Release 1: 1 file, 300 objects; annotated now: 1 new."
+    said = runs[1].state.message
+    assert said.startswith("Release 2: 3 files, 900 objects; annotated now: 2 new; ")
+    assert "1 quarantined; unlike the training set: b_j." in said
+
+
+def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched):
+    def lines() -> list[str]:
+        wanted = {"logs": {"flow_run_id": {"any_": [watched.runs[1]]}}, "sort": "TIMESTAMP_ASC"}
+        found = [line["message"] for line in ask(watched.server, "/logs/filter", wanted)]
+        return found if any("Finished in state Completed('Release 2" in line for line in found) else []
+
+    logged = wait_for(lines, "the log")
+    assert "2 files: 600 rows" in logged
+    assert any(re.fullmatch(r"2 files: 600 rows in [\d.]+ s, [\d,]+ rows/s", line) for line in logged)
+    assert f"quarantined: {DAMAGED}: {watched.told.quarantined[DAMAGED]}" in logged
+    assert len(logged) < 15, "few lines: not one a batch"
+
+
+def test_the_report_is_a_link_on_the_page(watched):
+    link = artifact(watched, "morphology-release")
+    assert link["data"] == f"[Report of release 2]({watched.told.report.resolve().as_uri()})"
+    assert str(watched.told.report.resolve()) in link["description"]
 
 
 def test_the_stored_result_of_a_run_is_the_value_again(watched):
@@ -202,7 +238,8 @@ def challenged(trained: Path, tmp_path: Path) -> tuple[Store, str]:
     shutil.copytree(trained / "models", tmp_path / "models")
     store = Store(tmp_path / "models")
     champion = store.load("morphology")
-    store.save(replace(champion, version=CHALLENGER), card="")
+    challenger = store.save(replace(champion, version=CHALLENGER), card="")
+    shutil.copy(store.find("morphology").folder / JUDGED_ROWS_FILE, challenger.folder)
     return store, champion.label
 
 
@@ -263,15 +300,23 @@ def test_a_person_is_asked(prefect_server, challenged, monkeypatch, decision):
     store, champion = challenged
     why = f"looked at it, {decision}"
     with ThreadPoolExecutor(1) as person:
-        said = person.submit(answered, prefect_server, decision=decision, why=why)
-        told = promote.promote("morphology", store=store.root, how="ask", timeout=600)
-    assert "held-out log loss" in said.result()
+        said = person.submit(answered, prefect_server, decision=decision, why=why, who="A. Astronomer")
+        state = promote.promote("morphology", store=store.root, how="ask", timeout=600, return_state=True)
+    told, form = state.result(), said.result()
+    assert "held-out log loss" in form
+    assert "By class, on objects new to both" in form
+    assert f"report of the champion]({(store.find(champion).folder / 'report.html').as_uri()})" in form
     assert (told.model, told.why) == (f"morphology@{CHALLENGER}", why)
+    # The person, not the user of the worker's process, in the result, the log and the run's state.
+    last = store.history("morphology")[-1]
+    assert told.who == last.who == "A. Astronomer"
+    assert f"by A. Astronomer: {why}" in state.message
     if decision == "promote":
         assert (told.status, store.champion("morphology")) == ("promoted", CHALLENGER)
         assert wait_for(lambda: promotions(prefect_server, why), "the promotion")
     else:
         assert (told.status, store.find("morphology").label) == ("rejected", champion)
+        assert (last.kind, last.why) == ("rejected", why)
 
 
 @pytest.mark.usefixtures("prefect_server")

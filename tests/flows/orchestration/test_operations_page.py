@@ -77,3 +77,18 @@ def test_the_example_for_silent_runs_forces_nothing():
     assert told["actions"][0]["force"] is False
     left = {"Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry"}
     assert left <= {event.removeprefix("prefect.flow-run.") for event in told["trigger"]["expect"]}
+
+
+def test_the_automation_for_silent_runs_is_the_example():
+    from flows.orchestration.automations import _of_all
+
+    example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
+    silent = _of_all()[-1]
+    ours = silent.trigger.model_dump(mode="json")
+    assert {key: ours[key] for key in ("posture", "match", "threshold", "within")} == {
+        key: example["trigger"][key] for key in ("posture", "match", "threshold", "within")
+    }
+    for key in ("expect", "after", "for_each"):
+        assert sorted(ours[key]) == sorted(example["trigger"][key])
+    (action,) = silent.actions
+    assert action.model_dump(mode="json", exclude_none=True) == example["actions"][0]

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from blr.selection.skill import Skill, skill
-from flows.cli._models import run_list
-from flows.cli._show import show_models, show_trained
+from flows.cli._list import run_list, show_models
+from flows.cli._show import show_trained
 from flows.documents import from_document, to_document
 from flows.models._earlier_versions import read_metrics
 from flows.models.asdf_file import write_model
 from flows.models.card import model_card
-from flows.models.description import ModelListing
-from flows.models.promotion import compare, comparison_table
+from flows.models.comparison import compare
+from flows.models.comparison_tables import comparison_tables
+from flows.models.listing import ModelListing
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.reports import tables
@@ -57,7 +58,9 @@ def test_no_skill_is_said_first_and_in_words(useless, capsys):
     assert listed["models"][0]["has_skill"] is False
     show_models(from_document(ModelListing, listed, source="list"))
     assert "no skill" in capsys.readouterr().out
-    assert "No skill" in comparison_table(compare(PromoteRequest("morphology", store=store.root))).rows[2][1]
+    assert (
+        "No skill" in comparison_tables(compare(PromoteRequest("morphology", store=store.root)))[0].rows[2][1]
+    )
 
 
 def test_skill_is_told_with_its_interval(trained, capsys):

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from flows.reports import tables
-from flows.reports._report_table import ReportTable
+from flows.reports.report_table import ReportTable
 
 NUMBERS = ("120", "−12,345.6", "−123.4", "−0.03", "−12,500.1", "101.2", "0.5123")
 

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from flows.reports._report_table import ReportTable, printable
+from flows.reports.report_table import ReportTable, printable
 
 __all__ = ["to_rich"]
 

@@ -1,0 +1,117 @@
+"""`blr models list`: in a moment, for it opens no model file that has a description beside it."""
+
+# ruff: noqa: PLC0415 -- what only models of earlier versions need takes seconds to import
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flows.cli._printing import plain_table, print_tables, say, show
+from flows.errors import ModelError
+from flows.models.history import standing_vetoes, veto_words
+from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
+from flows.models.store_folder import StoredModel, StoreFolder
+from flows.reports.skill import has_skill
+from flows.runs.allowed_roots import check_output
+
+__all__ = ["run_list"]
+
+
+def run_list(store: Path, *, json: bool) -> None:
+    """List a store."""
+    folder = StoreFolder(check_output(store, key="store"))
+    models = tuple(_listed(folder, stored) for stored in folder.models())
+    show(ModelListing(store=str(store), models=models), show_models, json=json)
+
+
+def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
+    """Return a stored model's line; where its files are damaged, only what the store itself knows of it."""
+    vetoes = standing_vetoes(store.history(stored.name), stored.version)
+    line = ListedModel(
+        name=stored.name,
+        version=stored.version,
+        model=stored.label,
+        champion=stored.champion,
+        path=str(stored.path),
+        has_skill=None,
+        skill=None,
+        trust=None,
+        rejected="; ".join(map(veto_words, vetoes)) or None,
+    )
+    found = read_description(stored.folder, stored.label, size=stored.path.stat().st_size) or _described(
+        stored
+    )
+    if found is None:
+        return line
+    return replace(
+        line,
+        has_skill=found.has_skill,
+        skill=found.skill,
+        trust=found.trust,
+        trained=found.trained,
+        log_loss=found.log_loss,
+        log_loss_low=found.log_loss_low,
+        log_loss_high=found.log_loss_high,
+        judged_on=found.judged_on,
+    )
+
+
+def _described(stored: StoredModel) -> DescriptionFile | None:
+    """Return the description of a model of an earlier version, from its file; None where that is damaged."""
+    from flows.models.asdf_file import read_facts
+
+    try:
+        facts = read_facts(stored.path)
+    except ModelError:
+        return None
+    metrics, changed = facts.metrics, datetime.fromtimestamp(stored.path.stat().st_mtime, UTC)
+    return DescriptionFile(
+        format="blr-description",
+        model=stored.label,
+        size=stored.path.stat().st_size,
+        trained=changed.isoformat(timespec="seconds"),
+        code_version="",
+        log_loss=metrics.log_loss,
+        log_loss_low=None,
+        log_loss_high=None,
+        judged_on=metrics.n,
+        judged_by=metrics.judged_by,
+        has_skill=has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline),
+        skill=metrics.skill,
+        trust=facts.trust.verdict,
+    )
+
+
+def show_models(listing: ModelListing) -> None:
+    """Show what is in a store."""
+    skill = {True: "better than the class shares", False: "no skill", None: "cannot be read"}
+    rows = [
+        (
+            m.name,
+            m.version,
+            "–" if m.trained is None else m.trained[:16].replace("T", " "),
+            _loss(m),
+            skill[m.has_skill],
+            m.trust or "–",
+            "champion" if m.champion else "rejected" if m.rejected else "",
+        )
+        for m in listing.models
+    ]
+    if not rows:
+        say(f"No models in {listing.store}: `blr train SPEC --store {listing.store}` makes one")
+        return
+    columns = ("name", "version", "trained (UTC)", "log loss, 95%", "skill", "trust in the approximation", "")
+    print_tables(plain_table(f"Models in {listing.store}", columns, rows))
+    for m in listing.models:
+        if m.rejected:
+            say(f"{m.model}: {m.rejected}")
+
+
+def _loss(model: ListedModel) -> str:
+    if model.log_loss is None:
+        return "–"
+    if model.log_loss_low is None or model.log_loss_high is None:
+        return f"{model.log_loss:.4f}"
+    return f"{model.log_loss:.4f} ({model.log_loss_low:.4f} to {model.log_loss_high:.4f})"

@@ -1,0 +1,51 @@
+"""Results on standard output: JSON for programs, tables and lines for people."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from rich.console import Console
+
+from flows.documents import Dataclass, to_document
+from flows.reports.report_table import ReportTable
+from flows.reports.terminal_table import to_rich
+
+__all__ = ["plain_table", "print_tables", "say", "show"]
+
+T = TypeVar("T", bound=Dataclass)
+
+
+def show(result: T, people: Callable[[T], None], *, json: bool, kind: str | None = None) -> None:
+    """Print a result on standard output: for `people`, or as one JSON document.
+
+    `kind` is the first key of the document, where a command has results of several.
+    """
+    if json:
+        document = to_document(result)
+        if kind is not None:
+            document = {"kind": kind, **document}
+        sys.stdout.write(json_text.dumps(document, indent=1, allow_nan=False) + "\n")
+    else:
+        people(result)
+
+
+def plain_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ReportTable:
+    """Return a table of texts."""
+    return ReportTable(title=title, columns=columns, rows=tuple(rows))
+
+
+def print_tables(*tables: ReportTable) -> None:
+    """Print tables on standard output."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)  # nobody cuts a line of a file or a pipe
+    for table in tables:
+        console.print(to_rich(table))
+
+
+def say(text: str) -> None:
+    """Print a line on standard output."""
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)

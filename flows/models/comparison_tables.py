@@ -1,0 +1,122 @@
+"""Champion and challenger in tables: for the page on which a person decides, and for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flows.models.comparison import Comparison, gain_words, losses_words
+from flows.models.history import Promotion
+from flows.reports.skill import gain_interval
+from flows.reports.tables import ReportTable
+from flows.runs.difference import SampledChange
+
+__all__ = ["comparison_tables", "decision_table"]
+
+
+def decision_table(history: Sequence[Promotion]) -> ReportTable:
+    """Return the decisions about a name, the last one first."""
+    return ReportTable(
+        title="Decisions",
+        columns=("when", "what", "version", "champion before", "who", "why"),
+        rows=tuple(
+            (d.when[:16].replace("T", " "), d.kind, d.version, d.previous or "–", d.who, d.why)
+            for d in reversed(history)
+        ),
+        note="Times are UTC. After a rejection the champion before stays.",
+    )
+
+
+def comparison_tables(comparison: Comparison) -> tuple[ReportTable, ...]:
+    """Return the comparison for the person who decides: the two models, by class, and in the last release."""
+    tables = [_models_table(comparison)]
+    if comparison.classes:
+        tables.append(_class_table(comparison))
+    if comparison.in_release is not None:
+        tables.append(_release_table(comparison.in_release))
+    return tuple(tables)
+
+
+def _models_table(comparison: Comparison) -> ReportTable:
+    old, common = comparison.champion_log_loss, comparison.common
+    new_to_both = (
+        ()
+        if common is None
+        else (
+            (
+                f"log loss on {common.n:,} objects new to both",
+                f"{common.baseline - common.gain:.4f}",
+                f"{common.baseline:.4f}",
+            ),
+            ("gain there", gain_words(common), ""),
+        )
+    )
+    return ReportTable(
+        title=f"{comparison.challenger} in the place of {comparison.champion or 'nobody'}",
+        columns=("", "challenger", "champion"),
+        rows=(
+            (losses_words(comparison), f"{comparison.log_loss:.4f}", "–" if old is None else f"{old:.4f}"),
+            (
+                losses_words(comparison, "objects"),
+                f"{comparison.n_held_out:,}",
+                f"{comparison.champion_n_held_out or 0:,}",
+            ),
+            *new_to_both,
+            ("skill", comparison.skill, comparison.champion_skill or "–"),
+            ("verdict on the approximation", comparison.verdict, comparison.champion_verdict or "–"),
+        ),
+        numeric=frozenset({1, 2}),
+        note=(
+            "By rule it would be promoted."
+            if comparison.better
+            else f"By rule not: {'; '.join(comparison.against)}."
+        )
+        + (
+            "" if comparison.same_rows or common is not None else " The two were tested on different objects."
+        ),
+    )
+
+
+def _class_table(comparison: Comparison) -> ReportTable:
+    rows = tuple(
+        (
+            c.name,
+            f"{c.gain.n:,}",
+            f"{c.gain.gain:+.4f}",
+            gain_interval(c.gain),
+            f"{c.champion_completeness:.1%} → {c.completeness:.1%}",
+            f"{_percent(c.champion_purity)} → {_percent(c.purity)}",
+        )
+        for c in comparison.classes
+    )
+    return ReportTable(
+        title="By class, on objects new to both",
+        columns=("class", "objects", "gain, nats", "95% interval", "completeness", "purity"),
+        rows=rows,
+        numeric=frozenset({1, 2}),
+        note="A gain is how much smaller the challenger's log loss is. Shares: champion → challenger.",
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _release_table(change: SampledChange) -> ReportTable:
+    share = change.changed / change.compared if change.compared else 0.0
+    of_release = f"about {round(share * change.n_rows):,} of {change.n_rows:,} in the release"
+    rows = [
+        ("objects compared", f"{change.compared:,}", ""),
+        ("would change class", f"{change.changed:,}", f"{share:.2%}, {of_release}"),
+        *(
+            (f"  {t.was or '(none)'} → {t.now or '(none)'}", f"{t.objects:,}", "")
+            for t in change.transitions[:20]
+        ),
+        *((f"cannot be classified by both: {trouble}", "", "") for trouble in change.troubles[:5]),
+    ]
+    return ReportTable(
+        title=f"In the last release, {change.release} in {change.folder}",
+        columns=("what", "objects", ""),
+        rows=tuple(rows),
+        numeric=frozenset({1}),
+        note=f"The first rows of {change.files:,} of {change.n_files:,} files; nothing was written.",
+    )

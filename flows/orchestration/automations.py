@@ -1,0 +1,271 @@
+"""Automations that alert a team: a scheduled run failed, is late, or released nothing for days; and two more.
+
+Deployments, blocks and automations are found by their names, so that nobody copies an id.  An automation is created
+once and updated after that; one that somebody has paused stays paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import BlockDocument, StateType
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.events.actions import ActionTypes, CallWebhook, ChangeFlowRunState, DoNothing, SendNotification
+from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+
+from flows.errors import UsageError
+from flows.orchestration.deployments import AutomationsResult, AutomationWork
+
+__all__ = ["automate"]
+
+ENTRY = "deployed.py"
+"""The file that the entry points of our deployments name."""
+SILENCE = timedelta(minutes=9)
+"""Three heartbeats of a run, which sends one every three minutes."""
+ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed", "Suspended", "AwaitingRetry")
+"""States after which no heartbeat is to be expected; events bear the names of states, not their types."""
+MAKE_BLOCK = (
+    "python -c \"from prefect.blocks.notifications import SlackWebhook as S; S(url=input()).save('{name}')\""
+)
+
+
+@dataclass(frozen=True)
+class _Alert:
+    """What is watched for, and what is said: expressions of Jinja that are put together."""
+
+    name: str
+    tells: str  # in words: of what
+    trigger: EventTrigger
+    parts: tuple[str, ...] = ()
+    actions: tuple[ActionTypes, ...] = field(default=())  # in place of an alert
+
+
+def automate(
+    *, notify: str, idle_days: int, deployments: Sequence[str] = (), dry_run: bool = False
+) -> AutomationsResult:
+    """Create or update the automations, those of `deployments` (FLOW/NAME) or of all of ours that have a schedule.
+
+    `notify` names the block that sends the alerts: one that notifies (Slack, mail, ...) or a webhook.  A dry run says
+    what is missing; otherwise that is an error, and nothing is written.
+    """
+    with get_client(sync_client=True) as client:
+        watched, absent = _watched(client, deployments)
+        block = _block(client, notify)
+        missing = [*absent, *([] if block else [_no_block(notify)])]
+        if missing and not dry_run:
+            raise UsageError("; ".join(missing))
+        alerts = [alert for label, d in watched.items() for alert in _of_deployment(label, d, idle_days)]
+        tell = _teller(block)
+        automations = [_automation(alert, tell) for alert in (*alerts, *_of_all())]
+        known = {found.name: found for found in client.read_automations()}
+        work = [
+            AutomationWork(
+                name=wanted.name,
+                alerts=alert.tells,
+                status=_brought(client, wanted, known.get(wanted.name), dry_run=dry_run),
+            )
+            for alert, wanted in zip((*alerts, *_of_all()), automations, strict=True)
+        ]
+    return AutomationsResult(
+        status="planned" if dry_run else "done",
+        deployments=tuple(watched),
+        notify=notify,
+        automations=tuple(work),
+        missing=tuple(missing),
+    )
+
+
+def _watched(
+    client: SyncPrefectClient, wanted: Sequence[str]
+) -> tuple[dict[str, DeploymentResponse], list[str]]:
+    """Return the deployments to watch by FLOW/NAME, and what is said of those that are not there."""
+    flows = {flow.id: flow.name for flow in client.read_flows()}
+    ours = {
+        f"{flows[d.flow_id]}/{d.name}": d
+        for d in client.read_deployments()
+        if Path((d.entrypoint or "").partition(":")[0]).name == ENTRY
+    }
+    if wanted:
+        unknown = [label for label in wanted if label not in ours]
+        there = ", ".join(ours) or "none"
+        return {label: ours[label] for label in wanted if label in ours}, [
+            f"--deployment: got '{label}', expected one of the server's deployments of blr ({there}); `prefect deploy "
+            "--all` makes those of prefect.yaml"
+            for label in unknown
+        ]
+    scheduled = {label: d for label, d in ours.items() if any(s.active for s in d.schedules)}
+    if scheduled:
+        return scheduled, []
+    nothing = (
+        f"got no deployment with an active schedule ({', '.join(ours) or 'none at all'}), expected one to watch; set "
+        "`active: true` in prefect.yaml and run `prefect deploy --all`, or name one with --deployment"
+    )
+    return {}, [nothing]
+
+
+def _block(client: SyncPrefectClient, name: str) -> BlockDocument | None:
+    """Return the block of that name which can send alerts; the first, where several kinds have it."""
+    named = [b for b in client.read_block_documents(include_secrets=False) if b.name == name]
+    return next((b for b in named if _notifies(b) or _is_webhook(b)), None)
+
+
+def _notifies(block: BlockDocument) -> bool:
+    return block.block_schema is not None and "notify" in block.block_schema.capabilities
+
+
+def _is_webhook(block: BlockDocument) -> bool:
+    return block.block_type is not None and block.block_type.slug == "webhook"
+
+
+def _no_block(name: str) -> str:
+    return (
+        f"--notify: got no block '{name}' that notifies, expected one, such as Slack's, mail or a webhook; make it "
+        f"on the page Blocks of the server, or by {MAKE_BLOCK.format(name=name)}, which asks for the address"
+    )
+
+
+def _teller(block: BlockDocument | None) -> Callable[[str, Sequence[str]], ActionTypes]:
+    """Return what makes the action of an alert; without a block, in a dry run, an action that is never written."""
+
+    def tell(subject: str, parts: Sequence[str]) -> ActionTypes:
+        if block is not None and _is_webhook(block):
+            said = " ~ ".join(parts)
+            return CallWebhook(block_document_id=block.id, payload=f'{{"text": {{{{ ({said}) | tojson }}}}}}')
+        body = "".join(f"{{{{ {part} }}}}" for part in parts)
+        if block is None:
+            return DoNothing()
+        return SendNotification(block_document_id=block.id, subject=subject, body=body)
+
+    return tell
+
+
+PAGE = ("' '", "(flow_run | ui_url) or ''")
+"""The end of what is said of a run: its page, where the server knows its own address."""
+
+
+def _of_deployment(label: str, deployment: DeploymentResponse, idle_days: int) -> list[_Alert]:
+    """Return what is watched of a deployment."""
+    related: dict[str, str | list[str]] = {
+        "prefect.resource.id": f"prefect.deployment.{deployment.id}",
+        "prefect.resource.role": "deployment",
+    }
+
+    def of_runs(*states: str) -> EventTrigger:
+        return EventTrigger(
+            posture=Posture.Reactive,
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=related,
+            for_each={"prefect.resource.id"},
+            expect={f"prefect.flow-run.{state}" for state in states},
+            threshold=1,
+            within=timedelta(0),
+        )
+
+    failed = ("flow_run.name", "': '", "flow_run.state.name", "'. '", "flow_run.state.message or ''")
+    alerts = [
+        _Alert(
+            f"blr: {label} failed",
+            "a run failed, crashed or took too long",
+            of_runs("Failed", "Crashed", "TimedOut"),
+            (*failed, *PAGE),
+        ),
+        _Alert(
+            f"blr: {label} is late",
+            "a run was due and nobody has taken it: no worker, or a full queue",
+            of_runs("Late"),
+            (f"'A run of {label} is late: no worker has taken it.'", *PAGE),
+        ),
+    ]
+    if idle_days:
+        trigger = EventTrigger(
+            posture=Posture.Proactive,
+            match={"prefect.resource.id": "blr.release.*"},
+            match_related=related,
+            expect={"blr.release.done"},
+            threshold=1,
+            within=timedelta(days=idle_days),
+        )
+        said = f"'{label} has released nothing for {idle_days} days: no new input, or no run'"
+        alerts.append(
+            _Alert(
+                f"blr: {label} releases nothing",
+                f"no release was done for {idle_days} days",
+                trigger,
+                (said,),
+            )
+        )
+    return alerts
+
+
+def _of_all() -> list[_Alert]:
+    """Return what is watched whatever the deployment."""
+    quarantined = EventTrigger(
+        posture=Posture.Reactive,
+        match={"prefect.resource.id": "blr.partition.*"},
+        expect={"blr.partition.quarantined"},
+        threshold=1,
+        within=timedelta(0),
+    )
+    silent = EventTrigger(
+        posture=Posture.Proactive,
+        match={"prefect.resource.id": "prefect.flow-run.*"},
+        for_each={"prefect.resource.id"},
+        after={"prefect.flow-run.heartbeat"},
+        expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in ENDS)},
+        threshold=1,
+        within=SILENCE,
+    )
+    crash = ChangeFlowRunState(
+        state=StateType.CRASHED, name="Crashed", message="no heartbeat for nine minutes", force=False
+    )
+    return [
+        _Alert(
+            "blr: a file is quarantined",
+            "a file could not be annotated; once for each file and reason",
+            quarantined,
+            ("event.payload.file", "' is quarantined: '", "event.payload.reason"),
+        ),
+        _Alert(
+            "blr: silent runs are crashed",
+            "a run sent no heartbeat for nine minutes: its state becomes Crashed",
+            silent,
+            actions=(crash,),
+        ),
+    ]
+
+
+def _automation(alert: _Alert, tell: Callable[[str, Sequence[str]], ActionTypes]) -> AutomationCore:
+    return AutomationCore(
+        name=alert.name,
+        description=f"When {alert.tells}. Made by `blr deployments automate`.",
+        enabled=True,
+        tags=["blr"],
+        trigger=alert.trigger,
+        actions=list(alert.actions) or [tell(alert.name, alert.parts)],
+    )
+
+
+def _brought(
+    client: SyncPrefectClient, wanted: AutomationCore, found: Automation | None, *, dry_run: bool
+) -> Literal["created", "updated", "unchanged"]:
+    """Create an automation, or update the one that was found; say which."""
+    if found is None:
+        if not dry_run:
+            client.create_automation(wanted)
+        return "created"
+    wanted = wanted.model_copy(update={"enabled": found.enabled})
+    if _said(found) == _said(wanted):
+        return "unchanged"
+    if not dry_run:
+        client.update_automation(found.id, wanted)
+    return "updated"
+
+
+def _said(automation: AutomationCore) -> object:
+    """Return what decides whether two automations are the same; events are sets, in no order."""
+    return automation.model_dump(include={"name", "description", "tags", "trigger", "actions"})

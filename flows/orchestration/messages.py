@@ -1,0 +1,82 @@
+"""What a classification says of itself in one sentence: the message of its final state, and the name of its run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flows.runs.model_reference import ModelReference
+from flows.runs.results import (
+    ClassificationResult,
+    ClassificationTrial,
+    FinishedClassification,
+    FolderResult,
+    WaitingClassification,
+)
+
+__all__ = ["classification_message", "classification_name", "short_label", "started_name"]
+
+DIGITS = 4
+"""Digits of a version in the name of a run: as many as name it on the command line."""
+
+
+def short_label(label: str) -> str:
+    """Return NAME@VERSION with the first digits of the version."""
+    reference = ModelReference.parse(label)
+    return ModelReference(reference.name, reference.version[:DIGITS]).label
+
+
+def started_name(verb: str, label: str, *, release: int, trial: bool = False) -> str:
+    """Return the name of a run that is to make a release, or to try a model."""
+    head = f"{verb} {short_label(label)}"
+    return f"{head} → release {release}" if not trial else f"{head}: trial"
+
+
+def classification_name(verb: str, result: ClassificationResult) -> str:
+    """Return the name of a run that has ended."""
+    head = f"{verb} {short_label(result.model)}"
+    if isinstance(result, FinishedClassification):
+        return f"{head} → release {result.release}"
+    return f"{head}: {result.status}"
+
+
+def classification_message(result: ClassificationResult) -> str:
+    """Return the result of a run in words."""
+    if isinstance(result, ClassificationTrial):
+        return f"Trial on {result.summary.n_rows:,} rows; nothing was written."
+    rows = result.summary.n_rows if result.summary else 0
+    whole = f"{_n(len(result.files), 'file')}, {_n(rows, 'object')}"
+    if isinstance(result, WaitingClassification):
+        return f"Nothing could be done yet: {_left_out(result) or 'all inputs wait for the next run'}."
+    if not isinstance(result, FinishedClassification):
+        parts = [f"Nothing to do: {whole}, as at release {result.release}", _left_out(result)]
+        return f"{'; '.join(filter(None, parts))}."
+    why = Counter(file.why for file in result.files.values() if file.why)
+    now = ", ".join(f"{n:,} {reason}" for reason, n in sorted(why.items()))
+    parts = [
+        f"Release {result.release}: {whole}",
+        f"annotated now: {now or 'none'}",
+        _changed(result),
+        _left_out(result),
+        f"unlike the training set: {', '.join(result.drifted)}" if result.drifted else "",
+    ]
+    return f"{'; '.join(filter(None, parts))}."
+
+
+def _changed(result: FinishedClassification) -> str:
+    difference = result.difference
+    if difference is None or not difference.compared:
+        return ""
+    return f"{difference.class_changed:,} of {difference.compared:,} objects changed class"
+
+
+def _left_out(result: FolderResult) -> str:
+    counts = {
+        "retired": len(result.retired),
+        "quarantined": len(result.quarantined),
+        "deferred": len(result.deferred),
+    }
+    return ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
+
+
+def _n(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,65 @@
+"""What a run is called, and what its final state says: a list of runs is then read without opening any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
+from prefect.runtime import flow_run, task_run
+from prefect.states import Completed
+
+__all__ = ["completed", "rename_run", "run_name", "task_name"]
+
+Request = TypeVar("Request")
+T = TypeVar("T")
+
+MOST_CHARACTERS = 200
+"""Length at which a name is cut; lists of runs show one line of it."""
+
+
+def run_name(
+    request: Callable[..., Request], words: Callable[[Request], str], otherwise: str
+) -> Callable[[], str]:
+    """Return what Prefect asks for the name of a run: the `words` on its request.
+
+    It is called `otherwise` where there are no words, as for a model that the store does not have: what is wrong is for
+    the run itself to say.
+    """
+
+    def name() -> str:
+        try:
+            return _cut(words(request(**flow_run.parameters)))
+        except Exception:  # noqa: BLE001  a run never fails for its name
+            return otherwise
+
+    return name
+
+
+def task_name(words: Callable[[Mapping[str, Any]], str]) -> Callable[[], str]:
+    """Return what Prefect asks for the name of a task run: the `words` on its parameters, by their names."""
+    return lambda: _cut(words(task_run.parameters))
+
+
+def rename_run(name: str) -> None:
+    """Give the run in hand another name, if it has not got it already."""
+    context = FlowRunContext.get()
+    run = None if context is None else context.flow_run
+    if run is None or run.name == _cut(name):
+        return
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_name(run.id, _cut(name))
+    run.name = _cut(name)
+
+
+def completed(value: T, message: str) -> T:
+    """Return the result of a flow so that the message of its final state says it in words.
+
+    Prefect takes the value out of the state again: whoever calls the flow gets the value itself.
+    """
+    return cast("T", Completed(message=message, data=value))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
