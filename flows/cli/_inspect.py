@@ -8,7 +8,7 @@ from typing import Any
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from flows.cli._progress import shown_progress
-from flows.cli._show import plain_table, print_tables, say, show, show_trained
+from flows.cli._show import plain_table, print_tables, say, show, show_model
 from flows.draft.inspected import (
     CatalogueSummary,
     ColumnSummary,
@@ -40,7 +40,7 @@ def run_inspect(request: InspectRequest, *, json: bool) -> None:
     if isinstance(result, CatalogueSummary):
         show(result, _show_catalogue, json=json, kind="catalogue")
     else:
-        show(result, show_trained, json=json, kind="model")
+        show(result, show_model, json=json, kind="model")
 
 
 def run_init(request: InitRequest, *, json: bool) -> None:

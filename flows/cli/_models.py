@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flows.cli._options import PromoteOptions
-from flows.cli._show import show, show_models, show_promoted, show_trained
+from flows.cli._show import show, show_model, show_models, show_promoted
 from flows.errors import ModelError
 from flows.models.asdf_file import read_facts
 from flows.models.description import ListedModel, ModelListing
@@ -53,7 +53,7 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
     place = Store.named(store)
     model = place.load(reference)
     history = tuple(place.history(model.name))
-    show(replace(place.described(model, "stored"), history=history), show_trained, json=json)
+    show(replace(place.described(model, "stored"), history=history), show_model, json=json)
 
 
 def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "ReviewOptions",
     "RunOptions",
     "Store",
+    "TrainOptions",
     "on_this_machine",
 ]
 
@@ -101,6 +102,15 @@ class RunOptions:
     direct: Direct = False
     json: AsJson = False
     quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class TrainOptions(RunOptions):
+    """Of a training: the options of a run, and how much is printed."""
+
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print the tables of the report, not its answers alone.")
+    ] = False
 
 
 @dataclass(frozen=True)

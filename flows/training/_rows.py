@@ -38,6 +38,8 @@ class TrainingRows:
     position: Floats | None = (
         None  # (N, 2) right ascension and declination, degrees; NaN where it cannot be read
     )
+    magnitude: Floats | None = None  # (N,), NaN where missing; the column's name is `magnitude_name`, ()
+    magnitude_name: NDArray[np.str_] | None = None
     annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
     # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
     confusion: Floats | None = None
