@@ -18,6 +18,7 @@ _BAND: Final = re.compile(r"[A-Za-z]s?|[wW][1-4]|[nfNF][uU][vV]|bp|rp|[fF]\d{3}[
 _CAPITALS: Final = frozenset("bvjhk")
 _MAGNITUDE: Final = re.compile(r"mag|mpro|_m_|^[ubvgrizyjhk]$", re.IGNORECASE)
 _NAME: Final = r"[A-Za-z_]\w*"
+_PAIR: Final = re.compile(r"([ubvgrizyjhk])_([ubvgrizyjhk])")
 _NUMBER: Final = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _INNER: Final = rf"({_NAME}(?:\s*-\s*{_NAME})?)"
 _ARCSINH: Final = re.compile(
@@ -57,6 +58,10 @@ def readable_feature(name: str, expression: str = "", unit: str | None = None) -
     band = _band(inner) if re.fullmatch(_NAME, inner) else None
     if band is not None:
         return ReadableFeature(f"{band} magnitude (mag)", f"{band} magnitude", inverse)
+    pair = _PAIR.fullmatch(name)
+    if pair is not None and inverse is None and re.fullmatch(_NAME, text):  # a column that is a colour
+        first, second = (b.upper() if b in _CAPITALS else b for b in pair.groups())
+        return ReadableFeature(f"{first} − {second}" + (f" ({unit})" if unit else ""), f"{first} − {second}")
     words = (name if inverse is None else inner.replace("-", "−")).replace("_", " ")
     return ReadableFeature(f"{words} ({unit})" if unit else words, words, inverse)
 

@@ -4,8 +4,6 @@
 - `request`: The parameters of `train`.  This module evaluates its annotations: `flows.runs.parameters` says
   why.
 - `results`: What a training passes from step to step, and what comes out of it.
-- `saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
-  store.
 - `steps`: Train a model: the work itself, with or without Prefect.
 
 For this folder alone:
@@ -34,6 +32,8 @@ For this folder alone:
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
   alone.
 - `_rows`: The labelled rows of a training: the same for all candidates.
+- `_saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
+  store.
 - `_shift`: A training set unlike the target: how well they can be separated, weights for the rows, shares
   for the classes.
 - `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
@@ -46,4 +46,4 @@ For this folder alone:
   them, exact and approximate.
 """
 
-__all__ = ["report", "request", "results", "saving", "steps"]
+__all__ = ["report", "request", "results", "steps"]

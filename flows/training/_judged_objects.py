@@ -128,9 +128,14 @@ def notable_objects(
         name = objects.identifier[i].decode(errors="replace")
         given = classes[assigned[i]]
         why = (
-            f"labelled {classes[truth[i]]}, to which the model gives {probability[i, truth[i]]:.1%}; "
-            f"it gives {given} {probability[i, assigned[i]]:.1%}"
+            f"labelled {classes[truth[i]]}, to which the model gives {_percent(probability[i, truth[i]])}; "
+            f"it gives {given} {_percent(probability[i, assigned[i]])}"
         )
         ra, dec = (float(x) if np.isfinite(x) else None for x in (objects.ra[i], objects.dec[i]))
         chosen.setdefault(name, NotableObject(name=name, ra=ra, dec=dec, why=why))
     return tuple(chosen.values())
+
+
+def _percent(share: float) -> str:
+    """Return a probability as people read it; zero is never claimed."""
+    return "less than 0.1%" if share < 0.001 else f"{share:.1%}"

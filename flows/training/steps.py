@@ -42,6 +42,7 @@ from flows.training._ingest import column_metadata, labelled_sample, stage_rows
 from flows.training._photometry import with_learned_photometry
 from flows.training._ranking import Ranking, rank, stacked
 from flows.training._rows import write_array
+from flows.training._saving import Judged, Kept, make_model, save_model
 from flows.training._staging import (
     StagedDescription,
     StagedTraining,
@@ -64,7 +65,6 @@ from flows.training._target_rows import (
 from flows.training._temperature import mixed_left_out
 from flows.training.request import TrainRequest
 from flows.training.results import Ingested, TrainingPlan
-from flows.training.saving import Judged, Kept, make_model, save_model
 from flows.version import code_version
 
 __all__ = [

@@ -119,6 +119,8 @@ def test_mollweide_keeps_areas() -> None:
         ("size", "majax", "arcmin", "size (arcmin)"),
         ("log_p", "log10(koi_period)", None, "koi period"),
         ("x", "a - b", None, "x"),
+        ("g_i", "gi", None, "g − i"),
+        ("j_k", "JK", "mag", "J − K (mag)"),
         ("odd", "log(a) + b", None, "odd"),
     ],
 )
