@@ -61,9 +61,10 @@ def test_the_path_leads_from_the_start_to_the_mode() -> None:
     assert len(q.path) == q.n_iter
     np.testing.assert_array_equal(q.path[0], 0)
     np.testing.assert_array_equal(q.path[-1], q.mean)
+    P = np.diag([1e-4, 0.2, 0.2])  # of the intercept, and of the others
     w = np.zeros(3)  # the textbook's step, PRML (4.92) with a prior
     for step in q.path[1:3]:
         y = 1 / (1 + np.exp(-Phi @ w))
-        A = Phi.T @ (Phi * (y * (1 - y))[:, None]) + 0.2 * np.eye(3)
-        w = w + np.linalg.solve(A, Phi.T @ (t - y) - 0.2 * w)
+        A = Phi.T @ (Phi * (y * (1 - y))[:, None]) + P
+        w = w + np.linalg.solve(A, Phi.T @ (t - y) - P @ w)
         np.testing.assert_allclose(step, w, atol=1e-10)
