@@ -26,6 +26,7 @@ __all__ = [
     "log_losses",
     "reliability_curve",
     "reliability_curves",
+    "share_interval",
 ]
 
 Bins = NDArray[np.intp]
@@ -202,6 +203,24 @@ def reliability_curves(
         reliability_curve(q, o, bins=bins, weight=weight, level=level, interval=interval)
         for q, o in zip(P.T, T.T, strict=True)
     )
+
+
+def share_interval(
+    count: ArrayLike, n: ArrayLike, *, level: float = 0.95, interval: str = "wilson"
+) -> tuple[Vector, Vector]:
+    """Return the ends of the interval of a share, `count` of `n` objects, of any equal shapes; 0 to 1 where n is 0.
+
+    `interval` as of `reliability_curve`.
+    """
+    _require_level(level)
+    if interval not in _INTERVALS:
+        raise ValueError(f"unknown interval '{interval}'; expected one of {', '.join(_INTERVALS)}")
+    count, n = np.broadcast_arrays(np.asarray(count, np.float64), np.asarray(n, np.float64))
+    if not np.all((count >= 0) & (count <= n)):
+        raise ValueError(f"got counts {count} of {n}; expected 0 to n in each")
+    some = np.maximum(n, np.finfo(np.float64).tiny)
+    low, high = _INTERVALS[interval](count / some, np.where(n > 0, n, 1.0), level)
+    return np.where(n > 0, low, 0.0), np.where(n > 0, high, 1.0)
 
 
 def _wilson(share: Vector, n: Vector, level: float) -> tuple[Vector, Vector]:

@@ -26,9 +26,8 @@ from flows.reports.tables import candidate_table, markdown_report
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 from flows.training import steps as training
-from flows.training.report import train_report
+from flows.training.report import REPORT_FILE, train_report
 from flows.training.request import TrainRequest
-from flows.training.saving import REPORT_FILE
 
 __all__ = ["train"]
 

@@ -19,7 +19,10 @@ from flows.specification.specification import Specification
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WITH_EXAMPLES = [ROOT / "README.md", ROOT / "docs" / "python.md"]
+WITH_EXAMPLES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{page}.md" for page in ("python", "reading-the-report")),
+]
 HIDDEN = {"base_folder"}
 
 

@@ -74,6 +74,7 @@ class Mode:
     converged: bool
     n_iter: int
     status: str
+    path: Matrix | None = None  # (I, D) where each iteration stood, the start first
 
     def precision(self, prior: SolverPrior) -> Matrix:
         """Return A = H + P, (D, D)."""
@@ -116,6 +117,7 @@ def maximise(
     theta = np.array(start, dtype=np.float64)
     value, gradient, hessian = evaluate(theta) if evaluated is None else evaluated
     n_iter, status, previous, idle = 1, "iterations exhausted", np.inf, 0
+    path = [theta]
     while True:
         g = gradient - prior.precision @ (theta - prior.mean)
         step, decrement = newton_step(g, hessian + prior.precision)
@@ -125,7 +127,15 @@ def maximise(
         stalled = idle > 0 and decrement < (1e-6 if idle < _IDLE else 1e-4)
         if decrement < tolerance or stalled:
             return Mode(
-                theta, value, gradient, hessian, decrement, converged=True, n_iter=n_iter, status="converged"
+                theta,
+                value,
+                gradient,
+                hessian,
+                decrement,
+                converged=True,
+                n_iter=n_iter,
+                status="converged",
+                path=np.stack(path),
             )
         if n_iter >= max_iter:
             break
@@ -135,7 +145,8 @@ def maximise(
             break
         theta, (value, gradient, hessian) = accepted
         previous, n_iter = decrement, n_iter + 1
-    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status)
+        path.append(theta)
+    return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status, np.stack(path))
 
 
 def _search(

@@ -39,6 +39,7 @@ def posterior_at(problem: Problem, mode: Mode) -> LaplacePosterior:
         converged=mode.converged,
         n_iter=mode.n_iter,
         status=mode.status,
+        path=mode.path,
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "PositionUnit",
     "Positions",
     "find_position_columns",
+    "galactic_latitude",
     "is_position",
     "match_positions",
     "near_others",
@@ -166,6 +167,17 @@ def positions(ra: Array, dec: Array, unit: PositionUnit = "deg") -> Positions:
         unreadable=unreadable,
         out_of_range=int(outside.sum()),
     )
+
+
+def galactic_latitude(ra: Floats, dec: Floats) -> Floats:
+    """Return the galactic latitude (n,) of ICRS positions, all in degrees; NaN where one is missing.
+
+    The pole is that of ESA (1997), The Hipparcos Catalogue, volume 1, equation 1.5.10.
+    """
+    pole_ra, pole_dec = np.radians([192.85948, 27.12825])
+    ra, dec = np.radians(ra), np.radians(dec)
+    sine = np.sin(dec) * np.sin(pole_dec) + np.cos(dec) * np.cos(pole_dec) * np.cos(ra - pole_ra)
+    return np.asarray(np.degrees(np.arcsin(np.clip(sine, -1.0, 1.0))))
 
 
 def numbers(column: Array, unit: PositionUnit) -> tuple[Floats, NDArray[np.bool_]]:

@@ -7,7 +7,7 @@
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
 - `release_changes`: What a challenger would change in the last release: a sample of it classified by both
   models, nothing written.
-- `report`: From the counts of a classification to what a report shows of it.
+- `report`: From the counts of a classification to what a report shows of it, and the report itself.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
 - `request`: The parameters of `classify`, `reprocess` and `explain`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
@@ -24,8 +24,10 @@ For this folder alone:
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
 - `_narrowed`: A value as one of its base class: what a result shows of a fuller record.
-- `_output_columns`: What `output.columns = "full"` adds to the standard columns, in the order of
-  `catalogs.catalog.new_columns`.
+- `_object_survey`: What a classification's report shows of single objects and of the sky, gathered while rows
+  stream by.
+- `_output_columns`: What `output.columns = "full"` adds, in the order of `catalogs.catalog.new_columns`, and
+  what a copy keeps.
 - `_plan`: What a classification would do, found out before any work starts and without writing anything.
 - `_publishing`: The end of a classification: final names, `summary.json`, a release's report, and last of
   all `manifest.json`.

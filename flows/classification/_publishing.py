@@ -14,6 +14,7 @@ from flows.classification._output_columns import kept_columns
 from flows.classification._releases import release_report, write_report
 from flows.classification._tally import summarise, total
 from flows.classification._tasks import Publication, Published
+from flows.classification.report import write_classification_report
 from flows.classification.scoring import Scorer, flag_names, provenance
 from flows.documents import write_document
 from flows.errors import OutputFolderError
@@ -77,6 +78,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
     )
     if publication.report:
         published = _with_report(published, manifest, totals, publication)
+    write_classification_report(staging.out, model, summary, manifest, publication.deferred)
     manifest.write(staging.out)
     staging.close()
     return published

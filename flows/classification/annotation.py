@@ -16,6 +16,7 @@ from catalogs.writing.annotate import annotate
 from catalogs.writing.conversion import copied
 from flows.classification._class_shares import shift_record
 from flows.classification._difference import Annotation, compare
+from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import kept_columns
 from flows.classification._plan import reason
 from flows.classification._tasks import Annotated, Deferred, Failed, FileJob, FileResult, JobGroup
@@ -47,13 +48,15 @@ def annotate_file(job: FileJob) -> Output:
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
     scorer = scorer_for(model, specification, catalog)
+    survey = ObjectSurvey.of(catalog, specification, model.classes)
+    scorer = replace(scorer, survey=survey)
     with single_threaded_blas():
         written = annotate(
             catalog,
             job.staging.folder,
             scorer.columns,
             scorer,
-            read=scorer.reader.read,
+            read=tuple(dict.fromkeys((*scorer.reader.read, *survey.read))),
             provenance=provenance(model, specification, job.input.sha256, scorer.reader.read),
             threads=job.request.threads,
             progress=tell().advance,
@@ -134,6 +137,8 @@ def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[s
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, job.request.specification),
         left_behind=left_behind,
+        sky=None if scorer.survey is None else scorer.survey.sky(),
+        doubtful=() if scorer.survey is None else scorer.survey.doubtful(),
     )
     seen = annotated.stat()
     return Output(

@@ -1,11 +1,38 @@
-"""From the counts of a classification to what a report shows of it."""
+"""From the counts of a classification to what a report shows of it, and the report itself."""
 
 from __future__ import annotations
 
-from flows.reports.data import ClassCount, Classification, FlagShare
-from flows.runs.summary import Counts
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-__all__ = ["reported"]
+import numpy as np
+
+from blr.decisions import Flag
+from catalogs.files.atomic import atomic_write_text
+from flows.classification._object_survey import most_doubtful, total_sky
+from flows.features.drift import total_counts
+from flows.models.model import Model
+from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
+from flows.reports.catalogue_page import render_classification
+from flows.reports.data import ClassCount, Classification, FlagShare, Verdict
+from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap
+from flows.reports.skill import has_skill, skill_words
+from flows.runs.counts import DoubtfulObject, FileCounts
+from flows.runs.manifest import Manifest
+from flows.runs.summary import Counts, Summary, drifted
+
+__all__ = ["REPORT", "classification_of", "reported", "write_classification_report"]
+
+REPORT = "report.html"
+SHORT_MEANINGS = {
+    Flag.OUT_OF_DOMAIN: "unlike the training set",
+    Flag.CLOSE_CALL: "close call",
+    Flag.LOW_CONFIDENCE: "low confidence",
+    Flag.FLIPPED: "moderation changed its class",
+    Flag.UNCERTAIN_INPUT: "uncertain through its measurement errors",
+}
+"""In a few words, why an object is worth a look."""
 
 
 def reported(name: str, counts: Counts) -> Classification:
@@ -14,6 +41,7 @@ def reported(name: str, counts: Counts) -> Classification:
     return Classification(
         catalogue=name,
         n_rows=counts.n_rows,
+        n_classified=counts.n_classified,
         no_error=counts.no_error or "",
         counts=tuple(
             ClassCount(name=c, assigned=estimate.assigned, expected=estimate.expected, error=estimate.error)
@@ -24,3 +52,100 @@ def reported(name: str, counts: Counts) -> Classification:
             for flag, f in counts.flags.items()
         ),
     )
+
+
+def write_classification_report(
+    folder: Path, model: Model, summary: Summary, manifest: Manifest, deferred: Mapping[str, str]
+) -> None:
+    """Write `report.html` beside the annotated files."""
+    files = [counts for counts in summary.files.values() if not counts.repeats_rows] or [
+        *summary.files.values()
+    ]
+    doubtful = most_doubtful(one for counts in files for one in counts.doubtful)
+    troubles = ReleaseTroubles(
+        quarantined={q.name: q.reason for q in manifest.quarantined}, deferred=deferred
+    )
+    page = render_classification(
+        classification_of(model, summary, files),
+        _classifying(model),
+        objects=[_notable(one) for one in doubtful],
+        troubles=troubles,
+        release=manifest.release,
+        made=Made.now(),
+        units={f.name: (f.expression, f.unit) for f in model.training.features},
+        provenance=_provenance(model, manifest),
+    )
+    atomic_write_text(folder / REPORT, page)
+
+
+def classification_of(model: Model, summary: Summary, files: Sequence[FileCounts]) -> Classification:
+    """Return what a report shows of a folder; margins, which repeat rows, are not among its `files`."""
+    names = [*summary.files]
+    name = names[0] if len(names) == 1 else f"{len(names):,} files"
+    sky = total_sky([counts.sky for counts in files if counts.sky is not None])
+    return replace(
+        reported(name, summary),
+        drifted=tuple(drifted(summary.drift)),
+        sky=None
+        if sky is None
+        else SkyMap(
+            order=sky.order,
+            pixels=np.asarray(sky.pixels),
+            n=np.asarray(sky.n),
+            flagged=np.asarray(sky.flagged),
+            assigned=np.asarray(sky.assigned).T,
+        ),
+        features=_features(model, files),
+    )
+
+
+def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:
+    """Return the features of which the model kept how they are distributed."""
+    counted = [counts.drift for counts in files if counts.drift is not None]
+    if not counted:
+        return ()
+    bins, ranges = total_counts(counted).bins, {f.name: f for f in model.training.features}
+    return tuple(
+        FeatureComparison(
+            name=name,
+            edges=trained.edges,
+            training=trained.counts,
+            target=bins[j],
+            low=ranges[name].minimum,
+            high=ranges[name].maximum,
+        )
+        for j, name in enumerate(model.features)
+        if (trained := model.training.distribution.get(name)) is not None and trained.edges and name in ranges
+    )
+
+
+def _notable(one: DoubtfulObject) -> NotableObject:
+    (first, second), (p, q) = one.classes, one.probabilities
+    flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one.flags & int(flag))
+    why = f"{first} {p:.1%}, {second} {q:.1%}; a label would teach {one.mutual_information:.3f} nats; {flags}"
+    return NotableObject(name=one.id, ra=one.ra, dec=one.dec, why=why)
+
+
+def _classifying(model: Model) -> ClassifyingModel:
+    metrics = model.metrics
+    shown = {"log_loss": metrics.log_loss, "baseline": metrics.log_loss_baseline}
+    return ClassifyingModel(
+        label=model.label,
+        has_skill=has_skill(metrics.skill, **shown),
+        skill_words=skill_words(metrics.skill, **shown, rows=metrics.judged_by),
+        trust=Verdict(model.trust.verdict, model.trust.reasons),
+        accuracy=metrics.accuracy,
+        log_loss=metrics.log_loss,
+        judged_objects=f"{metrics.n:,} {metrics.judged_by} objects",
+    )
+
+
+def _provenance(model: Model, manifest: Manifest) -> dict[str, str]:
+    return {
+        "model": model.label,
+        "blr_model": str(model.id),
+        "specification": f"sha256 {manifest.specification_hash}",
+        "blr": manifest.code_version,
+        "release": str(manifest.release),
+        "files": f"{len(manifest.outputs):,}, listed in manifest.json",
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from catalogs.errors import OutputExistsError
@@ -28,7 +29,12 @@ from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["release_folder", "reprocess"]
+__all__ = ["release_folder", "reprocess", "specified"]
+
+
+def specified(request: ReprocessRequest) -> ReprocessRequest:
+    """Return a request with its specification read and checked, before anything is started."""
+    return replace(request, specification=read_specification(request.specification))
 
 
 def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps = DIRECT) -> ReleaseResult:

@@ -21,6 +21,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import NameClashError
 from flows.classification._class_shares import shift_record, with_shares
+from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import full_arrays
 from flows.classification._tally import tally_of, total
 from flows.errors import ModelError
@@ -64,6 +65,7 @@ class Scorer:
     # Of the training rows, by feature.
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
+    survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
 
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
@@ -93,7 +95,8 @@ class Scorer:
     def with_low_confidence(self, threshold: float) -> Scorer:
         """Return a scorer with another threshold and no tallies."""
         classifier = replace(self.classifier, low_confidence=threshold)
-        return replace(self, classifier=classifier, tallies=[], counts=[])
+        survey = None if self.survey is None else self.survey.empty()
+        return replace(self, classifier=classifier, tallies=[], counts=[], survey=survey)
 
     @property
     def _nothing(self) -> Tally:
@@ -135,6 +138,9 @@ class Scorer:
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
         self.tallies.append(tally_of(p, scores.count_draws, flags, missing))
+        if self.survey is not None:
+            information = _spread(scores.mutual_information, inside, np.nan)
+            self.survey.add(batch, p, information, flags)
         arrays = [
             self._best(p),
             *p.T,

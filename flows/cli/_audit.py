@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flows.cli._options import AuditOptions
-from flows.cli._show import plain_table, print_tables, say, show
+from flows.cli._printing import plain_table, print_tables, say, show
 from flows.reports.tables import ReportTable
 from flows.reviews.audit_draw import draw_audit
 from flows.reviews.audit_estimate import estimate_audit

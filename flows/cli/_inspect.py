@@ -9,7 +9,7 @@ from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.cli._progress import shown_progress
-from flows.cli._show import show_trained
+from flows.cli._show import show_model
 from flows.draft.inspected import (
     CatalogueSummary,
     ColumnSummary,
@@ -41,7 +41,7 @@ def run_inspect(request: InspectRequest, *, json: bool) -> None:
     if isinstance(result, CatalogueSummary):
         show(result, _show_catalogue, json=json, kind="catalogue")
     else:
-        show(result, show_trained, json=json, kind="model")
+        show(result, show_model, json=json, kind="model")
 
 
 def run_init(request: InitRequest, *, json: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from flows.classification.release_changes import in_release
 from flows.cli._options import PromoteOptions
 from flows.cli._printing import show
-from flows.cli._show import show_promoted, show_trained
+from flows.cli._show import show_model, show_promoted
 from flows.errors import UsageError
 from flows.models.promotion import DecidedPromotion, promote, reject, undo
 from flows.models.request import PromoteRequest
@@ -25,7 +25,7 @@ def run_show(reference: str, store: Path, *, json: bool) -> None:
     place = Store.named(store)
     model = place.load(reference)
     history = tuple(place.history(model.name))
-    show(replace(place.described(model, "stored"), history=history), show_trained, json=json)
+    show(replace(place.described(model, "stored"), history=history), show_model, json=json)
 
 
 def run_promote(request: PromoteRequest, options: PromoteOptions) -> None:

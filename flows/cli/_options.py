@@ -28,6 +28,7 @@ __all__ = [
     "ReviewOptions",
     "RunOptions",
     "Store",
+    "TrainOptions",
     "Watched",
     "on_this_machine",
 ]
@@ -150,6 +151,15 @@ class AutomateOptions:
     deployment: tuple[str, ...]
     dry_run: bool
     json: bool
+
+
+@dataclass(frozen=True)
+class TrainOptions(RunOptions):
+    """Of a training: the options of a run, and how much is printed."""
+
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print the tables of the report, not its answers alone.")
+    ] = False
 
 
 @dataclass(frozen=True)

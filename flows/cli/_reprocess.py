@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from flows.classification import reprocessing
@@ -16,7 +14,6 @@ from flows.cli._printing import print_tables, say, show
 from flows.cli._progress import shown_progress
 from flows.orchestration.tables import run_tables, trouble_table
 from flows.runs.results import ClassificationResult, ReleaseResult
-from flows.specification.toml_file import read_specification
 
 __all__ = ["PARTLY", "leave_partly", "run_reprocess"]
 
@@ -25,7 +22,7 @@ PARTLY = 3
 
 def run_reprocess(request: ReprocessRequest, options: RunOptions) -> None:
     """Reprocess, as a flow unless it is direct."""
-    request = replace(request, specification=read_specification(request.specification))
+    request = reprocessing.specified(request)
     with shown_progress(quiet=options.quiet):
         if options.direct or options.dry_run:
             result = reprocessing.reprocess(request, dry_run=options.dry_run)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from flows.classification.report import reported
 from flows.cli._printing import plain_table, print_tables, say
 from flows.models.comparison_tables import comparison_tables, decision_table
+from flows.models.description import ModelDescription
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.orchestration.tables import trouble_table
+from flows.reports.answers import answer_lines, training_answers
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
 from flows.reports.tables import (
     candidate_table,
     check_tables,
     class_count_table,
+    class_tables,
     flag_table,
     label_table,
     performance_table,
@@ -20,37 +25,42 @@ from flows.reports.tables import (
     split_words,
 )
 from flows.runs.results import ClassificationResult
-from flows.training.report import train_report
+from flows.training.report import ReportParts, train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
     "show_classified",
+    "show_model",
     "show_promoted",
     "show_trained",
 ]
 
 
-def show_trained(result: TrainingResult) -> None:
-    """Show a training, what it would do, or a stored model."""
+def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
+    """Show a training, what it would do, or a stored model: the report's answers; its tables if `verbose`."""
     if isinstance(result, TrainingPlan):
         _show_plan(result)
         return
-    report = train_report(result)
+    parts = ReportParts.read_from(Path(result.path)) if result.path else None
+    report = train_report(result, parts=parts)
     if not report.has_skill:
         say(report.skill_words)
-    print_tables(
-        label_table(report),
-        candidate_table(report),
-        *check_tables(report),
-        performance_table(report),
-        review_table(report),
-    )
-    for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
-        say(sentence)
+    if verbose:
+        print_tables(
+            label_table(report),
+            *class_tables(report),
+            performance_table(report),
+            review_table(report),
+            candidate_table(report),
+            *check_tables(report),
+        )
+        for sentence in (*noise_words(result.training.label_noise), *shift_words(result.training.shift)):
+            say(sentence)
     say(
         f"{result.model} {STATUS_WORDS[result.status]}; trust verdict, of the approximation: {result.trust.verdict}"
     )
-    say(report.skill_words)
+    for line in answer_lines(training_answers(report)):
+        say(line)
     if result.path:
         say(f"Model, card and report: {result.path}")
     if result.history:
@@ -58,6 +68,11 @@ def show_trained(result: TrainingResult) -> None:
     if result.champion not in (None, result.version):
         champion = f"{result.name}@{result.champion}"
         say(f"The champion is still {champion}: `blr models promote {result.model}` changes that")
+
+
+def show_model(model: ModelDescription) -> None:
+    """Show a stored model with its tables."""
+    show_trained(model, verbose=True)
 
 
 STATUS_WORDS = {

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
-from flows.cli._options import RunOptions
+from flows.cli._options import TrainOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import show
 from flows.cli._progress import shown_progress
 from flows.cli._show import show_trained
-from flows.specification.toml_file import read_specification
 from flows.training import steps as training
 from flows.training.request import TrainRequest
 from flows.training.results import TrainingResult
@@ -19,9 +18,9 @@ from flows.training.results import TrainingResult
 __all__ = ["run_train"]
 
 
-def run_train(request: TrainRequest, options: RunOptions) -> None:
+def run_train(request: TrainRequest, options: TrainOptions) -> None:
     """Train, as a flow unless it is direct."""
-    request = replace(request, specification=read_specification(request.specification))
+    request = training.specified(request)
     with shown_progress(quiet=options.quiet):
         if options.dry_run:
             result: TrainingResult = training.plan(request)
@@ -33,4 +32,4 @@ def run_train(request: TrainRequest, options: RunOptions) -> None:
 
             server.wait()
             result = train(**vars(request))
-    show(result, show_trained, json=options.json)
+    show(result, partial(show_trained, verbose=options.verbose), json=options.json)

@@ -33,6 +33,7 @@ from flows.cli._options import (
     ReviewOptions,
     RunOptions,
     Store,
+    TrainOptions,
     Watched,
 )
 from flows.cli._verbs import verb
@@ -94,8 +95,8 @@ def demo(
     run_demonstration(out, direct=direct, json=json, quiet=quiet)
 
 
-@verb(app, TrainRequest, RunOptions)
-def train(request: TrainRequest, options: RunOptions) -> None:
+@verb(app, TrainRequest, TrainOptions)
+def train(request: TrainRequest, options: TrainOptions) -> None:
     """Fit the candidates of a specification to labelled catalogues, and save the best of them."""
     from flows.cli._train import run_train
 

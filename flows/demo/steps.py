@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from catalogs.files.atomic import atomic_write_text
@@ -22,7 +21,7 @@ from flows.classification.request import ClassifyRequest
 from flows.demo._catalogue import ATTRIBUTION, write_catalogues
 from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
-from flows.reports import tables
+from flows.reports.answers import training_answers
 from flows.reports.data import Classification, TrainReport
 from flows.reports.html import write_report
 from flows.runs.allowed_roots import OutputFolder, check_output
@@ -30,10 +29,9 @@ from flows.runs.progress import tell
 from flows.runs.results import ClassificationResult
 from flows.runs.summary import AnnotatedFile
 from flows.training import steps as training
-from flows.training.report import load_boundary, train_report
+from flows.training.report import ReportParts, train_report
 from flows.training.request import TrainRequest
 from flows.training.results import ModelDescription
-from flows.training.saving import BOUNDARY_FILE
 
 __all__ = ["REMARKS", "TASKS", "Classify", "Train", "run_demo"]
 
@@ -101,7 +99,7 @@ def _run_task(
     files = _counts_of_files(annotated)
     report = train_report(
         trained,
-        boundary=load_boundary(Path(str(trained.path)) / BOUNDARY_FILE),
+        parts=ReportParts.read_from(Path(str(trained.path))),
         classifications=_classifications(files),
         remarks=REMARKS,
         attribution=(ATTRIBUTION,),
@@ -165,30 +163,30 @@ def _summary(report: TrainReport, trained: ModelDescription, files: Mapping[str,
 
 
 def _show_task(task: str, report: TrainReport, show: Show) -> None:
-    show(Text(f"\n{task}: {TASKS[task]}", style="bold"))
-    show(Text(f"model {report.name}@{report.version}", style="dim"))
-    show(Text(report.skill_words))
-    shown_tables = [
-        tables.candidate_table(report),
-        tables.performance_table(report),
-        tables.review_table(report),
-    ]
-    for classified in report.classifications:
-        shown_tables += [tables.class_count_table(classified), tables.flag_table(classified)]
-    for table in shown_tables:
-        show(Padding(tables.to_rich(table), (1, 0, 0, 0)))
+    """Say in four lines what a task found: whether to trust the model, how good it is, and what is in the catalogue."""
+    trust, quality, odd, _ = training_answers(report)
+    found = report.classifications[0] if report.classifications else None
+    show(Text(f"{report.name}@{report.version}: {TASKS[task]}", style="bold"))
+    show(Text(f"  {trust.question} {trust.short}"))
+    show(Text(f"  {quality.question} {quality.short}"))
+    if found is not None:
+        counts = ", ".join(
+            f"{c.expected:,.0f}{'' if c.error is None else f' ± {c.error:,.0f}'} {c.name}"
+            for c in found.counts
+        )
+        show(Text(f"  In {found.n_rows:,} galaxies it expects {counts}. {odd.short}"))
 
 
 def _closing(out: OutputFolder) -> Text:
-    """Return where everything is, and what must be said of the data."""
-    places = [
-        (out / "catalogues", "the galaxies as FITS and Parquet"),
-        *((out / task / "annotated", f"annotated copies, {task}") for task in TASKS),
-        *((out / task / "report.html", f"report, {task}") for task in TASKS),
-        *((out / task / "spec.toml", f"specification, {task}") for task in TASKS),
-        (out / "models", "the model store: blr models list --store " + str(out / "models")),
-    ]
-    width = max(len(str(path)) for path, _ in places)
-    lines = [f"  {path!s:{width}}  {what}" for path, what in places]
-    remarks = [f"  - {text}" for text in (*REMARKS, ATTRIBUTION)]
-    return Text("\n".join(["", "Where everything is", *lines, "", "What to know", *remarks]))
+    """Return where everything is, and whose the data are."""
+    return Text(
+        "\n".join(
+            [
+                f"Reports:  {out / 'binary' / 'report.html'} and {out / 'five-class' / 'report.html'}",
+                f"Annotated copies: the folders annotated beside them; catalogues: {out / 'catalogues'}",
+                f"Models:   blr models list --store {out / 'models'}",
+                "Left out of the features: redshift, radvel and sbrightn, which give types away (see the reports).",
+                ATTRIBUTION,
+            ]
+        )
+    )

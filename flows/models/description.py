@@ -63,6 +63,8 @@ class Metrics:
     skill: SkillSummary | None  # gain over the class shares; None in models of earlier versions
     # Which rows judge: those held out, or all rows, each left out of the fits that judge it.
     judged_by: Literal["held-out", "left-out"]
+    # (K, K) rows by their class and by the most probable one; empty in models of earlier versions.
+    confusion: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,38 +1,26 @@
-"""The figures of a report, in both themes, drawn once: the demonstration's report shows those of the training's.
+"""The pictures of a report as SVG, each drawn once: the demonstration's report shows those of the training's.
 
 Drawing is most of what a report costs, and a third of a small training.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 
-from flows.reports.data import BoundaryPicture, TrainReport
+from flows.reports._picture import Picture
+from flows.reports.data import Classification, TrainReport
 
-__all__ = ["Picture", "pictures"]
+__all__ = ["catalogue_pictures", "lacking_pictures", "pictures"]
 
-KEPT: Final = 2
-"""Reports whose figures are remembered: some hundred kilobytes each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A figure in both themes as data URIs, with the words for those who do not see it."""
-
-    title: str
-    light: str
-    dark: str
-    alt: str
-    caption: str
-    wide: bool = False
+KEPT: Final = 4
+"""Sets of pictures that are remembered: some hundred kilobytes each."""
 
 
 _DRAWN: Final[dict[str, tuple[Picture, ...]]] = {}
@@ -40,12 +28,50 @@ _LOCK: Final = Lock()
 
 
 def pictures(report: TrainReport) -> tuple[Picture, ...]:
-    """Return a report's figures; what was drawn last is not drawn again for the report with more in it."""
-    key = _key(report)
+    """Return the pictures of a model, then those of the catalogues in the report."""
+    key = _digest(
+        {
+            "classes": report.classes,
+            "judged_by": report.judged_by,
+            "reliability": [report.reliability_of, report.reliability],
+            "reviews": report.reviews,
+            "risk": report.risk,
+            "accuracy": report.accuracy,
+            "boundary": report.boundary,
+            "pictures": report.pictures,
+            "confusion": report.confusion,
+            "candidates": report.candidates,
+            "features": report.features,
+        }
+    )
+    drawn = _once(key, lambda: _draw_training(report))
+    units = {f.name: (f.expression, f.unit) for f in report.features}
+    return (*drawn, *(p for found in report.classifications for p in catalogue_pictures(found, units)))
+
+
+def catalogue_pictures(
+    found: Classification, units: Mapping[str, tuple[str, str | None]]
+) -> tuple[Picture, ...]:
+    """Return the pictures of a classified catalogue; `units` has the expression and the unit of each feature."""
+    return _once(_digest({"found": found, "units": units}), lambda: _draw_catalogue(found, units))
+
+
+def lacking_pictures(report: TrainReport) -> str:
+    """Return why pictures are missing; "" where none is."""
+    if report.pictures is None or not report.confusion:
+        return (
+            "This model is of a version that did not keep what some pictures need (completeness and purity, the "
+            "weights): train it again to see them."
+        )
+    return ""
+
+
+def _once(key: str, draw: Callable[[], tuple[Picture, ...]]) -> tuple[Picture, ...]:
+    """Return pictures that were drawn before under the key, else those drawn now."""
     with _LOCK:
         drawn = _DRAWN.get(key)
     if drawn is None:
-        drawn = _draw(report)
+        drawn = draw()
         with _LOCK:
             if len(_DRAWN) >= KEPT:
                 _DRAWN.pop(next(iter(_DRAWN)))
@@ -53,74 +79,35 @@ def pictures(report: TrainReport) -> tuple[Picture, ...]:
     return drawn
 
 
-def _key(report: TrainReport) -> str:
-    """Return what the figures depend on, arrays by the hash of their values."""
-    shown = {
-        "classes": report.classes,
-        "judged_by": report.judged_by,
-        "reliability": [report.reliability_of, *map(asdict, report.reliability)],
-        "reviews": [asdict(review) for review in report.reviews],
-        "risk": vars(report.risk),
-        "boundary": report.boundary and vars(report.boundary),
-        "expressions": {f.name: f.expression for f in report.features},
-    }
-    return json.dumps(shown, default=_digest)
+def _digest(shown: Mapping[str, Any]) -> str:
+    """Return the hash of what pictures depend on."""
+    return hashlib.sha256(json.dumps(shown, default=_plain).encode()).hexdigest()
 
 
-def _digest(array: np.ndarray[Any, Any]) -> list[Any]:
-    return [array.shape, array.dtype.str, hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()]
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [
+            value.shape,
+            value.dtype.str,
+            hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest(),
+        ]
+    if is_dataclass(value) and not isinstance(value, type):
+        return vars(value) if any(isinstance(v, np.ndarray) for v in vars(value).values()) else asdict(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-def _draw(report: TrainReport) -> tuple[Picture, ...]:
-    # matplotlib, half a second that every command and run would pay, most of which draw nothing.
-    from flows.reports._figures import DARK, LIGHT, boundary_figure, reliability_figure, review_figure  # noqa: PLC0415
-
-    label, rows = report.reliability_of, report.judged_by
-    drawn = [
-        Picture(
-            title="Reliability",
-            light=_uri(reliability_figure(report.reliability, LIGHT, label=label, rows=rows)),
-            dark=_uri(reliability_figure(report.reliability, DARK, label=label, rows=rows)),
-            alt="Reliability diagram: "
-            + "; ".join(f"said {b.predicted:.2f}, seen {b.observed:.2f}" for b in report.reliability),
-            caption=f"Of {rows} objects given a probability, the share that it came true for, with 90 % intervals. "
-            "On the dashed line what is said is what happens.",
-        ),
-        Picture(
-            title="Errors caught by review",
-            light=_uri(review_figure(report.risk, report.reviews, LIGHT)),
-            dark=_uri(review_figure(report.risk, report.reviews, DARK)),
-            alt="Errors caught against share reviewed: "
-            + "; ".join(f"{r.share:.0%} reviewed, {r.moderated:.0%} caught" for r in report.reviews),
-            caption=f"Share of the {rows} errors that a review of the least certain objects would catch.",
-        ),
-    ]
-    if report.boundary is not None:
-        names = f"{report.boundary.x_name} and {report.boundary.y_name}"
-        picture = _labelled(report.boundary, {f.name: f.expression for f in report.features})
-        drawn.append(
-            Picture(
-                title="The soft decision boundary",
-                light=_uri(boundary_figure(picture, report.classes, LIGHT)),
-                dark=_uri(boundary_figure(picture, report.classes, DARK)),
-                alt=f"Class probability over {names} with contours at 0.3, 0.5 and 0.7",
-                caption=f"Probability over {names}, the other features at their mean "
-                "given these two. Solid: moderated; dashed: plug-in. Where the weights are little known, "
-                "the solid lines draw away from the dashed ones. Points are labelled training objects.",
-                wide=True,
-            )
-        )
-    return tuple(drawn)
+# matplotlib, half a second that every command and run would pay, most of which draw nothing.
 
 
-def _labelled(picture: BoundaryPicture, expressions: Mapping[str, str]) -> BoundaryPicture:
-    """Return the picture with its axes named in full: the feature and what it is computed from."""
+def _draw_training(report: TrainReport) -> tuple[Picture, ...]:
+    from flows.reports._training_pictures import draw  # noqa: PLC0415
 
-    def full(name: str) -> str:
-        return f"{name} = {expressions[name]}" if expressions.get(name, name) != name else name
-
-    return replace(picture, x_name=full(picture.x_name), y_name=full(picture.y_name))
+    return tuple(draw(report))
 
 
-def _uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+def _draw_catalogue(
+    found: Classification, units: Mapping[str, tuple[str, str | None]]
+) -> tuple[Picture, ...]:
+    from flows.reports._catalogue_pictures import draw  # noqa: PLC0415
+
+    return tuple(draw(found, units))

@@ -13,6 +13,8 @@ import numpy as np
 
 from catalogs.profile.split import SplitSummary
 from flows.reports.candidates import CandidateRow
+from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
+from flows.reports.shift import TargetShift
 from flows.reports.skill import SkillSummary, has_skill, skill_words
 
 __all__ = [
@@ -22,10 +24,12 @@ __all__ = [
     "FeatureQuality",
     "FlagShare",
     "LabelCount",
+    "LeftOutRows",
     "ReliabilityBin",
     "Review",
     "RiskCurve",
     "TrainReport",
+    "Verdict",
 ]
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -89,7 +93,9 @@ class BoundaryPicture:
     """Probabilities over a grid of two features, the others at their mean given these two.
 
     Grid of ny times nx nodes: `x` (nx,), `y` (ny,), `moderated` and `plugin` (ny, nx, K).
-    Labelled objects: `point_x`, `point_y`, and `point_class`, index into the classes, each (n,).
+    Labelled objects: `point_x`, `point_y`, and `point_class`, index into the classes, each (n,).  `drawn` (m, 2) are
+    the boundaries of single draws of the weights one after another, each of which ends at an index of `drawn_ends`;
+    None for models of earlier versions.
     """
 
     x_name: str
@@ -101,6 +107,8 @@ class BoundaryPicture:
     point_x: Array
     point_y: Array
     point_class: Indices
+    drawn: Array | None = None
+    drawn_ends: Indices | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +144,30 @@ class Classification:
     counts: tuple[ClassCount, ...]
     flags: tuple[FlagShare, ...]
     no_error: str = ""
+    n_classified: int | None = None  # None where it is not known
+    drifted: tuple[str, ...] = ()  # features whose distribution is far from the training's
+    sky: SkyMap | None = None  # None where positions are not known
+    features: tuple[FeatureComparison, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict on the posterior approximation, "green", "amber" or "red", and its reasons in words."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOutRows:
+    """Rows of the labelled catalogue that train nothing, and those of which no feature is measured."""
+
+    n_read: int
+    n_selected: int  # by catalog.where
+    unlabelled: int
+    unknown_labels: Mapping[str, int]  # rows by label, of labels in no class
+    conflicts: int  # objects
+    without_features: int  # of the rows that judge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +200,13 @@ class TrainReport:
     split: SplitSummary | None = None  # None where it is not known
     selected_by: str = ""  # the specification's select.by; "" where it is not known
     boundary: BoundaryPicture | None = None
+    pictures: StoredPictures | None = None  # None for models of earlier versions
+    objects: tuple[NotableObject, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()  # (K, K) rows that judge, by class and by assigned class
+    trust: Verdict | None = None
+    left_out: LeftOutRows | None = None
+    shift: TargetShift = field(default_factory=TargetShift)
+    made: Made | None = None
     classifications: tuple[Classification, ...] = ()
     catalogue: str = ""  # the labelled one
     n_rows: int = 0  # of it, labelled or not

@@ -1,21 +1,34 @@
-"""The report of a trained model: one HTML file that loads nothing from anywhere.
+"""Reports of trainings and classifications: one HTML file each that loads nothing from anywhere.
 
-Every text is escaped: class names, expressions and catalogue names come from outside.
+Every text is escaped: class names, expressions and catalogue names come from outside.  The only script sorts tables,
+and the page's policy allows no other.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_write_text
+from catalogs.sky.survey_links import survey_links
 from flows.reports import tables
-from flows.reports._drawings import pictures
+from flows.reports._drawings import lacking_pictures, pictures
+from flows.reports._picture import Picture
+from flows.reports.answers import Answer, training_answers
 from flows.reports.data import TrainReport
+from flows.reports.picture_data import Made, NotableObject
+from flows.reports.report_table import ReportTable
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["AnswerPart", "Page", "TableGroup", "render_page", "render_report", "write_report"]
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("flows", "templates"),
@@ -27,39 +40,127 @@ _ENVIRONMENT: Final = Environment(
 )
 
 
-def render_report(report: TrainReport) -> str:
-    """Return the report as HTML."""
+@dataclass(frozen=True, kw_only=True)
+class AnswerPart:
+    """An answer with the tables and the objects that belong to it."""
+
+    answer: Answer
+    tables: tuple[ReportTable, ...] = ()
+    objects: Sequence[tuple[NotableObject, Mapping[str, str]]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableGroup:
+    """Tables under a heading; the first may be sorted by its columns where the group is `sortable`."""
+
+    title: str
+    tables: tuple[ReportTable, ...]
+    sortable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a report holds, from top to bottom: answers, pictures, tables, remarks, and last of all the long tables."""
+
+    title: str
+    version: str
+    kind: str  # of report, for the browser's title
+    lead: str
+    made: str
+    parts: tuple[AnswerPart, ...]
+    pictures: tuple[Picture, ...]
+    lacking: str  # why pictures are missing; "" where none is
+    groups: tuple[TableGroup, ...]
+    remarks: tuple[str, ...]
+    last: tuple[TableGroup, ...]
+    provenance: Mapping[str, str]
+
+
+def render_page(page: Page) -> str:
+    """Return a report as HTML."""
+    script = _script()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _ENVIRONMENT.get_template("report.html.j2").render(
-        report=report,
-        facts=_facts(report),
-        evaluation=(tables.performance_table(report), tables.review_table(report)),
-        candidates=tables.candidate_table(report),
-        checks=tables.check_tables(report),
-        data=(tables.label_table(report), tables.feature_table(report)),
-        classified=[(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications],
-        pictures=pictures(report),
+        **vars(page),
+        script=Markup(script),  # noqa: S704  our own file
+        script_hash=f"sha256-{digest}",
+    )
+
+
+@cache
+def _script() -> str:
+    return resources.files("flows").joinpath("templates", "report-sort.js").read_text(encoding="utf-8")
+
+
+def render_report(report: TrainReport) -> str:
+    """Return the report of a model as HTML."""
+    trust, quality, odd, look = training_answers(report)
+    whole = TableGroup(
+        title="Candidates and their shares" if report.is_mixture else "Candidates weighed by evidence",
+        tables=(tables.candidate_table(report), *tables.check_tables(report)),
+        sortable=True,
+    )
+    found = [(tables.class_count_table(c), tables.flag_table(c)) for c in report.classifications]
+    return render_page(
+        Page(
+            title=report.name,
+            version=report.version,
+            kind="model report",
+            lead=_lead(report),
+            made=made_words(report.made, report.provenance.get("blr")),
+            parts=(
+                AnswerPart(answer=trust),
+                AnswerPart(answer=quality, tables=tables.class_tables(report)),
+                AnswerPart(answer=odd),
+                AnswerPart(answer=look, objects=linked(report.objects)),
+            ),
+            pictures=pictures(report),
+            lacking=lacking_pictures(report),
+            groups=(
+                TableGroup(
+                    title=f"How good it is, on {_judges(report)}",
+                    tables=(tables.performance_table(report), tables.review_table(report)),
+                ),
+                *(TableGroup(title="What was found in the catalogue", tables=pair) for pair in found),
+                TableGroup(
+                    title="What it was trained on",
+                    tables=(tables.label_table(report), tables.feature_table(report)),
+                ),
+            ),
+            remarks=(*report.remarks, *report.attribution),
+            last=(whole,),
+            provenance=report.provenance,
+        )
     )
 
 
 def write_report(report: TrainReport, path: Path) -> None:
-    """Write the report as HTML, whole or not at all."""
+    """Write the report of a model as HTML, whole or not at all."""
     atomic_write_text(path, render_report(report))
 
 
-def _facts(report: TrainReport) -> tuple[tuple[str, str], ...]:
-    """Return the few numbers that the page opens with: value and meaning."""
-    gain = 1 - report.log_loss / report.log_loss_baseline
-    largest = max(report.reviews, key=lambda r: r.share, default=None)
+def linked(objects: Sequence[NotableObject]) -> list[tuple[NotableObject, Mapping[str, str]]]:
+    """Return each object with the pages of sky surveys that show it."""
+    return [(o, {} if o.ra is None or o.dec is None else survey_links(o.ra, o.dec)) for o in objects]
+
+
+def made_words(made: Made | None, version: str | None) -> str:
+    """Return when a report was made, by whom, and with which version."""
+    if made is None:
+        return "" if version is None else f"Made with blr {version}."
+    with_version = "" if version is None else f" with blr {version}"
+    return f"Made on {made.when.replace('T', ' ').replace('+00:00', ' UTC')} by {made.who}{with_version}."
+
+
+def _judges(report: TrainReport) -> str:
+    return "objects that no fit saw" if report.judged_by == "held-out" else report.judged_objects
+
+
+def _lead(report: TrainReport) -> str:
+    trained = f", trained on {report.catalogue}" if report.catalogue else ""
+    held = f"{report.n_held_out:,} held out" if report.n_held_out else "none held out"
+    of = f", of {report.n_rows:,} in the catalogue" if report.n_rows else ""
     return (
-        (f"{report.log_loss:.4f}", f"{report.judged_by} log loss, nats an object"),
-        (
-            f"{abs(gain):.0%}",
-            f"{'below' if gain > 0 else 'above'} the {report.log_loss_baseline:.4f} of class shares alone",
-        ),
-        (f"{report.accuracy:.1%}", f"{report.judged_objects} classified right"),
-        *(
-            ((f"{largest.moderated:.0%}", f"of the errors among the least certain {largest.share:.0%}"),)
-            if largest
-            else ()
-        ),
+        f"Bayesian logistic classification into {', '.join(report.classes)}{trained}. "
+        f"{report.n_training:,} objects trained on, {held}{of}."
     )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from catalogs.profile.split import SplitSummary
 from flows.reports._check_table import check_tables
+from flows.reports._per_class import Share, class_performance
+from flows.reports.answers import training_answers
 from flows.reports.choice import choice_words, feature_set
 from flows.reports.data import Classification, Review, TrainReport
 from flows.reports.report_table import ReportTable, printable
@@ -21,6 +23,7 @@ __all__ = [
     "candidate_table",
     "check_tables",
     "class_count_table",
+    "class_tables",
     "feature_table",
     "flag_table",
     "label_table",
@@ -43,6 +46,7 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         candidate_table(report),
         *check_tables(report),
         performance_table(report),
+        *class_tables(report),
         review_table(report),
         *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
     )
@@ -166,6 +170,38 @@ def performance_table(report: TrainReport) -> ReportTable:
     )
 
 
+def class_tables(report: TrainReport) -> tuple[ReportTable, ...]:
+    """Return one table of completeness and purity by class; none for a model that did not count them."""
+    if not report.confusion:
+        return ()
+    rows = tuple(
+        (
+            c.name,
+            _count(c.n),
+            _percent(c.share),
+            *_share_cells(c.completeness),
+            _count(c.n_assigned),
+            *_share_cells(c.purity),
+        )
+        for c in class_performance(report.confusion, report.classes)
+    )
+    table = ReportTable(
+        title="By class",
+        columns=("class", "objects", "share", "completeness", "95 %", "assigned", "purity", "95 %"),
+        rows=rows,
+        numeric=frozenset(range(1, 8)),
+        note=f"Of {report.judged_objects}. Completeness: share of the class that is assigned to it. Purity: share of "
+        "those assigned that are of the class. A guess by class shares alone has the share as both.",
+    )
+    return (table,)
+
+
+def _share_cells(share: Share) -> tuple[str, str]:
+    if share.value is None:
+        return "–", ""
+    return _percent(share.value), f"{_percent(share.low)} to {_percent(share.high)}"
+
+
 def review_table(report: TrainReport) -> ReportTable:
     """Return the share of errors caught by a review of the least certain objects."""
     cells: list[tuple[str, Callable[[Review], str]]] = [
@@ -228,6 +264,9 @@ def to_markdown(table: ReportTable) -> str:
 def markdown_report(report: TrainReport) -> str:
     """Return the whole report as Markdown, for an artifact."""
     head = f"## {literal(report.name)} {literal(report.version)}\n\n**{literal(report.skill_words)}**\n\n"
+    head += (
+        "".join(f"- **{literal(a.question)}** {literal(a.short)}\n" for a in training_answers(report)) + "\n"
+    )
     remarks = "".join(f"- {literal(text)}\n" for text in (*report.remarks, *report.attribution))
     return head + "\n".join(to_markdown(table) for table in report_tables(report)) + "\n" + remarks
 

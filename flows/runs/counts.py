@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["FeatureCounts", "FileCounts", "ShiftRecord", "Tally"]
+__all__ = ["DoubtfulObject", "FeatureCounts", "FileCounts", "ShiftRecord", "SkyCounts", "Tally"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,33 @@ class FeatureCounts:
     bins: tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True)
+class SkyCounts:
+    """Rows by their place: nested HEALPix pixels (P,) of an order, each with its numbers of rows.
+
+    `n` (P,) are all rows, `flagged` (P,) those with a flag that asks for a look, `assigned` (P, K) those of each class.
+    """
+
+    order: int
+    pixels: tuple[int, ...]
+    n: tuple[int, ...]
+    flagged: tuple[int, ...]
+    assigned: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtfulObject:
+    """An object whose label would teach the model much: its place in degrees, the two most probable classes, flags."""
+
+    id: str
+    ra: float | None
+    dec: float | None
+    classes: tuple[str, str]
+    probabilities: tuple[float, float]
+    mutual_information: float  # nats
+    flags: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShiftRecord:
     """Class shares that a file was annotated with, and weights of the training rows.
@@ -65,7 +92,8 @@ class FileCounts:
 
     `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  It and what follows the
     tally are None in files of versions that did not write them.  `low_confidence` is the threshold of that flag, a
-    probability.  `left_behind` says what of the input the copy's format has no place for.
+    probability.  `left_behind` says what of the input the copy's format has no place for.  `sky` is None where
+    positions are not known; `doubtful` objects are few, and empty where objects have no names.
     """
 
     counted: bool | None = None
@@ -74,6 +102,8 @@ class FileCounts:
     low_confidence: float | None = None
     shift: ShiftRecord | None = None
     left_behind: tuple[str, ...] = ()
+    sky: SkyCounts | None = None
+    doubtful: tuple[DoubtfulObject, ...] = ()
 
     @property
     def repeats_rows(self) -> bool:

@@ -1,10 +1,9 @@
 """Training: rows, candidates, their ranking, evaluation, and the model that is saved.
 
 - `report`: From the description of a model, and summaries of what it classified, to what the report shows.
-- `request`: The parameters of `train`.
+- `request`: The parameters of `train`.  This module evaluates its annotations: `flows.runs.parameters` says
+  why.
 - `results`: What a training passes from step to step, and what comes out of it.
-- `saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
-  store.
 - `steps`: Train a model: the work itself, with or without Prefect.
 
 For this folder alone:
@@ -19,9 +18,11 @@ For this folder alone:
 - `_gather`: The labelled rows of a training, gathered once from the catalogues.
 - `_ingest`: What is known of the labelled rows before any fit: the counts, the features' quality, the
   inputs' hashes.
+- `_judged_objects`: From the probabilities of the rows that judge to what the report shows of them.
 - `_label_noise`: Wrong labels: the shares that a specification states, or that are found in the training
   rows.
-- `_objects`: What labelled objects are called and where they are, so that people can look at them later.
+- `_objects`: What labelled objects are called, where and how bright they are, so that people can look at them
+  later.
 - `_overdispersion`: Votes as targets: counts of each class, or fractions with a total, and how much more
   they scatter than chance.
 - `_photometry`: What a training learns of its photometry: the softening of asinh magnitudes, and the units
@@ -31,6 +32,8 @@ For this folder alone:
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
   alone.
 - `_rows`: The labelled rows of a training: the same for all candidates.
+- `_saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
+  store.
 - `_shift`: A training set unlike the target: how well they can be separated, weights for the rows, shares
   for the classes.
 - `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
@@ -39,6 +42,8 @@ For this folder alone:
   compared with.
 - `_temperature`: Left-out probabilities of the mixture of candidates, and the temperature that is estimated from
   them.
+- `_weight_pictures`: What the report shows of the weights: their way to the mode, and the posterior of two of
+  them, exact and approximate.
 """
 
-__all__ = ["report", "request", "results", "saving", "steps"]
+__all__ = ["report", "request", "results", "steps"]

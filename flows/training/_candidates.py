@@ -16,6 +16,7 @@ from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian
 from blr.likelihood.confusion import recorded_probability
+from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
@@ -30,6 +31,7 @@ from flows.specification.specification import Candidate, Specification
 from flows.training._candidate_parts import CandidateProblem, Part, fitted_parts, left_out
 from flows.training._checks import posterior_check
 from flows.training._rows import TrainingRows
+from flows.training._weight_pictures import WeightPictures, weight_pictures
 
 __all__ = [
     "CandidateData",
@@ -67,10 +69,14 @@ class FittedCandidate:
 
 @dataclass(frozen=True, eq=False)
 class FinalMember:
-    """A member of the model, and how its posterior compares with the exact one; None where that was not checked."""
+    """A member of the model, and how its posterior compares with the exact one; None where that was not checked.
+
+    `shown` is of the first part of the candidate that most of the model is of.
+    """
 
     member: Member
     check: PosteriorCheck | None
+    shown: WeightPictures | None = None
 
 
 def fit_candidate(
@@ -112,11 +118,13 @@ def refit_candidate(
     *,
     drafts: Sequence[Gaussian] = (),
     checked: Collection[int] = (),
+    pictured: bool = False,
     threads: int | None = None,
 ) -> list[FinalMember]:
     """Return the members of a candidate, with the posterior that the specification asks for.
 
     `parts` are those of its row in the table: their fits are done again, since a fit that was loaded has no data.
+    `pictured` asks for pictures of the first part's weights.
     Their refinement starts at the `drafts`, one a part, where there are any.  Refined posteriors of the parts
     `checked` (indices) are compared with the exact ones where the verdict is red.
     """
@@ -143,7 +151,14 @@ def refit_candidate(
                 q, check = exact.posterior, posterior_check(exact)
         elif kind == "sampled":
             q = sample_posterior(laplace, rng=rng, on_step=_advance)
-        members.append(FinalMember(Member(basis, q, columns, part.weight), check))
+        shown = None
+        if pictured and not number:
+            if part.scale is None and laplace.prior is not None:  # the path to the evidence is not Newton's
+                laplace = fit(basis(problem.X), prior=laplace.prior, threads=threads, **problem.response)
+            names = _features(specification, specification.candidate[index])
+            (own,) = rng.spawn(1)
+            shown = weight_pictures(laplace, q, basis, names, data.classes, own)
+        members.append(FinalMember(Member(basis, q, columns, part.weight), check, shown))
     return members
 
 

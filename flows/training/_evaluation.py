@@ -70,7 +70,16 @@ def evaluate(
         ),
         judged_by=judged_by,
         skill=SkillSummary.of(skill(p, outcome, class_shares=class_shares, group=group)),
+        confusion=_confusion(truth, p.argmax(axis=1), len(classes)),
     )
+
+
+def _confusion(
+    truth: NDArray[np.intp], assigned: NDArray[np.intp], n_classes: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the rows of each class (K) by the class that they were given (K)."""
+    pairs = np.bincount(truth * n_classes + assigned, minlength=n_classes**2)
+    return tuple(map(tuple, pairs.reshape(n_classes, n_classes).tolist()))
 
 
 def _statement(

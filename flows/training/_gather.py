@@ -35,7 +35,7 @@ from flows.labels.source import LabelSource
 from flows.labels.votes import VoteReader, most_voted
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._objects import identifiers, place_columns, places
+from flows.training._objects import identifiers, magnitude_column, magnitudes, place_columns, places
 from flows.training._rows import TrainingRows
 
 __all__ = ["ContentHash", "Gathered", "gather"]
@@ -107,6 +107,7 @@ class _Part:
     name: NDArray[np.uint64] | None = None
     identifier: NDArray[np.bytes_] | None = None
     position: Floats | None = None
+    magnitude: Floats | None = None
 
 
 def gather(
@@ -119,7 +120,9 @@ def gather(
     label = specification.label
     plain = training_reader(specification, split_by=split_columns(specification))
     located = place_columns(specification, catalogs)
-    general = replace(plain, also=dict.fromkeys(located, "catalog.ra and catalog.dec") | dict(plain.also))
+    brightness = magnitude_column(specification, catalogs)
+    more = dict.fromkeys(located, "catalog.ra and catalog.dec") | dict.fromkeys(brightness, "the report")
+    general = replace(plain, also=more | dict(plain.also))
     source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
@@ -151,6 +154,7 @@ def gather(
                 part,
                 identifier=identifiers(specification, values, chosen),
                 position=places(specification, catalog, located, values, chosen),
+                magnitude=magnitudes(brightness, values, chosen),
             )
         )
         if counts is None and specification.catalog.id in values:
@@ -161,7 +165,7 @@ def gather(
     rows = _joined(parts, labels, split)
     who = [p.annotators for p in parts if p.annotators is not None]
     annotator, annotators = annotator_groups(np.concatenate(who), rows.training) if who else (None, ())
-    rows = replace(rows, annotator=annotator)
+    rows = replace(rows, annotator=annotator, magnitude_name=np.array("".join(brightness)))
     _check(specification, rows, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
@@ -239,6 +243,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> Trai
     names = [p.name for p in parts if p.name is not None]
     identifier = [p.identifier for p in parts if p.identifier is not None]
     position = [p.position for p in parts if p.position is not None]
+    magnitude = [p.magnitude for p in parts if p.magnitude is not None]
     return TrainingRows(
         X=np.concatenate([p.X for p in parts]),
         missing=np.concatenate([p.missing for p in parts]),
@@ -251,6 +256,7 @@ def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> Trai
         name=np.concatenate(names) if len(names) == len(parts) else None,
         identifier=np.concatenate(identifier) if len(identifier) == len(parts) else None,
         position=np.concatenate(position) if len(position) == len(parts) else None,
+        magnitude=np.concatenate(magnitude) if len(magnitude) == len(parts) else None,
     )
 
 

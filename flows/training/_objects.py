@@ -1,4 +1,4 @@
-"""What labelled objects are called and where they are, so that people can look at them later.
+"""What labelled objects are called, where and how bright they are, so that people can look at them later.
 
 Nothing is fitted to it, and the version of a model does not depend on it.  Shapes: n rows of a batch.
 """
@@ -11,16 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalogs.catalog.catalog import Catalog
+from catalogs.catalog.catalog import Catalog, Column
+from catalogs.column_names import column_names
 from catalogs.errors import CatalogError
+from catalogs.expressions.expression import parse
+from catalogs.sky.photometry import floats
 from catalogs.sky.positions import positions, unit_of_position
 from flows.labels.reader import label_texts
 from flows.specification.specification import Specification
 
-__all__ = ["identifiers", "place_columns", "places"]
+__all__ = ["identifiers", "magnitude_column", "magnitudes", "place_columns", "places"]
 
 LONGEST_IDENTIFIER = 100
 """Most bytes of an identifier that are kept: a free text in its place must not fill the memory."""
+
+BRIGHTEST, FAINTEST = -30.0, 60.0
+"""Magnitudes outside are marks of missing values."""
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 
@@ -63,3 +69,31 @@ def identifiers(
         return None
     texts = label_texts(values[name][chosen])
     return np.array([text.encode()[:LONGEST_IDENTIFIER] for text in texts.tolist()], dtype=np.bytes_)
+
+
+def magnitude_column(specification: Specification, catalogs: Sequence[Catalog]) -> tuple[str, ...]:
+    """Return the magnitude that the report shows performance by: one that features use, if there is one; else none."""
+    common = set[str].intersection(*(set(c.names) for c in catalogs))
+    used = {name for text in specification.features.values() for name in parse(text).names}
+    found = [c for c in catalogs[0].columns if c.name in common and _is_magnitude(c)]
+    best = sorted(found, key=lambda c: c.name not in used)  # stable: the catalogue's order
+    return (best[0].name,) if best else ()
+
+
+def magnitudes(
+    column: tuple[str, ...], values: Columns, chosen: NDArray[np.bool_]
+) -> NDArray[np.float64] | None:
+    """Return the magnitudes (n,) of the chosen rows, NaN where missing; None without `magnitude_column`."""
+    if not column or values[column[0]].dtype.kind not in "iuf":
+        return None
+    magnitude = floats(values[column[0]][chosen])
+    return np.where((magnitude > BRIGHTEST) & (magnitude < FAINTEST), magnitude, np.nan)
+
+
+def _is_magnitude(column: Column) -> bool:
+    """Say whether a column holds magnitudes, by its UCD, else by its unit and name."""
+    ucd, name = (column.ucd or "").lower(), column.name
+    if ucd:
+        return "phot.mag" in ucd and "stat.error" not in ucd and "color" not in ucd
+    named = column_names().magnitude.fits(name)
+    return named and (column.unit or "mag").strip().lower() in {"mag", "mags"} and "err" not in name.lower()

@@ -36,6 +36,8 @@ class TrainingRows:
     name: NDArray[np.uint64] | None = None  # (N,), a hash of the object's identifier, where there is one
     identifier: NDArray[np.bytes_] | None = None  # (N,) the object's identifier as UTF-8, its first 100 bytes
     position: Floats | None = None  # (N, 2) right ascension and declination, degrees; NaN where not known
+    magnitude: Floats | None = None  # (N,), NaN where missing; the column's name is `magnitude_name`, ()
+    magnitude_name: NDArray[np.str_] | None = None
     annotator: NDArray[np.intp] | None = None  # (N,) who labelled each row, where a column says so
     # p(recorded | true class), (K, K) or by annotator (A, K, K); None for right labels
     confusion: Floats | None = None

@@ -23,6 +23,7 @@ from flows.training._candidates import CandidateData, FinalMember
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
 from flows.training._target_rows import read_shift
+from flows.training._weight_pictures import WeightPictures
 
 __all__ = [
     "StagedDescription",
@@ -33,6 +34,7 @@ __all__ = [
     "read_described",
     "read_drafts",
     "read_members",
+    "read_selected",
     "write_checked_parts",
     "write_described",
     "write_drafts",
@@ -44,6 +46,7 @@ Floats = NDArray[np.float64]
 INGESTED = "ingested.json"
 CHECKED = "checked.json"
 CHECKS = "checks"
+SHOWN = "shown"
 FITS: Sequence[str] = ("judged", "kept")
 
 
@@ -76,11 +79,17 @@ class CheckedParts:
     """Which parts of which candidates are compared with the exact posterior, by the candidate's index."""
 
     parts: Mapping[int, tuple[int, ...]]
+    selected: int | None = None  # the candidate that most of the model is of
 
 
-def write_checked_parts(parts: Mapping[int, tuple[int, ...]], folder: Path) -> None:
-    """Write which parts of which candidates are checked."""
-    write_document(folder / CHECKED, CheckedParts(parts))
+def write_checked_parts(parts: Mapping[int, tuple[int, ...]], selected: int, folder: Path) -> None:
+    """Write which parts of which candidates are checked, and which candidate is `selected`."""
+    write_document(folder / CHECKED, CheckedParts(parts, selected))
+
+
+def read_selected(folder: Path) -> int | None:
+    """Return the candidate that most of the model is of; None where an earlier version chose it."""
+    return read_document(CheckedParts, folder / CHECKED).selected
 
 
 def read_checked_parts(folder: Path, index: int) -> tuple[int, ...]:
@@ -94,13 +103,15 @@ class StagedMembers:
 
     fits: Mapping[str, Sequence[Member]]
     checks: tuple[PosteriorCheck | None, ...]
+    shown: WeightPictures | None = None
 
 
 def write_members(fitted: Mapping[str, Sequence[FinalMember]], kept: str, path: Path) -> None:
     """Write the members of a candidate, with the checks of those that are `kept`."""
     tree = {which: [final.member.to_dict() for final in finals] for which, finals in fitted.items()}
     checks = [None if final.check is None else to_document(final.check) for final in fitted[kept]]
-    write_tree({**tree, CHECKS: checks}, path)
+    shown = [{SHOWN: final.shown.to_tree()} for final in fitted[kept] if final.shown is not None]
+    write_tree({**tree, CHECKS: checks, **(shown[0] if shown else {})}, path)
 
 
 def read_members(path: Path) -> StagedMembers:
@@ -111,7 +122,8 @@ def read_members(path: Path) -> StagedMembers:
         for check in tree.pop(CHECKS)
     )
     fits = {which: [Member.from_dict(d) for d in tree[which]] for which in FITS if which in tree}
-    return StagedMembers(fits, checks)
+    shown = None if SHOWN not in tree else WeightPictures.from_tree(tree[SHOWN])
+    return StagedMembers(fits, checks, shown)
 
 
 @dataclass(frozen=True, kw_only=True)

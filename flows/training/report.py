@@ -3,35 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from catalogs.files.atomic import atomic_path
+from flows.documents import read_document, write_document
 from flows.labels.conflicts import conflict_words
-from flows.models.description import LabelSummary, ModelDescription, TrainingDescription, TrustSummary
+from flows.models.description import LabelSummary, ModelDescription, TrainingDescription
 from flows.reports.data import (
     BoundaryPicture,
     Classification,
     LabelCount,
+    LeftOutRows,
     TrainReport,
+    Verdict,
 )
 from flows.reports.label_noise import noise_words
+from flows.reports.picture_data import ReportNotes, StoredPictures
 from flows.reports.shift import shift_words
 from flows.training._quality import quality_remarks
 
-__all__ = ["load_boundary", "save_boundary", "train_report"]
+__all__ = ["REPORT_FILE", "ReportParts", "load_boundary", "save_boundary", "train_report"]
+
+REPORT_FILE = "report.html"
+BOUNDARY_FILE = "boundary.npz"
+PICTURES_FILE = "pictures.npz"
+NOTES_FILE = "report-notes.json"
+
+
+@dataclass(frozen=True, eq=False)
+class ReportParts:
+    """What lies beside a model for its report; None and empty where a model of an earlier version lacks it."""
+
+    boundary: BoundaryPicture | None = None
+    pictures: StoredPictures | None = None
+    notes: ReportNotes = field(default_factory=ReportNotes)
+
+    def write(self, folder: Path) -> None:
+        """Write the parts into a model's folder."""
+        if self.boundary is not None:
+            save_boundary(self.boundary, folder / BOUNDARY_FILE)
+        if self.pictures is not None:
+            self.pictures.write(folder / PICTURES_FILE)
+        write_document(folder / NOTES_FILE, self.notes)
+
+    @classmethod
+    def read_from(cls, folder: Path) -> ReportParts:
+        """Return the parts in a model's folder."""
+        path = folder / NOTES_FILE
+        notes = read_document(ReportNotes, path) if path.is_file() else ReportNotes()
+        pictures = StoredPictures.read_from(folder / PICTURES_FILE)
+        return cls(load_boundary(folder / BOUNDARY_FILE), pictures, notes)
 
 
 def train_report(
     model: ModelDescription,
     *,
-    boundary: BoundaryPicture | None = None,
+    parts: ReportParts | None = None,
     classifications: Sequence[Classification] = (),
     remarks: Sequence[str] = (),
     attribution: Sequence[str] = (),
 ) -> TrainReport:
-    """Return the report of a model."""
+    """Return the report of a model; `parts` lie beside it."""
+    parts = ReportParts() if parts is None else parts
     training, metrics = model.training, model.metrics
     counts = zip(model.classes, training.training_counts, training.held_out_counts, strict=True)
     return TrainReport(
@@ -55,21 +91,28 @@ def train_report(
         skill=metrics.skill,
         split=training.split,
         selected_by=model.selected_by,
-        boundary=boundary,
+        boundary=parts.boundary,
+        made=parts.notes.made,
+        pictures=parts.pictures,
+        objects=parts.notes.objects,
+        confusion=metrics.confusion,
+        trust=Verdict(model.trust.verdict, model.trust.reasons),
+        left_out=LeftOutRows(
+            n_read=training.n_read,
+            n_selected=training.n_selected,
+            unlabelled=training.unlabelled,
+            unknown_labels=training.unknown_labels,
+            conflicts=training.labels.conflicts,
+            without_features=metrics.n_unclassified,
+        ),
+        shift=training.shift,
         classifications=tuple(classifications),
         catalogue=", ".join(file.name for file in training.inputs),
         n_rows=training.n_read,
-        remarks=(*remarks, *_trust_words(model.trust), *_noted(training)),
+        remarks=(*remarks, *_noted(training)),
         attribution=tuple(attribution),
         provenance=_provenance(model),
     )
-
-
-def _trust_words(trust: TrustSummary) -> Iterator[str]:
-    """Yield the verdict on the model and its reasons: candidates have verdicts of their own in the table."""
-    if trust.reasons:
-        yield f"Trust verdict on what the model serves: {trust.verdict}."
-        yield from (f"Trust: {reason}." for reason in trust.reasons)
 
 
 def _noted(training: TrainingDescription) -> Iterator[str]:
@@ -146,7 +189,8 @@ def _provenance(model: ModelDescription) -> dict[str, str]:
 def save_boundary(picture: BoundaryPicture, path: Path) -> None:
     """Write the arrays of a boundary picture: the training rows that it is drawn from are not kept."""
     with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **vars(picture))
+        arrays = {name: value for name, value in vars(picture).items() if value is not None}
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
 
 
 def load_boundary(path: Path) -> BoundaryPicture | None:

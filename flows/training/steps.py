@@ -42,6 +42,7 @@ from flows.training._ingest import column_metadata, labelled_sample, stage_rows
 from flows.training._photometry import with_learned_photometry
 from flows.training._ranking import Ranking, rank, stacked
 from flows.training._rows import write_array
+from flows.training._saving import Judged, Kept, make_model, save_model
 from flows.training._staging import (
     StagedDescription,
     StagedTraining,
@@ -49,6 +50,7 @@ from flows.training._staging import (
     read_described,
     read_drafts,
     read_members,
+    read_selected,
     write_checked_parts,
     write_described,
     write_drafts,
@@ -63,10 +65,20 @@ from flows.training._target_rows import (
 from flows.training._temperature import mixed_left_out
 from flows.training.request import TrainRequest
 from flows.training.results import Ingested, TrainingPlan
-from flows.training.saving import Judged, Kept, make_model, save_model
 from flows.version import code_version
 
-__all__ = ["DIRECT", "Steps", "TrainingTask", "choose", "fit", "ingest", "refine", "save", "train"]
+__all__ = [
+    "DIRECT",
+    "Steps",
+    "TrainingTask",
+    "choose",
+    "fit",
+    "ingest",
+    "refine",
+    "save",
+    "specified",
+    "train",
+]
 
 Floats = NDArray[np.float64]
 
@@ -166,7 +178,7 @@ def choose(folder: str, candidates: Sequence[JudgedCandidate]) -> Ranking:
         left_out = [Path(folder) / f"candidate-{index:03d}.npy" for index in range(len(candidates))]
         shares = stacked(candidates, [np.load(path, allow_pickle=False) for path in left_out])
     ranking = rank(candidates, by=by, shares=shares)
-    write_checked_parts(checked_parts(ranking.members, candidates), Path(folder))
+    write_checked_parts(checked_parts(ranking.members, candidates), ranking.selected, Path(folder))
     return ranking
 
 
@@ -182,6 +194,7 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
         candidate = read_document(JudgedCandidate, Path(folder) / f"candidate-{index:03d}.json")
         checked = read_checked_parts(Path(folder), index)
         kept, drafts = staged.kept, read_drafts(Path(folder), index)
+        pictured = read_selected(Path(folder)) == index
         with single_threaded_blas():
             fitted = {
                 which: refit_candidate(
@@ -191,6 +204,7 @@ def refine(folder: str, index: int, threads: int | None = None) -> str:
                     candidate.parts,
                     drafts=drafts,
                     checked=checked if which == kept else (),
+                    pictured=pictured and which == kept,
                     threads=threads,
                 )
                 for which, data in staged.fits.items()
@@ -244,6 +258,7 @@ def save(
             described=staged.described,
             code_version=code_version(),
             shifted=read_shift(Path(folder)),
+            weights=next((m.shown for m in stored_members.values() if m.shown is not None), None),
         )
         stored = save_model(store, trained, staged.fits[kept])
     if store.champion(stored.name) is None:
@@ -265,6 +280,11 @@ class Steps:
 
 
 DIRECT = Steps()
+
+
+def specified(request: TrainRequest) -> TrainRequest:
+    """Return a request with its specification read and checked, before anything is started."""
+    return replace(request, specification=read_specification(request.specification))
 
 
 def train(request: TrainRequest, *, steps: Steps = DIRECT) -> ModelDescription:

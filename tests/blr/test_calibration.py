@@ -15,6 +15,7 @@ from blr.calibration import (
     log_loss,
     reliability_curve,
     reliability_curves,
+    share_interval,
 )
 
 
@@ -190,3 +191,15 @@ def test_errors_say_what_to_do():
         calibration_error(p, t, bins=0)
     with pytest.raises(ValueError, match="expected outcomes or shares between 0 and 1"):
         brier_score(p, 3 * p)
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    """Wilson (1927), doi:10.1080/01621459.1927.10502953: both ends solve (p - k/n)² = z² p (1 - p) / n."""
+    k, n, z = np.array([1, 3, 9, 10]), np.array([10, 10, 10, 400]), 1.959963984540054
+    for end in share_interval(k, n):
+        np.testing.assert_allclose((end - k / n) ** 2, z**2 * end * (1 - end) / n, atol=1e-12)
+    (none, _), (_, every) = share_interval(0, 10), share_interval(10, 10)
+    assert (none, every) == (0.0, 1.0)
+    assert [x.item() for x in share_interval(0, 0)] == [0.0, 1.0]
+    with pytest.raises(ValueError, match="expected 0 to n"):
+        share_interval(11, 10)

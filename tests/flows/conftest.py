@@ -71,7 +71,7 @@ def write_fits(path: Path, columns: dict[str, np.ndarray]) -> Path:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with `survey.parquet` and `spec.toml`; reports, which take seconds, are not drawn."""
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     write_parquet(tmp_path / "survey.parquet", survey())
     (tmp_path / "spec.toml").write_text(SPECIFICATION)

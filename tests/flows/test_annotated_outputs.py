@@ -51,7 +51,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table, folder / "survey.parquet")
     (folder / "spec.toml").write_text(TEXT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.training.saving.write_report", lambda report, path: path.write_text(report.name))
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
         train(folder / "spec.toml", folder / "models")
     return folder
 

@@ -125,7 +125,7 @@ def test_an_old_release_is_compared_with_a_new_one(old):
 def test_an_old_champion_is_compared_with_a_new_model(old, monkeypatch):
     """A model trained today on the same rows is tested on the rows that the old one was tested on."""
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     text = (old / "sampled.toml").read_text()
     (old / "sampled.toml").write_text(text.replace('features = ["b_j"]', "").replace("sampled", "refined", 2))

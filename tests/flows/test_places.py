@@ -113,7 +113,7 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path, unit):
 
 def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
@@ -144,7 +144,7 @@ def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
 def test_review_lists_go_by_the_specification(tmp_path, monkeypatch):
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     columns = survey()
     ours = TEXT.replace('ra = "ra"', 'ra = "one"').replace(

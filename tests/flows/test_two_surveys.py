@@ -50,7 +50,7 @@ def test_sdss_trains_and_6dfgs_is_classified(tmp_path, monkeypatch):
         # Specifications speak of files beside them.
         (tmp_path / name).write_bytes(path.read_bytes())
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     (tmp_path / "spec.toml").write_text(SPECIFICATION)
     told = train(tmp_path / "spec.toml", tmp_path / "models")

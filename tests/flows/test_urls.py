@@ -374,7 +374,7 @@ def test_secrets_are_kept_nowhere(survey: Survey, web: Web, capsys, tmp_path: Pa
 @pytest.mark.usefixtures("survey")
 def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, name: str) -> None:
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     shutil.copy(trained / name, web.folder / name)
     told = {}
@@ -411,7 +411,7 @@ def test_inspect_of_several(survey: Survey, capsys) -> None:
 @pytest.mark.usefixtures("survey")
 def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeypatch) -> None:
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     shutil.copy(trained / "survey.parquet", "survey.parquet")
     (web.folder / "labels.csv").write_text(

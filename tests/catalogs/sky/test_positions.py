@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from catalogs.catalog.catalog import Catalog, Column
 from catalogs.errors import CatalogError
-from catalogs.sky.positions import match_positions, near_others, position_unit, positions, unit_of_position
+from catalogs.sky.positions import (
+    galactic_latitude,
+    match_positions,
+    near_others,
+    position_unit,
+    positions,
+    unit_of_position,
+)
 
 
 @given(
@@ -127,3 +134,11 @@ def test_others_within_a_radius_are_those_of_astropy():
     assert any(expected)
     assert [set(row.tolist()) for row in found] == expected
     assert [len(row) for row in near_others(ra[:1], dec[:1], radius=3.0)] == [0]
+
+
+def test_galactic_latitude_is_astropys() -> None:
+    rng = np.random.default_rng(0)
+    ra, dec = rng.uniform(0, 360, 200), np.degrees(np.arcsin(rng.uniform(-1, 1, 200)))
+    expected = SkyCoord(ra, dec, unit="deg").galactic.b.deg
+    np.testing.assert_allclose(galactic_latitude(ra, dec), expected, atol=1e-4)
+    assert np.isnan(galactic_latitude(np.array([np.nan]), np.array([0.0]))).all()

@@ -133,6 +133,7 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
         "a.parquet",
         "c.parquet",
         "manifest.json",
+        "report.html",
         "summary.json",
     }
     classify([trained / "survey.parquet"], out=tmp_path / "same", **(given | {"specification": None}))

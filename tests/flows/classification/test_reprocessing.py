@@ -96,7 +96,13 @@ def test_the_first_release(release):
     assert (told.status, told.release, told.retired) == ("done", 1, ())
     assert why(told) == dict.fromkeys(PARTS, "new")
     assert told.summary.n_rows == 240
-    assert {p.name for p in release.out.iterdir()} == {*PARTS, "manifest.json", "summary.json", "_releases"}
+    assert {p.name for p in release.out.iterdir()} == {
+        *PARTS,
+        "manifest.json",
+        "report.html",
+        "summary.json",
+        "_releases",
+    }
 
 
 def test_it_is_what_classify_makes(release):

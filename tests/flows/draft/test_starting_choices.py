@@ -82,7 +82,7 @@ def legacy(tmp_path: Path) -> Path:
 
 def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatch):
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     start = started(legacy, "CLASS")
     written = tomllib.loads(start.text)
@@ -328,7 +328,7 @@ def test_a_class_of_few_rows_stays_whatever_the_split(rows, rare, tmp_path):
 def test_a_class_of_two_rows_trains(tmp_path, monkeypatch):
     """None is held out: each of the two rows is judged by a fit that has seen the other."""
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     rng = np.random.default_rng(0)
     kind = np.repeat(["a", "b", "rare"], [20, 18, 2])

@@ -117,7 +117,7 @@ def test_unknown_label(made):
 
 def test_init_writes_what_trains(made, monkeypatch, capsys):
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     out = made.parent / "spec" / "first.toml"
     out.parent.mkdir()
@@ -141,7 +141,7 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
 def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     """Of 200,000 rows 600 have a class: some sixty in a sample of all, too few for anything that is asked of them."""
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     n = 200_000
     labelled = np.random.default_rng(4).random(n) < 600 / n
@@ -180,7 +180,7 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(rows, 
 
 def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     trained = train(parsed(200, tmp_path), tmp_path / "models")
     assert trained.metrics.log_loss < trained.metrics.log_loss_baseline

@@ -37,7 +37,7 @@ def test_a_survey_of_few_fields_is_split_by_finer_pixels(folder, make, capsys):
     assert 0.15 <= split.share <= 0.25
     skill = told.metrics.skill
     assert skill.n_groups < skill.n
-    show_trained(told)
+    show_trained(told, verbose=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"HEALPix pixels of order {split.healpix_order}: {split.share:.1%} of them" in shown
 

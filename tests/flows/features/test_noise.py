@@ -63,7 +63,9 @@ def surveys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, n
     (folder / "spec.toml").write_text(SPECIFICATION)
     (folder / "without.toml").write_text(SPECIFICATION.partition("[errors]")[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flows.training.saving.write_report", lambda report, path: path.write_text(report.name))
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
         train(folder / "spec.toml", folder / "models")
         train(folder / "without.toml", folder / "without")
     return folder, late

@@ -112,7 +112,7 @@ def write(path: Path, columns: dict[str, np.ndarray], **units: str) -> Path:
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     write(tmp_path / "survey.parquet", survey(), g="mag", r="mag", e_r="mag")
     (tmp_path / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=TARGET))

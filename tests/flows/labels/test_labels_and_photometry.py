@@ -70,7 +70,7 @@ def write(path: Path, columns: dict, **units: str) -> None:
 @pytest.fixture
 def made(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     return tmp_path

@@ -67,6 +67,8 @@ def test_a_saved_model_has_card_and_report(store):
         "report.html",
         "boundary.npz",
         "description.json",
+        "pictures.npz",
+        "report-notes.json",
     }
     assert "morphology@" in (folder / "card.md").read_text()
     assert [p.name for p in (store.root / "morphology").iterdir() if p.name.startswith(".")] == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,7 +17,6 @@ from rich.console import Console
 
 from flows.reports import tables
 from flows.reports._drawings import pictures
-from flows.reports._figures import LIGHT, boundary_figure
 from flows.reports.candidates import CandidatePart, PosteriorCheck
 from flows.reports.data import (
     BoundaryPicture,
@@ -196,10 +198,16 @@ def test_numbers_are_there(page: str) -> None:
 def test_loads_nothing(page: str) -> None:
     parsed = Loads(page)
     assert parsed.loads
-    assert all(load.startswith("data:image/png;base64,") for load in parsed.loads)
-    assert parsed.scripts == 0
+    assert all(load.startswith("data:image/svg+xml;base64,") for load in parsed.loads)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+    assert parsed.scripts == 1
     assert "url(" not in page
     assert "@import" not in page
+    for picture in pictures(make_report()):
+        image = base64.b64decode(picture.image.partition(",")[2]).decode()
+        assert not re.search(r"href=\"(?!#|data:image/png)|url\((?!#)|<script|@import", image)
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -219,9 +227,9 @@ def test_hostile_texts_stay_texts() -> None:
         reliability_of=HOSTILE,
     )
     parsed = Loads(render_report(bad))
-    assert parsed.scripts == 0
+    assert parsed.scripts == 1  # ours
     assert parsed.handlers == []
-    assert all(load.startswith("data:image/png;base64,") for load in parsed.loads)
+    assert all(load.startswith("data:image/svg+xml;base64,") for load in parsed.loads)
     assert "<script>alert(1)</script>" in parsed.text
 
 
@@ -280,16 +288,19 @@ def test_same_report_same_bytes_from_any_thread(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
 def test_boundary_is_drawn_for_any_number_of_classes(n_classes: int) -> None:
-    picture = make_picture(n_classes, np.random.default_rng(0))
-    assert boundary_figure(picture, [f"c{k}" for k in range(n_classes)], LIGHT).startswith(b"\x89PNG")
+    report = make_report(tuple(f"c{k}" for k in range(n_classes)))
+    drawn = {p.title: p for p in pictures(report)}["The soft decision boundary"]
+    assert drawn.image.startswith("data:image/svg+xml;base64,")
 
 
 def test_boundary_where_no_level_is_reached() -> None:
-    picture = make_picture(2, np.random.default_rng(0))
+    report = make_report()
+    picture = report.boundary
+    assert picture is not None
     flat = replace(
         picture, moderated=np.full_like(picture.moderated, 0.5), plugin=np.full_like(picture.plugin, 0.1)
     )
-    assert boundary_figure(flat, ["a", "b"], LIGHT).startswith(b"\x89PNG")
+    assert "The soft decision boundary" in {p.title for p in pictures(replace(report, boundary=flat))}
 
 
 def test_without_reviews_or_boundary() -> None:
@@ -300,8 +311,9 @@ def test_without_reviews_or_boundary() -> None:
 def test_figures_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     report = replace(make_report(), reliability_of="probability, said once")
     first = pictures(report)
-    monkeypatch.setattr("flows.reports._drawings._draw", lambda _: pytest.fail("drawn again"))
-    assert pictures(replace(report, remarks=("more",), attribution=("someone",))) is first
+    monkeypatch.setattr("flows.reports._drawings._draw_training", lambda _: pytest.fail("drawn again"))
+    again = pictures(replace(report, remarks=("more",), attribution=("someone",)))
+    assert all(one is other for one, other in zip(first, again, strict=True))
     with pytest.raises(pytest.fail.Exception, match="drawn again"):
         pictures(replace(report, classes=("early", "other")))
 
@@ -337,7 +349,7 @@ def test_one_step_in_the_place_of_folds_is_said() -> None:
 def test_figures_are_drawn_anew_where_only_what_judges_differs() -> None:
     report = make_report()
     one, other = (pictures(replace(report, judged_by=by))[0] for by in ("held-out", "left-out"))
-    assert (one.light, one.caption) != (other.light, other.caption)
+    assert (one.image, one.caption) != (other.image, other.caption)
     assert "left-out objects" in other.caption
 
 

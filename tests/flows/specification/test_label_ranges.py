@@ -88,7 +88,7 @@ def test_codes_are_classes_each(codes):
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_t_types_train_as_init_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type):
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     rng = np.random.default_rng(3)
     t = rng.uniform(-5, 9, N)

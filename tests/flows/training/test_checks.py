@@ -91,7 +91,7 @@ held_out = 0
 def separable(tmp_path, monkeypatch):
     """Fifty objects in twelve features, two of which tell their classes apart without error."""
     monkeypatch.setattr(
-        "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
     rng = np.random.default_rng(3)
     x = rng.normal(size=(50, 12))

@@ -115,7 +115,7 @@ def trained(surveys: Path) -> Trained:
             spec.write_text(SPECIFICATION + shift)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(
-                    "flows.training.saving.write_report", lambda report, path: path.write_text(report.name)
+                    "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
                 )
                 told = train(spec, folder / f"models{len(done)}")
             done[survey, shift] = SimpleNamespace(

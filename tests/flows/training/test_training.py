@@ -19,6 +19,7 @@ from flows.errors import Interrupted, TrainingError
 from flows.models.asdf_file import read_model
 from flows.models.description import ModelDescription
 from flows.models.store import Store
+from flows.reports.answers import training_answers
 from flows.reports.candidates import JudgedCandidate
 from flows.training._quality import quality_remarks
 from flows.training._ranking import Ranking
@@ -330,8 +331,8 @@ def test_the_refit_is_said(folder):
     assert said in report.remarks
     assert report.judged_words == "held-out"
     trust = replace(told.trust, verdict="green", reasons=("chains confirm it",))
-    remarks = train_report(replace(told, trust=trust)).remarks
-    assert remarks[:2] == ("Trust verdict on what the model serves: green.", "Trust: chains confirm it.")
+    answer = training_answers(train_report(replace(told, trust=trust)))[0]
+    assert "The approximation holds (green): chains confirm it" in {f.what for f in answer.findings}
 
 
 def test_a_height_of_the_steps_for_each_feature(folder):

@@ -30,23 +30,24 @@ from flows.reports.boundary import boundary_picture
 from flows.reports.candidates import CandidateRow, PosteriorCheck
 from flows.reports.html import write_report
 from flows.reports.label_noise import WrongLabels
+from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredPictures
 from flows.reports.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._candidates import CandidateData, build_classifier, used_columns
 from flows.training._checks import LEVELS, served_trust
 from flows.training._evaluation import evaluate
+from flows.training._judged_objects import ObjectRows, judged_pictures, notable_objects
 from flows.training._label_noise import with_recorded_losses
 from flows.training._rows import TrainingRows
 from flows.training._shift import corrected, target_loss
 from flows.training._staging import StagedDescription
 from flows.training._target_rows import StagedShift
-from flows.training.report import save_boundary, train_report
+from flows.training._weight_pictures import WeightPictures
+from flows.training.report import REPORT_FILE, ReportParts, train_report
 
 __all__ = [
-    "BOUNDARY_FILE",
     "JUDGED_FILE",
-    "REPORT_FILE",
     "Judged",
     "Kept",
     "TrainedModel",
@@ -54,10 +55,11 @@ __all__ = [
     "save_model",
 ]
 
-BOUNDARY_FILE = "boundary.npz"
-REPORT_FILE = "report.html"
 JUDGED_FILE = "judged.asdf"
 """The classifier that the numbers are of, where the one that is kept was fitted to more rows."""
+
+
+_Shown = tuple[NDArray[np.float64], NDArray[np.intp]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,7 @@ class TrainedModel:
     """A model, the classifier that was judged where that is another one, and the rows that judged it.
 
     `rows` are their losses, None where objects have no identifiers; `unseen` their probabilities, None for votes.
+    `pictures` and `notable` objects are for the report.
     """
 
     model: Model
@@ -94,6 +97,8 @@ class TrainedModel:
     rows: JudgedRows | None
     unseen: UnseenRows | None
     interval: tuple[float, float] | None  # of the log loss, 95 %; None where it is not known
+    pictures: StoredPictures
+    notable: tuple[NotableObject, ...]
 
 
 def make_model(
@@ -106,6 +111,7 @@ def make_model(
     described: StagedDescription,
     code_version: str,
     shifted: StagedShift,
+    weights: WeightPictures | None = None,
 ) -> TrainedModel:
     """Return the model, the classifier that was judged where that is another one, and the rows that judged it.
 
@@ -125,7 +131,9 @@ def make_model(
         "rows",
     )
     share = np.asarray(training.class_share)
-    metrics, noise, judged_rows, unseen, interval = _judgement(tested, judged, share, training.label_noise)
+    metrics, noise, judged_rows, unseen, interval, shown = _judgement(
+        tested, judged, share, training.label_noise
+    )
     tell().advance(metrics.n)
     tested, correction = corrected(specification, tested, share, shifted.target)
     loss = target_loss(specification, tested, rows, share, shifted.ratio)
@@ -158,7 +166,17 @@ def make_model(
         columns=described.columns,
         code_version=code_version,
     )
-    return TrainedModel(model, tested if refitted else None, judged_rows, unseen, interval)
+    mask = rows.held_out if judged.left_out is None else np.ones(len(rows.target), dtype=bool)
+    seen = ObjectRows.of(rows, mask)
+    return TrainedModel(
+        model,
+        tested if refitted else None,
+        judged_rows,
+        unseen,
+        interval,
+        replace(judged_pictures(*shown, seen), **({} if weights is None else vars(weights))),
+        notable_objects(*shown, seen, judged.data.classes),
+    )
 
 
 def _class_share(data: CandidateData) -> NDArray[np.float64]:
@@ -183,12 +201,13 @@ def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:
 
 def _judgement(
     classifier: Classifier, judged: Judged, shares: NDArray[np.float64], noise: WrongLabels
-) -> tuple[Metrics, WrongLabels, JudgedRows | None, UnseenRows | None, tuple[float, float] | None]:
+) -> tuple[Metrics, WrongLabels, JudgedRows | None, UnseenRows | None, tuple[float, float] | None, _Shown]:
     """Return how the judged model does on the held-out rows, or all rows by their left-out probabilities.
 
     `shares` (K,) are those of the training rows.  Where labels may be wrong the model is judged by the probabilities of
-    what was recorded; the losses of both go into the record of the `noise`.  Last the rows with their losses, where
-    their objects have identifiers, and with their probabilities, where they have labels of one class.
+    what was recorded; the losses of both go into the record of the `noise`.  Then the rows with their losses, where
+    their objects have identifiers, and with their probabilities, where they have labels of one class; last the
+    probabilities (N, K) and classes (N,) of the rows that judge.
     """
     rows, used = judged.data.rows, used_columns(judged.members)
     if judged.left_out is None:
@@ -221,6 +240,7 @@ def _judgement(
         _judged_rows(rows, seen, losses, p.argmax(axis=1)),
         _unseen_rows(rows, seen, probability, used),
         _interval(losses, group),
+        (p, rows.target[seen]),
     )
 
 
@@ -272,10 +292,10 @@ def save_model(store: Store, trained: TrainedModel, data: CandidateData) -> Stor
         names=model.features,
     )
     tell().advance(1)
-    report = train_report(store.described(model, "trained"), boundary=picture)
+    parts = ReportParts(picture, trained.pictures, ReportNotes(made=Made.now(), objects=trained.notable))
+    report = train_report(store.described(model, "trained"), parts=parts)
     folder = store.make_folder(model.name, model.version)
-    if picture is not None:
-        save_boundary(picture, folder / BOUNDARY_FILE)
+    parts.write(folder)
     write_report(report, folder / REPORT_FILE)
     if trained.judged is not None:
         write_tree(trained.judged.to_dict(), folder / JUDGED_FILE)

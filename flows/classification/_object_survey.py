@@ -1,0 +1,156 @@
+"""What a classification's report shows of single objects and of the sky, gathered while rows stream by.
+
+Memory is bounded: counts in HEALPix pixels, and the few objects whose labels would teach most.  Batches come from
+threads in any order, and the result does not depend on it.  Shapes: n rows, K classes, P pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from blr.decisions import Flag
+from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import Catalog
+from catalogs.errors import CatalogError
+from catalogs.profile.split import healpix_pixels
+from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from flows.runs.counts import DoubtfulObject, SkyCounts
+from flows.specification.specification import Specification
+
+__all__ = ["WORTH_A_LOOK", "ObjectSurvey", "most_doubtful", "total_sky"]
+
+Floats = NDArray[np.float64]
+
+ORDER: Final = 4
+"""Of the pixels of maps: 3,072 of 3.7 degrees."""
+MOST_OBJECTS: Final = 20
+WORTH_A_LOOK: Final = int(
+    Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
+)
+
+
+@dataclass(frozen=True)
+class ObjectSurvey:
+    """Names of the columns that name and place an object, None without them, and what was counted so far."""
+
+    classes: tuple[str, ...]
+    identifier: str | None
+    place: tuple[str, str] | None
+    unit: PositionUnit = "deg"
+    counted: list[SkyCounts] = field(default_factory=list)
+    objects: list[DoubtfulObject] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, catalog: Catalog, specification: Specification, classes: tuple[str, ...]) -> ObjectSurvey:
+        """Return the survey of a catalogue; positions whose unit is not known are left out."""
+        asked, theirs = specification.catalog, specification.target.columns
+        identifier, ra, dec = (theirs.get(name or "", name) for name in (asked.id, asked.ra, asked.dec))
+        known = identifier if identifier in catalog.names else None
+        if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
+            return cls(classes, known, None)
+        try:
+            return cls(
+                classes, known, (ra, dec), unit_of_position(catalog, ra, dec, stated=asked.position_unit)
+            )
+        except CatalogError:
+            return cls(classes, known, None)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns to be read."""
+        return tuple(name for name in (self.identifier, *(self.place or ())) if name is not None)
+
+    def empty(self) -> ObjectSurvey:
+        """Return the survey before any row."""
+        return replace(self, counted=[], objects=[])
+
+    def add(self, batch: pa.RecordBatch, p: Floats, information: Floats, flags: NDArray[np.int32]) -> None:
+        """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,)."""
+        if not self.read or not batch.num_rows:
+            return
+        values = batch_values(batch, self.read)
+        ra = dec = np.full(batch.num_rows, np.nan)
+        if self.place is not None:
+            found = positions(values[self.place[0]], values[self.place[1]], self.unit)
+            ra, dec = found.ra, found.dec
+            self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
+        if self.identifier is not None:
+            self.objects.extend(self._doubtful(values[self.identifier], ra, dec, p, information, flags))
+            self.objects[:] = most_doubtful(self.objects)
+
+    def sky(self) -> SkyCounts | None:
+        """Return the counts so far; None where no place is known."""
+        return total_sky(self.counted)
+
+    def doubtful(self) -> tuple[DoubtfulObject, ...]:
+        """Return the objects whose labels would teach most, the first one most."""
+        return most_doubtful(self.objects)
+
+    def _doubtful(
+        self, names: Any, ra: Floats, dec: Floats, p: Floats, information: Floats, flags: NDArray[np.int32]
+    ) -> Iterable[DoubtfulObject]:
+        known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
+        order = known[np.argsort(-information[known], kind="stable")][: 3 * MOST_OBJECTS]
+        for i in order.tolist():
+            first, second = np.argsort(-p[i], kind="stable")[:2].tolist()
+            yield DoubtfulObject(
+                id=str(names[i]).strip(),
+                ra=float(ra[i]) if np.isfinite(ra[i]) else None,
+                dec=float(dec[i]) if np.isfinite(dec[i]) else None,
+                classes=(self.classes[first], self.classes[second]),
+                probabilities=(round(float(p[i, first]), 6), round(float(p[i, second]), 6)),
+                mutual_information=round(float(information[i]), 6),
+                flags=int(flags[i]),
+            )
+
+
+def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ...]:
+    """Return the objects of the largest mutual information, each name once."""
+    chosen: dict[str, DoubtfulObject] = {}
+    for one in sorted(objects, key=lambda o: (-o.mutual_information, o.id, o.ra or 0.0, o.dec or 0.0)):
+        if len(chosen) == MOST_OBJECTS:
+            break
+        if one.id not in ("", "--"):
+            chosen.setdefault(one.id, one)
+    return tuple(chosen.values())
+
+
+def total_sky(parts: Sequence[SkyCounts]) -> SkyCounts | None:
+    """Return the sum of counts; None of nothing."""
+    some = [part for part in parts if part.pixels]
+    if not some:
+        return None
+    pixels, place = np.unique(np.concatenate([part.pixels for part in some]), return_inverse=True)
+    columns = np.concatenate(
+        [np.column_stack([part.n, part.flagged, np.asarray(part.assigned)]) for part in some]
+    )
+    sums = np.zeros((len(pixels), columns.shape[1]), dtype=np.int64)
+    np.add.at(sums, place, columns)
+    return _of_columns(pixels, sums)
+
+
+def _sky_counts(pixels: NDArray[np.int64], p: Floats, flags: NDArray[np.int32], n_classes: int) -> SkyCounts:
+    placed = pixels >= 0
+    found, place = np.unique(pixels[placed], return_inverse=True)
+    classified = np.isfinite(p[placed, 0])
+    best = np.where(classified, np.nan_to_num(p[placed]).argmax(axis=1), 0)
+    assigned = np.bincount(place[classified] * n_classes + best[classified], minlength=len(found) * n_classes)
+    flagged = np.bincount(place[(flags[placed] & WORTH_A_LOOK) != 0], minlength=len(found))
+    n = np.bincount(place, minlength=len(found))
+    return _of_columns(found, np.column_stack([n, flagged, assigned.reshape(len(found), n_classes)]))
+
+
+def _of_columns(pixels: NDArray[np.int64], columns: NDArray[np.int64]) -> SkyCounts:
+    return SkyCounts(
+        ORDER,
+        tuple(pixels.tolist()),
+        tuple(columns[:, 0].tolist()),
+        tuple(columns[:, 1].tolist()),
+        tuple(map(tuple, columns[:, 2:].tolist())),
+    )

@@ -1,0 +1,222 @@
+"""What a report opens with: the answers to what a reader asks first, with reasons and what to do.
+
+Can I trust it?  How good is it?  What is new or odd?  What should I look at?  The page and the terminal show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from flows.reports._findings import (
+    MUCH_FLAGGED,
+    Answer,
+    Finding,
+    approximation_finding,
+    begun_small,
+    plain_end,
+    skill_finding,
+    strange_findings,
+    worst_level,
+)
+from flows.reports._per_class import Share, class_performance
+from flows.reports.data import TrainReport
+from flows.reports.shift import TOLD_APART
+from flows.reports.skill import gain_interval
+
+__all__ = ["Answer", "Finding", "answer_lines", "training_answers"]
+
+MOST_LABELS: Final = 5
+MOST_LINES: Final = 10
+
+
+def training_answers(report: TrainReport) -> tuple[Answer, ...]:
+    """Return the answers on a model, in the order in which they are asked."""
+    return (_trust(report), _quality(report), _odd(report), _look(report))
+
+
+def _trust(report: TrainReport) -> Answer:
+    findings = (skill_finding(report), approximation_finding(report), _likeness(report))
+    level = worst_level(findings)
+    reasons = "; ".join(f.clause for f in findings if f.level == level)
+    like = (
+        "the target looks like the training set"
+        if report.shift.difference
+        else "no target was named to compare with"
+    )
+    short = {
+        "good": f"Yes: it has skill, the approximation holds, and {like}.",
+        "care": f"Yes, with care: {reasons}.",
+        "bad": f"No: {reasons}.",
+    }[level]
+    return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
+
+
+def _likeness(report: TrainReport) -> Finding:
+    difference = report.shift.difference
+    if difference is None:
+        return Finding(
+            what="No target catalogue was named, so how like the training set it is, is not known",
+            level="plain",
+            advice="Name the catalogue to classify under [target] paths.",
+        )
+    said = (
+        f"An object of {difference.target.name} is distinguished from a training one with an AUC of "
+        f"{difference.auc:.2f} ({difference.auc_low:.2f} to {difference.auc_high:.2f}; 0.5 is no difference)"
+    )
+    corrected = difference.density_weights or report.shift.correction is not None
+    if difference.auc_low <= TOLD_APART:
+        return Finding(what=f"The target looks like the training set. {said}", level="good")
+    if corrected:
+        return Finding(
+            what=f"The target is unlike the training set, which was corrected for. {said}", level="good"
+        )
+    return Finding(
+        what=f"The target is unlike the training set. {said}",
+        level="care",
+        short="the target is unlike the training set",
+        advice="Set density_weights under [shift], or class_prior where only the class shares differ.",
+    )
+
+
+def _quality(report: TrainReport) -> Answer:
+    n = report.n_judged
+    right = Share.of(round(report.accuracy * n), n)
+    gain = 1 - report.log_loss / report.log_loss_baseline
+    largest = max((c.training for c in report.labels), default=0) / max(1, report.n_training)
+    short = (
+        f"{report.accuracy:.1%} of {n:,} {report.judged_objects} are classified right (95 %: {_range(right)}); "
+        f"always the most frequent class would be right for {largest:.1%}."
+    )
+    interval = "" if report.skill is None else f"; the gain is {gain_interval(report.skill)} nats (95 %)"
+    loss = Finding(
+        what=f"Log loss {report.log_loss:.4f} nats an object, {abs(gain):.0%} {'below' if gain > 0 else 'above'} the "
+        f"{report.log_loss_baseline:.4f} of class shares alone{interval}",
+        level="good" if report.has_skill else "bad",
+    )
+    return Answer(question="How good is it?", short=short, findings=(loss, *_class_findings(report)))
+
+
+def _class_findings(report: TrainReport) -> Iterator[Finding]:
+    if not report.confusion:
+        yield Finding(
+            what="This model is of an earlier version, which did not count right objects class by class"
+        )
+        return
+    performance = class_performance(report.confusion, report.classes)
+    known = [c for c in performance if c.completeness.value is not None]
+    if known:
+        best = max(known, key=lambda c: c.completeness.value or 0.0)
+        worst = min(known, key=lambda c: c.completeness.value or 0.0)
+        yield Finding(
+            what=f"Best found: {best.name}, completeness {_percent(best.completeness)}, "
+            f"purity {_percent(best.purity)}. "
+            f"Worst found: {worst.name}, completeness {_percent(worst.completeness)}, purity {_percent(worst.purity)}"
+        )
+
+
+def _odd(report: TrainReport) -> Answer:
+    findings = (
+        *_left_out(report),
+        *_never_assigned(report),
+        *(f for c in report.classifications for f in strange_findings(c)),
+    )
+    worth = [f for f in findings if f.level in ("care", "bad")]
+    if worth:
+        short = (
+            f"{plain_end(worth[0].what)}."
+            if len(worth) == 1
+            else f"{len(worth)} things: {begun_small([worth[0].what])}; and more."
+        )
+    else:
+        short = (
+            f"{plain_end(findings[0].what)}."
+            if findings
+            else "Nothing was left out, and every class is assigned."
+        )
+    return Answer(
+        question="What is new or odd?", short=short, level="care" if worth else "good", findings=findings
+    )
+
+
+def _left_out(report: TrainReport) -> Iterator[Finding]:
+    left = report.left_out
+    if left is None:
+        return
+    if left.unknown_labels:
+        n = sum(left.unknown_labels.values())
+        shown = list(left.unknown_labels.items())[:MOST_LABELS]
+        more = ", …" if len(left.unknown_labels) > len(shown) else ""
+        yield Finding(
+            what=f"{n:,} objects have a label that belongs to no class, and train nothing: "
+            + ", ".join(f"{name} ({count:,})" for name, count in shown)
+            + more,
+            level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
+            advice="Give them a class under [label] classes, or list them under exclude.",
+        )
+    if left.unlabelled:
+        yield Finding(what=f"{left.unlabelled:,} objects have no label, and train nothing")
+    if left.n_read > left.n_selected:
+        yield Finding(what=f"{left.n_read - left.n_selected:,} rows are outside catalog.where")
+    if left.conflicts:
+        yield Finding(
+            what=f"{left.conflicts:,} objects have labels in conflict, and were left out", level="care"
+        )
+    if left.without_features:
+        yield Finding(
+            what=f"{left.without_features:,} {report.judged_by} objects have no feature measured: they get the class "
+            "shares as probabilities",
+            level="care",
+        )
+
+
+def _never_assigned(report: TrainReport) -> Iterator[Finding]:
+    performance = class_performance(report.confusion, report.classes) if report.confusion else ()
+    never = [c.name for c in performance if not c.n_assigned and c.n]
+    if never:
+        yield Finding(
+            what=f"No {report.judged_by} object is assigned to {', '.join(never)}",
+            level="care",
+            advice="Count the class by its probabilities, not by assigned objects; or merge it with another.",
+        )
+
+
+def _look(report: TrainReport) -> Answer:
+    question = "What should I look at?"
+    if report.objects:
+        return Answer(
+            question=question,
+            short=f"{len(report.objects)} objects whose labels surprise the model most: a wrong label, or what the "
+            f"features cannot tell. First {report.objects[0].name}: {report.objects[0].why}.",
+        )
+    return Answer(
+        question=question,
+        short="No objects are named: the model is of an earlier version, or the catalogue has no catalog.id.",
+    )
+
+
+def answer_lines(answers: Sequence[Answer]) -> list[str]:
+    """Return the answers for a terminal, ten lines at most: each question, its answer, and what matters."""
+    lines = [f"{answer.question} {answer.short}" for answer in answers]
+    room = MOST_LINES - len(lines)
+    worth = [
+        (i, finding)
+        for i, answer in enumerate(answers)
+        for finding in answer.findings
+        if finding.what and plain_end(finding.what).lower() not in answer.short.lower()
+    ]
+    order = {"bad": 0, "care": 1, "good": 2, "plain": 3}
+    kept = sorted(sorted(worth, key=lambda entry: order[entry[1].level])[:room], key=lambda entry: entry[0])
+    shown: list[str] = []
+    for i, line in enumerate(lines):
+        shown.append(line)
+        shown += [f"  - {plain_end(f.what)}.{f' {f.advice}' if f.advice else ''}" for j, f in kept if j == i]
+    return shown
+
+
+def _range(share: Share) -> str:
+    return f"{share.low:.1%} to {share.high:.1%}"
+
+
+def _percent(share: Share) -> str:
+    return "–" if share.value is None else f"{share.value:.1%} ({_range(share)})"

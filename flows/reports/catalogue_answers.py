@@ -1,0 +1,149 @@
+"""The answers that the report of a classification opens with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flows.reports._findings import (
+    Answer,
+    Finding,
+    approximation_finding,
+    plain_end,
+    skill_finding,
+    strange_findings,
+    worst_level,
+)
+from flows.reports.data import Classification, Verdict
+from flows.reports.picture_data import NotableObject
+
+__all__ = ["ClassifyingModel", "ReleaseTroubles", "classification_answers"]
+
+UNLIKE = 0.01
+"""Share of objects out of the domain from which a catalogue is called unlike the training set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyingModel:
+    """What a report says of the model that classified a catalogue."""
+
+    label: str
+    has_skill: bool
+    skill_words: str
+    trust: Verdict | None
+    accuracy: float
+    log_loss: float
+    judged_objects: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseTroubles:
+    """Files that could not be annotated, and files left for the next run, by name, each with the reason."""
+
+    quarantined: Mapping[str, str]
+    deferred: Mapping[str, str]
+
+
+def classification_answers(
+    found: Classification,
+    model: ClassifyingModel,
+    objects: Sequence[NotableObject],
+    troubles: ReleaseTroubles,
+) -> tuple[Answer, ...]:
+    """Return the answers on what a model found in catalogues, in the order in which they are asked."""
+    return (_trust(found, model), _quality(found, model), _odd(found, troubles), _look(objects))
+
+
+def _trust(found: Classification, model: ClassifyingModel) -> Answer:
+    findings = (skill_finding(model), approximation_finding(model), _likeness(found))
+    level = worst_level(findings)
+    reasons = "; ".join(f.clause for f in findings if f.level == level)
+    short = {
+        "good": "Yes: the model has skill, its approximation holds, and these objects look like its training set.",
+        "care": f"Yes, with care: {reasons}.",
+        "bad": f"No: {reasons}.",
+    }[level]
+    return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
+
+
+def _likeness(found: Classification) -> Finding:
+    unlike = next((flag.share for flag in found.flags if flag.name == "OUT_OF_DOMAIN"), 0.0)
+    if found.drifted:
+        return Finding(
+            what=f"These objects are unlike the training set in {', '.join(found.drifted)}",
+            level="care",
+            advice="The quality below is of objects like the labelled ones. Compare units and sentinels; else train "
+            "with this catalogue as [target].",
+        )
+    if unlike > UNLIKE:
+        return Finding(what=f"{unlike:.1%} of these objects are unlike the training set", level="care")
+    return Finding(
+        what=f"These objects look like the training set: no feature drifted, and {unlike:.1%} are out of its domain",
+        level="good",
+    )
+
+
+def _quality(found: Classification, model: ClassifyingModel) -> Answer:
+    n = found.n_rows if found.n_classified is None else found.n_classified
+    total = max(1.0, sum(c.expected for c in found.counts))
+    fractions = ", ".join(
+        f"{c.name} {c.expected / total:.1%}" + ("" if c.error is None else f" ± {c.error / total:.1%}")
+        for c in found.counts
+    )
+    findings = (
+        Finding(
+            what=f"The model classified {model.accuracy:.1%} of its {model.judged_objects} right, with a log loss of "
+            f"{model.log_loss:.4f} nats an object",
+            level="good" if model.has_skill else "bad",
+        ),
+    )
+    return Answer(
+        question="How good is it?",
+        short=f"{n:,} of {found.n_rows:,} objects are classified: {fractions}.",
+        findings=findings,
+    )
+
+
+def _odd(found: Classification, troubles: ReleaseTroubles) -> Answer:
+    files = [
+        Finding(what=f"{name} could not be annotated: {plain_end(why)}", level="bad")
+        for name, why in troubles.quarantined.items()
+    ]
+    files += [
+        Finding(what=f"{name} is left for the next run: {plain_end(why)}", level="care")
+        for name, why in troubles.deferred.items()
+    ]
+    findings = (*files[:MOST_FILES], *_more(files), *strange_findings(found))
+    worth = [f for f in findings if f.level in ("care", "bad")]
+    first = (worth or [*findings])[:1]
+    more = f" And {len(worth) - 1} more." if len(worth) > 1 else ""
+    return Answer(
+        question="What is new or odd?",
+        short=f"{plain_end(first[0].what)}.{more}"
+        if first
+        else "Nothing: every file was annotated, and no object is odd.",
+        level="care" if worth else "good",
+        findings=findings,
+    )
+
+
+MOST_FILES = 8
+
+
+def _more(files: Sequence[Finding]) -> tuple[Finding, ...]:
+    left = len(files) - MOST_FILES
+    return (Finding(what=f"And {left:,} more files", level="care"),) if left > 0 else ()
+
+
+def _look(objects: Sequence[NotableObject]) -> Answer:
+    question = "What should I look at?"
+    if objects:
+        return Answer(
+            question=question,
+            short=f"{len(objects)} objects whose labels would teach the model most. `blr review` makes a list of them. "
+            f"First {objects[0].name}: {objects[0].why}.",
+        )
+    return Answer(
+        question=question,
+        short="No object is named: none is doubtful, or the specification names no catalog.id that this catalogue has.",
+    )

@@ -1,0 +1,55 @@
+"""The report of a classification: one HTML file beside the annotated catalogues that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from flows.reports import tables
+from flows.reports._drawings import catalogue_pictures
+from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
+from flows.reports.data import Classification
+from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
+from flows.reports.picture_data import Made, NotableObject
+
+__all__ = ["render_classification"]
+
+Units = Mapping[str, tuple[str, str | None]]
+
+
+def render_classification(
+    found: Classification,
+    model: ClassifyingModel,
+    *,
+    objects: Sequence[NotableObject],
+    troubles: ReleaseTroubles,
+    release: int,
+    made: Made,
+    units: Units,
+    provenance: Mapping[str, str],
+) -> str:
+    """Return the report as HTML; `units` has the expression and the unit of each feature."""
+    trust, quality, odd, look = classification_answers(found, model, objects, troubles)
+    return render_page(
+        Page(
+            title=f"{found.catalogue}, release {release}",
+            version=model.label,
+            kind="classification report",
+            lead=f"{found.n_rows:,} objects, classified by {model.label}.",
+            made=made_words(made, provenance.get("blr")),
+            parts=(
+                AnswerPart(answer=trust),
+                AnswerPart(answer=quality, tables=(tables.class_count_table(found),)),
+                AnswerPart(answer=odd),
+                AnswerPart(answer=look, objects=linked(objects)),
+            ),
+            pictures=catalogue_pictures(found, units),
+            lacking=""
+            if found.sky is not None
+            else "No map of the sky: positions are not known here, or the files were "
+            "annotated by an earlier version.",
+            groups=(TableGroup(title="Flags", tables=(tables.flag_table(found),)),),
+            remarks=(),
+            last=(),
+            provenance=provenance,
+        )
+    )

@@ -1,0 +1,95 @@
+"""What the report shows of the weights: their way to the mode, and the posterior of two of them, exact and approximate.
+
+Shapes: I iterations, W weights shown, D weights, S draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from blr.basis.base import Basis
+from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.pair import weight_pair
+from blr.posterior.posterior import Posterior
+
+__all__ = ["WeightPictures", "weight_pictures"]
+
+Array = np.ndarray[Any, Any]
+
+MOST_SHOWN: Final = 6
+"""Weights whose way is shown: as many as there are colours."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WeightPictures:
+    """The arrays of `flows.reports.picture_data.StoredPictures` that are of weights."""
+
+    newton_weights: Array | None = None
+    newton_names: Array | None = None
+    pair_names: Array | None = None
+    pair_laplace_mean: Array | None = None
+    pair_laplace_covariance: Array | None = None
+    pair_refined_mean: Array | None = None
+    pair_refined_covariance: Array | None = None
+    pair_draws: Array | None = None
+    pair_weight: Array | None = None
+
+    def to_tree(self) -> dict[str, Array | list[str]]:
+        """Return arrays, and lists of texts, that `from_tree` takes."""
+        return {
+            name: value.tolist() if value.dtype.kind == "U" else value
+            for name, value in vars(self).items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> WeightPictures:
+        """Return what `to_tree` made."""
+        return cls(**{name: np.asarray(value) for name, value in tree.items()})
+
+
+def weight_pictures(
+    laplace: LaplacePosterior,
+    served: Posterior,
+    basis: Basis,
+    features: Sequence[str],
+    classes: Sequence[str],
+    rng: np.random.Generator,
+) -> WeightPictures:
+    """Return the pictures of a fit's weights; `laplace` is the fit, with its data, and `served` improves on it."""
+    names = _weight_names(laplace, basis, features, classes)
+    path = laplace.path
+    shown: dict[str, Array] = {}
+    if path is not None and len(path) > 1:
+        weights = np.stack([laplace.problem.class_weights(theta) for theta in path])
+        largest = np.sort(np.argsort(-np.abs(weights[-1]), kind="stable")[:MOST_SHOWN])
+        shown |= {"newton_weights": weights[:, largest], "newton_names": names[largest]}
+    pair = weight_pair(laplace, served, rng)
+    if pair is not None:
+        shown |= {
+            "pair_names": names[list(pair.indices)],
+            "pair_laplace_mean": pair.laplace[0],
+            "pair_laplace_covariance": pair.laplace[1],
+            "pair_refined_mean": pair.refined[0],
+            "pair_refined_covariance": pair.refined[1],
+            "pair_draws": pair.draws.astype(np.float32),
+            "pair_weight": pair.weight.astype(np.float32),
+        }
+    return WeightPictures(**shown)
+
+
+def _weight_names(
+    q: LaplacePosterior, basis: Basis, features: Sequence[str], classes: Sequence[str]
+) -> Array:
+    """Return the names (D,) of the weights: the function's, after the class where each has its own."""
+    functions = [
+        "intercept" if name == "1" else name
+        for name in basis.names([feature.replace("_", " ") for feature in features])
+    ]
+    if q.problem.binary:
+        return np.array(functions)
+    return np.array([f"{name}: {function}" for name in classes for function in functions])

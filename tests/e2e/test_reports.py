@@ -1,0 +1,131 @@
+"""Reports in a browser: nothing overflows, nothing is asked for, nothing is shut to those who cannot see it.
+
+The accessibility check needs axe-core: `npm install axe-core`, and the path of its `axe.min.js` in `BLR_AXE`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.reports.catalogue_answers import ReleaseTroubles
+from flows.reports.catalogue_page import render_classification
+from flows.reports.html import render_report
+from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
+from tests.e2e.browser import Browser, browser, missing
+from tests.flows.reports.test_answers import MODEL, report
+from tests.flows.reports.test_report import HOSTILE, make_report
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
+
+AXE = Path(os.environ.get("BLR_AXE", "node_modules/axe-core/axe.min.js"))
+WIDTHS = (1280, 390)
+
+
+def training_page() -> str:
+    K, rng = 3, np.random.default_rng(0)
+    pictures = StoredPictures(
+        threshold=np.linspace(0, 1, 11),
+        completeness=rng.random((K, 11)),
+        purity=rng.random((K, 11)),
+        magnitude_name="bmag",
+        magnitude_centres=np.linspace(10, 20, 5),
+        magnitude_counts=np.full((3, 5, K), 30),
+        newton_weights=rng.normal(size=(5, 2)),
+        newton_names=np.array(["intercept", "b j"]),
+    )
+    return render_report(replace(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
+
+
+def classification_page() -> str:
+    pixels = np.arange(0, 3072, 7)
+    sky = SkyMap(
+        order=4, pixels=pixels, n=pixels + 1, flagged=pixels // 2, assigned=np.stack([pixels, pixels // 3])
+    )
+    feature = FeatureComparison(
+        name="b_j", edges=(1.0, 2.0), training=(3, 4, 5), target=(1, 2, 9), low=0.0, high=4.0
+    )
+    found = replace(make_report().classifications[0], sky=sky, features=(feature,))
+    return render_classification(
+        found,
+        MODEL,
+        objects=[NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence")],
+        troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
+        release=3,
+        made=Made("2026-11-23T05:00:00+00:00", "ann"),
+        units={"b_j": ("bmag - jmag", None)},
+        provenance={"model": "m@1", "blr": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    written = {"training": training_page(), "classification": classification_page()}
+    for name, text in written.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in written}
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def shown(window: Browser, page: Path, width: int, *, dark: bool = False) -> None:
+    """Open a page as a device of so many points shows it."""
+    device = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    window.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
+    window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    window.open(page.as_uri())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["training", "classification"])
+def test_nothing_overflows_is_asked_for_or_complains(
+    window: Browser, pages: dict[str, Path], name: str, width: int
+) -> None:
+    shown(window, pages[name], width)
+    wide, room = window.driver.execute_script(
+        "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    )
+    assert wide == room > width - 20  # less a scroll bar
+    asked = window.driver.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [url for url in asked if not url.startswith("data:")] == []
+    broken = "return [...document.images].filter(i => !i.complete || !i.naturalWidth).length"
+    assert window.driver.execute_script(broken) == 0
+    assert window.driver.get_log("browser") == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", ["training", "classification"])
+def test_axe_finds_no_serious_fault(
+    window: Browser, pages: dict[str, Path], name: str, *, dark: bool
+) -> None:
+    if not AXE.is_file():
+        pytest.skip(f"{AXE} is not there: npm install axe-core, and give its axe.min.js in BLR_AXE")
+    shown(window, pages[name], WIDTHS[0], dark=dark)
+    window.driver.execute_script(AXE.read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = window.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(r => done(r.violations))"
+    )
+    serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] in ("serious", "critical")]
+    assert serious == []
+
+
+def test_candidates_are_sorted_by_a_click(window: Browser, pages: dict[str, Path]) -> None:
+    shown(window, pages["training"], WIDTHS[0])
+    column = "[...document.querySelectorAll('table.sortable tbody tr')].map(r => r.cells[2].textContent)"
+    before = [float(x) for x in window.driver.execute_script(f"return {column}")]
+    window.driver.execute_script("document.querySelectorAll('table.sortable th button')[2].click()")
+    after = [float(x) for x in window.driver.execute_script(f"return {column}")]
+    assert after == sorted(before, reverse=True)
+    assert after != before

@@ -1,0 +1,76 @@
+"""What is gathered while rows stream by does not depend on how they are cut into batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from astropy import units
+from astropy_healpix import HEALPix
+
+from blr.decisions import Flag
+from flows.classification._object_survey import ObjectSurvey, most_doubtful, total_sky
+
+N, K = 500, 3
+RNG = np.random.default_rng(0)
+RA, DEC = RNG.uniform(0, 360, N), np.degrees(np.arcsin(RNG.uniform(-1, 1, N)))
+P = RNG.dirichlet(np.ones(K), size=N)
+P[::50] = np.nan
+INFORMATION = np.where(np.isnan(P[:, 0]), np.nan, RNG.random(N))
+FLAGS = np.where(RNG.random(N) < 0.4, int(Flag.LOW_CONFIDENCE), int(Flag.MISSING_INPUT)).astype(np.int32)
+NAMES = [f"o{i % 400}" for i in range(N)]
+
+
+def surveyed(size: int, order: int = 1) -> ObjectSurvey:
+    survey = ObjectSurvey(("a", "b", "c"), "name", ("ra", "dec"))
+    for start in [*range(0, N, size)][::order]:
+        rows = slice(start, start + size)
+        batch = pa.record_batch({"name": NAMES[rows], "ra": RA[rows], "dec": DEC[rows]})
+        survey.add(batch, P[rows], INFORMATION[rows], FLAGS[rows])
+    return survey
+
+
+def test_counts_are_those_of_each_pixel() -> None:
+    sky = surveyed(N).sky()
+    assert sky is not None
+    pixel = HEALPix(nside=2**sky.order, order="nested").lonlat_to_healpix(RA * units.deg, DEC * units.deg)
+    assert sum(sky.n) == N
+    for place, n, flagged, assigned in zip(sky.pixels, sky.n, sky.flagged, sky.assigned, strict=True):
+        own = pixel == place
+        assert n == own.sum()
+        assert flagged == np.sum(own & (int(Flag.LOW_CONFIDENCE) == FLAGS))
+        known = own & np.isfinite(P[:, 0])
+        assert assigned == tuple(np.bincount(P[known].argmax(axis=1), minlength=K).tolist())
+
+
+def test_batches_make_no_difference() -> None:
+    whole, parts, reversed_parts = surveyed(N), surveyed(37), surveyed(37, order=-1)
+    assert whole.sky() == parts.sky() == reversed_parts.sky()
+    assert whole.doubtful() == parts.doubtful() == reversed_parts.doubtful()
+
+
+def test_the_objects_are_those_of_the_largest_information_among_those_flagged() -> None:
+    objects = surveyed(N).doubtful()
+    assert len(objects) == 20
+    assert len({o.id for o in objects}) == 20
+    worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
+    best = worth[np.argmax(INFORMATION[worth])]
+    first = objects[0]
+    assert (first.id, first.mutual_information) == (NAMES[best], round(float(INFORMATION[best]), 6))
+    assert first.probabilities[0] >= first.probabilities[1]
+    assert [o.mutual_information for o in objects] == sorted(
+        (o.mutual_information for o in objects), reverse=True
+    )
+
+
+def test_sums_of_files_are_the_counts_of_all() -> None:
+    survey = surveyed(N // 2)
+    assert total_sky(survey.counted) == surveyed(N).sky()
+    assert total_sky([]) is None
+    assert most_doubtful([]) == ()
+
+
+def test_without_names_and_places_nothing_is_counted() -> None:
+    survey = ObjectSurvey(("a", "b", "c"), None, None)
+    survey.add(pa.record_batch({"x": [1.0]}), P[1:2], INFORMATION[1:2], FLAGS[1:2])
+    assert survey.sky() is None
+    assert survey.doubtful() == ()

@@ -1,0 +1,184 @@
+"""What a report opens with: answers that follow from the numbers, with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from flows.reports._per_class import class_performance
+from flows.reports.answers import answer_lines, training_answers
+from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
+from flows.reports.data import FlagShare, LeftOutRows, TrainReport, Verdict
+from flows.reports.html import render_report
+from flows.reports.picture_data import Made, NotableObject
+from flows.reports.shift import ComparedTarget, SetDifference, TargetShift
+from tests.flows.reports.test_report import make_report
+
+COUNTS = ((600, 200, 0), (100, 900, 0), (10, 30, 0))
+
+
+def report(**changes: object) -> TrainReport:
+    whole = make_report(("early", "late", "odd"))
+    given: dict[str, object] = {
+        "confusion": COUNTS,
+        "accuracy": 1500 / 1840,
+        "labels": tuple(replace(c, held_out=sum(n)) for c, n in zip(whole.labels, COUNTS, strict=True)),
+        "trust": Verdict("green"),
+        "left_out": LeftOutRows(
+            n_read=20_000,
+            n_selected=15_000,
+            unlabelled=40,
+            unknown_labels={"E?": 2_900, "S?": 53},
+            conflicts=2,
+            without_features=7,
+        ),
+        "objects": (NotableObject(name="NGC1", ra=10.0, dec=-3.0, why="labelled early"),),
+        "made": Made("2026-11-23T05:00:00+00:00", "ann"),
+    }
+    return replace(whole, **{**given, **changes})
+
+
+def target(auc: float) -> TargetShift:
+    compared = ComparedTarget(name="release.fits", n_rows=9, n_compared=9, content_hash="")
+    return TargetShift.of(
+        SetDifference(
+            target=compared,
+            auc=auc,
+            auc_low=auc - 0.01,
+            auc_high=auc + 0.01,
+            advice="",
+            density_weights=False,
+            n_training=9,
+            n_effective=9.0,
+        )
+    )
+
+
+def test_completeness_and_purity_are_those_of_the_counts() -> None:
+    early, late, odd = class_performance(COUNTS, ("early", "late", "odd"))
+    assert (early.completeness.value, early.purity.value) == pytest.approx((600 / 800, 600 / 710))
+    assert early.completeness.low < 0.75 < early.completeness.high
+    assert early.share == pytest.approx(800 / 1840)
+    assert (late.n, late.n_assigned) == (1000, 1130)
+    assert odd.purity.value is None
+    assert odd.completeness.value == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "begins", "says"),
+    [
+        ({"shift": target(0.52)}, "Yes:", "looks like the training set"),
+        ({}, "Yes:", "no target was named"),
+        ({"shift": target(0.9)}, "Yes, with care:", "unlike the training set"),
+        ({"trust": Verdict("amber", ("The shift is 1.2 sd.",))}, "Yes, with care:", "1.2 sd"),
+        ({"trust": Verdict("red", ("it is separable",))}, "No:", "it is separable"),
+        ({"log_loss": 0.7}, "No:", "not known to predict better"),
+    ],
+)
+def test_the_answer_on_trust_follows_the_worst_of_three(
+    changes: dict[str, object], begins: str, says: str
+) -> None:
+    answer = training_answers(report(**changes))[0]
+    assert answer.short.startswith(begins)
+    assert says in answer.short
+    worst = [f for f in answer.findings if f.level in ("bad", "care")]
+    assert all(f.advice for f in worst)
+    assert bool(worst) == (begins != "Yes:")
+
+
+def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
+    odd = training_answers(report())[2]
+    said = " ".join(f.what for f in odd.findings)
+    for words in (
+        "2,953 objects have a label that belongs to no class",
+        "E? (2,900)",
+        "40 objects have no label",
+    ):
+        assert words in said
+    for words in ("5,000 rows are outside", "2 objects have labels in conflict", "7 held-out objects"):
+        assert words in said
+    assert "No held-out object is assigned to odd" in said
+    assert odd.level == "care"
+
+
+def test_the_terminal_has_ten_lines_at_most_with_every_question() -> None:
+    for changes in ({}, {"shift": target(0.9), "trust": Verdict("red", ("separable",))}):
+        lines = answer_lines(training_answers(report(**changes)))
+        assert len(lines) <= 10
+        for question in (
+            "Can I trust it?",
+            "How good is it?",
+            "What is new or odd?",
+            "What should I look at?",
+        ):
+            assert sum(line.startswith(question) for line in lines) == 1
+
+
+def test_the_page_opens_with_the_answers_and_ends_with_the_candidates() -> None:
+    page = render_report(report())
+    places = [
+        page.index(words)
+        for words in (
+            "by ann.",
+            "Can I trust it?",
+            "How good is it?",
+            "What is new or odd?",
+            "What should I look at?",
+            "legacysurvey.org/viewer?ra=10.000000",
+            "<h2>Pictures",
+            "Errors caught by review</caption>",
+            '<table class="sortable">',
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_a_model_of_an_earlier_version_says_what_is_missing() -> None:
+    old = report(confusion=(), objects=(), pictures=None)
+    page = render_report(old)
+    assert "train it again to see them" in page
+    assert "did not count right objects class by class" in page
+
+
+MODEL = ClassifyingModel(
+    label="m@1",
+    has_skill=True,
+    skill_words="Skill: it predicts better.",
+    trust=Verdict("green"),
+    accuracy=0.8,
+    log_loss=0.4,
+    judged_objects="100 held-out objects",
+)
+
+
+def test_a_classification_is_answered_for() -> None:
+    found = make_report().classifications[0]
+    flag = FlagShare(bit=3, name="OUT_OF_DOMAIN", meaning="unlike", count=2_000, share=0.19)
+    found = replace(found, n_classified=10_500, flags=(flag,), drifted=("b_j",))
+    found = replace(
+        found, counts=(*found.counts, replace(found.counts[0], name="rare", assigned=0, expected=9.0))
+    )
+    troubles = ReleaseTroubles(quarantined={"b.fits": "truncated"}, deferred={"c.fits": "being written"})
+    trust, quality, odd, look = classification_answers(found, MODEL, [], troubles)
+    assert trust.short.startswith("Yes, with care: these objects are unlike the training set in b_j")
+    assert quality.short.startswith("10,500 of 10,521 objects are classified: early")
+    said = " ".join(f.what for f in odd.findings)
+    for words in (
+        "b.fits could not be annotated: truncated",
+        "c.fits is left",
+        "19.0%",
+        "b_j",
+        "rare (9 expected)",
+    ):
+        assert words in said
+    assert "No object is named" in look.short
+
+
+def test_many_files_in_trouble_are_cut() -> None:
+    found = make_report().classifications[0]
+    names = {f"{i}.fits": "gone" for i in np.arange(30)}
+    odd = classification_answers(found, MODEL, [], ReleaseTroubles(quarantined=names, deferred={}))[2]
+    assert len(odd.findings) == 9
+    assert odd.findings[-1].what == "And 22 more files"
