@@ -25,6 +25,8 @@ For this folder alone:
 - `_output_columns`: What `output.columns = "full"` adds to the standard columns, in the order of
   `catalogs.catalog.new_columns`.
 - `_plan`: What a classification would do, found out before any work starts and without writing anything.
+- `_prediction_sets`: Prediction sets of a classification: learnt from the model's unseen rows; what outputs
+  say of them.
 - `_publishing`: The end of a classification: final names, `summary.json`, a release's report, and last of
   all `manifest.json`.
 - `_releases`: What a release has changed: `_releases/0007.json` in the output folder, one small file a

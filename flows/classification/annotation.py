@@ -133,6 +133,7 @@ def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[s
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, job.request.specification),
+        set_rule=None if scorer.sets is None else scorer.sets.record,
         left_behind=left_behind,
     )
     seen = annotated.stat()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flows.reports.data import ClassCount, Classification, FlagShare
-from flows.runs.summary import Counts
+from flows.reports.data import ClassCount, Classification, ClassInSets, FlagShare, SetSummary
+from flows.runs.summary import Counts, PredictionSets
 
 __all__ = ["reported"]
 
@@ -22,5 +22,29 @@ def reported(name: str, counts: Counts) -> Classification:
         flags=tuple(
             FlagShare(bit=f.bit, name=flag, meaning=f.meaning, count=f.count, share=f.count / n)
             for flag, f in counts.flags.items()
+        ),
+        sets=None if counts.sets is None else _sets(counts.sets),
+    )
+
+
+def _sets(sets: PredictionSets) -> SetSummary:
+    return SetSummary(
+        level=sets.level,
+        reason=sets.reason,
+        n=sum(sets.sizes),
+        empty=sets.empty,
+        full=sets.full,
+        mean_size=sets.mean_size,
+        classes=tuple(
+            ClassInSets(
+                bit=c.bit,
+                name=name,
+                count=c.count,
+                rows=c.rows,
+                least=c.least,
+                spread=c.spread,
+                remark=c.remark,
+            )
+            for name, c in sets.classes.items()
         ),
     )

@@ -25,6 +25,7 @@ from flows.reports.tables import (
     label_table,
     performance_table,
     review_table,
+    set_tables,
     split_words,
     to_rich,
 )
@@ -110,7 +111,7 @@ def show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
     if result.summary:
         counts = reported("all files", result.summary)
-        print_tables(class_count_table(counts), flag_table(counts))
+        print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
     if result.status == "trial":
         say(f"A trial of {result.model}: nothing written")
         return
