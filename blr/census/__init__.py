@@ -1,7 +1,9 @@
 """How many objects of each class there are, how pure and complete a selection is, with intervals that hold.
 
+- `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
+  regression, and its sums.
 - `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
   at a stated rate.
 """
 
-__all__ = ["prediction_sets"]
+__all__ = ["fraction_map", "prediction_sets"]

@@ -7,16 +7,21 @@ https://healpix.sourceforge.io/data/examples/healpix_fits_specs.pdf.  Shapes: n 
 
 from __future__ import annotations
 
+import gzip
+import io
+import warnings
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import IO, Any, Literal, get_args
 
 import numpy as np
 from astropy import units
 from astropy.coordinates import Latitude, Longitude, SkyCoord
 from astropy.io import fits
+from astropy.utils.exceptions import AstropyWarning
 from astropy_healpix import HEALPix
 from numpy.typing import NDArray
 
@@ -47,6 +52,17 @@ FRAMES: Mapping[str, Frame] = {
 """What COORDSYS says, in capitals."""
 ASTROPY_FRAMES: Mapping[Frame, str] = {"galactic": "galactic", "ecliptic": "barycentricmeanecliptic"}
 PIXEL_COLUMNS = ("PIXEL", "PIX", "IPIX", "HPIX", "HPXPIXEL", "HPX_PIXEL", "HEALPIX", "INDEX")
+UNREADABLE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    TypeError,
+    ValueError,
+    IndexError,
+    fits.VerifyError,
+    AstropyWarning,
+)
+"""What readers raise of damaged files."""
 UNSEEN = -1.6375e30
 """What HEALPix' own writers put where they have no value."""
 FINEST_ORDER = 29
@@ -92,16 +108,35 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
     FormatError or DamagedFileError where the file is no such map, or holds something else than it says.
     """
     try:
-        with fits.open(path, memmap=False) as hdus:
-            return _map_in(path, hdus, column, frame)
+        with warnings.catch_warnings(action="ignore"):
+            # astropy warns of files that are cut; of other oddities, which change no value, too.
+            warnings.filterwarnings("error", message="(?s).*(truncated|corrupted)", category=AstropyWarning)
+            with _opened(path) as stream, fits.open(stream, memmap=False) as hdus:
+                return _map_in(path, hdus, column, frame)
     except FileNotFoundError as error:
         raise FormatError(
             f"{path}: got no such file, expected a map as HEALPix FITS; correct the name"
         ) from error
-    except (OSError, TypeError, ValueError, IndexError, fits.VerifyError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        TypeError,
+        ValueError,
+        IndexError,
+        fits.VerifyError,
+        AstropyWarning,
+    ) as error:
         raise DamagedFileError(
             f"{path}: got a file that cannot be read as a map ({error}); fetch it again"
         ) from error
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file, gzipped or not: astropy would leave it open, or not notice the cut, where it is damaged."""
+    with path.open("rb") as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    return io.BytesIO(gzip.decompress(path.read_bytes())) if zipped else path.open("rb")
 
 
 def _map_in(path: Path, hdus: Any, column: str | None, frame: Frame | None) -> HealpixMap:

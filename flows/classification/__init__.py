@@ -6,9 +6,12 @@
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
 - `report`: From the counts of a classification to what a report shows of it.
+- `map_results`: The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
-- `request`: The parameters of `classify`, `reprocess` and `explain`.
+- `request`: The parameters of `classify`, `reprocess`, `map` and `explain`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
+- `sky_maps`: Maps of fractions over the sky: how many of a class there are, how contaminated or complete a selection
+  is.
 - `steps`: Classify catalogues with a stored model: the work itself, with or without Prefect.
 
 For this folder alone:
@@ -21,6 +24,11 @@ For this folder alone:
   the better choice.
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
+- `_map_files`: A map as files: HEALPix FITS and a HATS table, one row a pixel.
+- `_map_rows`: What a map is made of: classified rows with positions and quantities, and objects whose class is
+  known.
+- `_map_sums`: The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for
+  the fractions.
 - `_narrowed`: A value as one of its base class: what a result shows of a fuller record.
 - `_output_columns`: What `output.columns = "full"` adds to the standard columns, in the order of
   `catalogs.catalog.new_columns`.
@@ -38,4 +46,15 @@ For this folder alone:
   written.
 """
 
-__all__ = ["annotation", "execution", "explanation", "report", "reprocessing", "request", "scoring", "steps"]
+__all__ = [
+    "annotation",
+    "execution",
+    "explanation",
+    "map_results",
+    "report",
+    "reprocessing",
+    "request",
+    "scoring",
+    "sky_maps",
+    "steps",
+]

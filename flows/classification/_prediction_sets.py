@@ -109,6 +109,8 @@ def _record(model: Model, rule: SetRule) -> SetRecord:
 
 def _too_few(rule: SetRule, k: int) -> str:
     needed = int(np.ceil(rule.level / (1 - rule.level) - 1e-9))
+    if rule.effective[k] >= needed:
+        return "in every set: too many of its labelled rows have no probability of it at all"
     return (
         f"in every set: {rule.effective[k]:.3g} labelled rows, at least {needed} are needed at {rule.level:g}"
     )

@@ -10,6 +10,7 @@ For this folder alone:
   traceback.
 - `_explain`: `blr explain`.
 - `_inspect`: `blr inspect` and `blr init`.
+- `_map`: `blr map`.
 - `_models`: `blr models`.
 - `_options`: Options of the command line: those that several commands have, those that name what is
   written, and long ones.

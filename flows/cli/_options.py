@@ -15,6 +15,7 @@ __all__ = [
     "AsJson",
     "DemoFolder",
     "Direct",
+    "MapOptions",
     "OutFile",
     "Port",
     "PrintOptions",
@@ -81,6 +82,14 @@ Port = Annotated[
 class PrintOptions:
     """Of a command that prints what it has seen."""
 
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """Of a command that writes and is no flow."""
+
+    dry_run: DryRun = False
     json: AsJson = False
 
 

@@ -15,11 +15,12 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
+from flows.classification.request import ClassifyRequest, ExplainRequest, MapRequest, ReprocessRequest
 from flows.cli._options import (
     AsJson,
     DemoFolder,
     Direct,
+    MapOptions,
     OutFile,
     Port,
     PrintOptions,
@@ -122,6 +123,14 @@ def explain(request: ExplainRequest, options: PrintOptions) -> None:
     from flows.cli._explain import run_explain
 
     run_explain(request, json=options.json)
+
+
+@verb(app, MapRequest, MapOptions, "map")
+def map_(request: MapRequest, options: MapOptions) -> None:
+    """Map how many objects are of a class over the sky, or how contaminated or complete its selection is."""
+    from flows.cli._map import run_map
+
+    run_map(request, options)
 
 
 @verb(app, InspectRequest, PrintOptions)
