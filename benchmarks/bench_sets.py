@@ -248,7 +248,7 @@ def page(found: Sequence[Line]) -> str:
     cells: dict[tuple[str, str, int, str], list[Line]] = defaultdict(list)
     for line in found:
         cells[line.rule, line.change, line.size, line.set].append(line)
-    parts = [HEAD, *(_rule_table(cells, found)), ""]
+    parts = [HEAD, *(_rule_table(found)), ""]
     for change, title in TITLES.items():
         parts += [
             f"## {title}",
@@ -292,18 +292,37 @@ def _row(name: str, size: int, cell: Sequence[Line]) -> str:
     return f"| {name} | {size} | {len(kept)} | {words} | {whole} | {spread} | {mean_size:.2f} | {100 * empty:.1f} % |"
 
 
-def _rule_table(cells: dict[tuple[str, str, int, str], list[Line]], found: Sequence[Line]) -> Iterator[str]:
+def _compared(found: Sequence[Line]) -> list[Line]:
+    """Return the lines of repeats that all rules have."""
+    rules: dict[tuple[str, int, str, int], set[str]] = defaultdict(set)
+    for line in found:
+        rules[line.set, line.size, line.change, line.first].add(line.rule)
+    return [x for x in found if rules[x.set, x.size, x.change, x.first] == set(RULES)]
+
+
+def _rule_table(found: Sequence[Line]) -> Iterator[str]:
     yield "| rule | mean share kept | worst cell's mean | classes a set | empty |"
     yield "|---|---:|---:|---:|---:|"
+    compared = [line for line in _compared(found) if line.change == "same"]
     for rule in RULES:
-        own = {key: cell for key, cell in cells.items() if key[0] == rule and key[1] == "same"}
-        shares = [x for cell in own.values() for x in _class_means(cell) if x is not None]
-        sizes = [x for line in found if line.rule == rule and line.change == "same" for x in line.mean_size]
-        empty = [x for line in found if line.rule == rule and line.change == "same" for x in line.empty]
+        own = [line for line in compared if line.rule == rule]
+        cells: dict[tuple[str, int], list[Line]] = defaultdict(list)
+        for line in own:
+            cells[line.set, line.size].append(line)
+        shares = [x for cell in cells.values() for x in _class_means(cell) if x is not None]
         if shares:
             worst = max(shares, key=lambda x: abs(x - LEVEL))
             mean = f"{100 * np.mean(shares):.1f} % | {100 * worst:.1f} %"
-            yield f"| {RULE_WORDS[rule]} | {mean} | {np.mean(sizes):.2f} | {100 * np.mean(empty):.1f} % |"
+            size, empty = (np.mean([x for line in own for x in values(line)]) for values in (_sizes, _empty))
+            yield f"| {RULE_WORDS[rule]} | {mean} | {size:.2f} | {100 * empty:.1f} % |"
+
+
+def _sizes(line: Line) -> list[float]:
+    return line.mean_size
+
+
+def _empty(line: Line) -> list[float]:
+    return line.empty
 
 
 RULE_WORDS = {

@@ -110,7 +110,8 @@ def _quantile(p: Vector, w: Vector, share: float) -> float:
     a_least = logit(_SMALLEST)
     a = logit(np.clip(p[order], _SMALLEST, 1 - 1e-16))
     a_share = float(np.interp(-1 / share, -1 / place, a))
-    return float(expit(a_share)) if a_share > a_least else 0.0
+    # Rows that are alike have the same probability: a threshold there keeps all of them, whatever the rounding.
+    return float(expit(a_share)) * (1 - 1e-9) if a_share > a_least else 0.0
 
 
 def set_bits(contained: NDArray[np.bool_], probability: Matrix) -> NDArray[np.int32]:

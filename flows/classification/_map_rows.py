@@ -40,6 +40,12 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Floats = NDArray[np.float64]
 
+OPTIONAL = ("weight", "inclusion_probability", "how")
+"""Columns of lists of objects that say how an object came into it."""
+OTHER = "other"
+"""The answer for an object that is of no class of the model."""
+UNDECIDED = ("", "?")
+
 SKY_MAP = re.compile(
     r"(?P<name>[A-Za-z_]\w*)=(?P<path>[^#@]+?)(?:#(?P<column>[^@]+))?(?:@(?P<frame>\w+))?", re.ASCII
 )
@@ -209,24 +215,22 @@ def read_known(path: Path, *, label: str, identifier: str, classes: Sequence[str
             raise UsageError(
                 f"{flag}: got '{name}', expected a column of {path}; {nearest(name, catalog.names)}"
             )
-    optional = [
-        name for name in ("weight", "how") if name in catalog.names and name not in (label, identifier)
-    ]
+    optional = [name for name in OPTIONAL if name in catalog.names and name not in (label, identifier)]
     found: dict[str, str] = {}
     weights: dict[str, float] = {}
     counts: Counter[str] = Counter()
     for batch in catalog.batches([identifier, label, *optional]):
         for name, said, weight, how in _answers(batch, identifier, label, optional):
-            if not said:
+            if said in UNDECIDED:
                 counts["unanswered"] += 1
                 continue
             if how == "top":
                 counts["chosen"] += 1
                 continue
-            if said not in classes:
+            if said not in (*classes, OTHER):
                 raise UsageError(
-                    f"{path}: got the class '{said}' of {name}, expected one of the model's: {', '.join(classes)}; "
-                    f"{nearest(said, classes)}"
+                    f"{path}: got the class '{said}' of {name}, expected '{OTHER}' or one of the model's: "
+                    f"{', '.join(classes)}; {nearest(said, classes)}"
                 )
             if found.setdefault(name, said) != said:
                 raise UsageError(
@@ -242,12 +246,13 @@ def _answers(
     values = batch_values(batch, [identifier, label, *optional])
     n = batch.num_rows
     weight = np.ones(n)
-    if "weight" in optional:
-        weight = np.asarray(np.ma.filled(values["weight"].astype(np.float64), np.nan))
+    for name in [n for n in optional if n != "how"][:1]:
+        weight = np.asarray(np.ma.filled(values[name].astype(np.float64), np.nan))
+        weight = weight if name == "weight" else 1 / np.where(weight > 0, weight, np.nan)
     if np.any(~(weight > 0) | np.isinf(weight)):
         raise UsageError(
             f"got {int(np.sum(~(weight > 0) | np.isinf(weight)))} weights that are not above 0, expected one over the "
-            "probability of being drawn; correct the column 'weight', or leave it out"
+            "probability of being drawn; correct the column of weights or probabilities, or leave it out"
         )
     how = _texts(values["how"]) if "how" in optional else np.full(n, "")
     rows = zip(_texts(values[identifier]), _texts(values[label]), weight.tolist(), how, strict=True)

@@ -64,11 +64,7 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
             f"output.sets: got {level:g} for {model.label}, which has no labelled rows with left-out probabilities "
             "beside it, expected a model of this version that lies in a store; train it again, or drop the key"
         )
-    if model.specification.shift.density_weights:
-        reason = (
-            "the training rows were weighted by density ratio: objects of a class do not look the same in the target, "
-            "so that labelled ones do not say how often a class is kept there"
-        )
+    if reason := _why_none(model):
         return ConformalSets(SetRecord(level=level, source="cannot be said", reason=reason), None, None)
     moved = model.classifier.log_prior_shift is not None or isinstance(
         specification.shift.class_prior, Mapping
@@ -76,6 +72,16 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
     return ConformalSets(
         _record(model, rule), rule, replace(model.classifier, log_prior_shift=None) if moved else None
     )
+
+
+def _why_none(model: Model) -> str | None:
+    """Say why labelled objects do not tell how often a class is kept in the target; None where they do."""
+    if model.specification.shift.density_weights:
+        return (
+            "the training rows were weighted by density ratio: objects of a class do not look the same in the target, "
+            "so that labelled ones do not say how often a class is kept there"
+        )
+    return None
 
 
 @lru_cache(maxsize=4)

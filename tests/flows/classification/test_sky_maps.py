@@ -168,6 +168,23 @@ def test_review_lists_answer_with_weights(mapped, tmp_path):
     assert any("100 objects were picked" in remark for remark in result.remarks)
 
 
+def test_audit_lists_answer_with_inclusion_probabilities(mapped, tmp_path):
+    """One over them is the weight; objects of no class of the model are of another class; "?" is no answer."""
+    labels = pd.read_csv(mapped / "labels.csv")
+    labels.loc[:39, "label"] = "other"
+    labels.loc[390:, "label"] = "?"
+    rare = labels.label.to_numpy() != "early"
+    columns = {"inclusion_probability": np.where(rare, 0.1, 0.2), "weight": np.where(rare, 10.0, 5.0)}
+    found = []
+    for name, values in columns.items():
+        labels.assign(**{name: values}).to_csv(tmp_path / f"{name}.csv", index=False)
+        found.append(made(mapped, tmp_path, labels=tmp_path / f"{name}.csv", overwrite=True))
+    assert found[0].whole == found[1].whole
+    assert found[0].unanswered == 10
+    plain = made(mapped, tmp_path, overwrite=True)
+    assert found[0].whole.fraction > plain.whole.fraction
+
+
 def test_the_same_seed_gives_the_same_map(mapped, tmp_path):
     first = made(mapped, tmp_path / "a")
     again = made(mapped, tmp_path / "b")
@@ -225,7 +242,10 @@ def test_labels_that_contradict(mapped, tmp_path):
     name = truth(mapped).name.iloc[0]
     for rows, message in (
         ([(name, "early"), (name, "late")], "got 'early' and 'late' for"),
-        ([(name, "quasar")], "got the class 'quasar' of .*, expected one of the model's: early, late"),
+        (
+            [(name, "quasar")],
+            "got the class 'quasar' of .*, expected 'other' or one of the model's: early, late",
+        ),
     ):
         pd.DataFrame(rows, columns=["name", "label"]).to_csv(tmp_path / "labels.csv", index=False)
         with pytest.raises(UsageError, match=message):
