@@ -261,8 +261,13 @@ def page(found: Sequence[Line]) -> str:
         shares = [x for _, cell in rows for x in _class_means(cell) if x is not None]
         if shares:
             near = np.mean(np.abs(np.array(shares) - LEVEL) <= 0.01)
-            mean = f"Mean over classes and sets: {100 * np.mean(shares):.1f} %"
-            parts += ["", f"{mean}; within a point of 90 % in {100 * near:.0f} % of them.", ""]
+            beyond = sum(_beyond(cell) for _, cell in rows)
+            parts += [
+                "",
+                f"Mean over classes and sets: {100 * np.mean(shares):.1f} %; within a point of 90 % in {100 * near:.0f} % "
+                f"of them. More than a point and two standard errors (of so many repeats) away: {beyond} of {len(shares)}.",
+                "",
+            ]
     return "\n".join(parts)
 
 
@@ -273,6 +278,19 @@ def _class_means(cell: Sequence[Line]) -> list[float | None]:
         None if len(x := [v for v in shares if v is not None]) < len(kept) / 2 else float(np.mean(x))
         for shares in by_class
     ]
+
+
+def _beyond(cell: Sequence[Line]) -> int:
+    """Return how many classes' means differ from the level by a point and two of their standard errors."""
+    count = 0
+    for shares, mean in zip(
+        zip(*(kept for line in cell for kept in line.kept), strict=True), _class_means(cell), strict=True
+    ):
+        known = [x for x in shares if x is not None]
+        if mean is not None and len(known) > 1:
+            error = float(np.std(known, ddof=1)) / len(known) ** 0.5
+            count += abs(mean - LEVEL) > 0.01 + 2 * error
+    return count
 
 
 def _row(name: str, size: int, cell: Sequence[Line]) -> str:
@@ -346,6 +364,8 @@ HEAD = """# Prediction sets, measured
   rows is in all sets.
 - *Spread*: standard deviation of that share from one sample of labels to another, in points, from the best known class
   to the least. Shares are of at most 2,000 test rows, which adds to the spread of small classes.
+- A class is counted in the repeats in which it has enough labelled rows not to be in all sets, where these are half of
+  the repeats or more. In a sample that has just enough by chance, its share is a little low.
 
 ## Which rule
 
