@@ -262,12 +262,9 @@ def page(found: Sequence[Line]) -> str:
         if shares:
             near = np.mean(np.abs(np.array(shares) - LEVEL) <= 0.01)
             beyond = sum(_beyond(cell) for _, cell in rows)
-            parts += [
-                "",
-                f"Mean over classes and sets: {100 * np.mean(shares):.1f} %; within a point of 90 % in {100 * near:.0f} % "
-                f"of them. More than a point and two standard errors (of so many repeats) away: {beyond} of {len(shares)}.",
-                "",
-            ]
+            mean = f"Mean over classes and sets: {100 * np.mean(shares):.1f} %"
+            far = f"More than a point and two standard errors of the mean away: {beyond} of {len(shares)}."
+            parts += ["", f"{mean}; within a point of 90 % in {100 * near:.0f} % of them. {far}", ""]
     return "\n".join(parts)
 
 
