@@ -5,8 +5,8 @@
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
-- `report`: From the counts of a classification to what a report shows of it.
 - `map_results`: The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
+- `report`: From the counts of a classification to what a report shows of it.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
 - `request`: The parameters of `classify`, `reprocess`, `map` and `explain`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
