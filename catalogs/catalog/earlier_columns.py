@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -104,9 +105,10 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
     ends_at = names.index(f"{prefix}p_max") if f"{prefix}p_max" in names else 0
     # The names of classes in columns are safe already, and so make the same columns again.
     classes = [name.removeprefix(f"{prefix}p_") for name in names[1:ends_at]]
-    for extent in ("full", "standard"):
+    kinds: tuple[Literal["full", "standard"], ...] = ("full", "standard")
+    for extent, sets in product(kinds, (True, False)):
         try:
-            expected = standard_columns(classes, prefix, columns=extent)
+            expected = standard_columns(classes, prefix, columns=extent, sets=sets)
         except CatalogError:
             return ()
         if names[: len(expected)] == [c.name for c in expected] and all(map(may_hold, columns, expected)):

@@ -66,11 +66,15 @@ class Provenance:
 
 
 def standard_columns(
-    classes: Sequence[str], prefix: str = "blr_", *, columns: Literal["standard", "full"] = "standard"
+    classes: Sequence[str],
+    prefix: str = "blr_",
+    *,
+    columns: Literal["standard", "full"] = "standard",
+    sets: bool = False,
 ) -> tuple[NewColumn, ...]:
     """Return the columns of an annotation, in order; K = 2 classes have a `logit_mean` too.
 
-    The full ones begin with the standard ones.
+    The full ones begin with the standard ones.  The last one is that of prediction sets, where there are `sets`.
     """
     if len(classes) < BINARY:
         raise CatalogError(f"got the classes {list(classes)}; a classification needs two or more")
@@ -87,9 +91,10 @@ def standard_columns(
     scores = _score_columns(prefix, binary=len(classes) == BINARY)
     _check_class_names(classes, names, scores)
     standard = (_class_column(classes, prefix), *probabilities, *scores)
+    last = (_set_column(prefix),) if sets else ()
     if columns == "standard":
-        return standard
-    full = (*standard, *_full_columns(classes, prefix))
+        return (*standard, *last)
+    full = (*standard, *_full_columns(classes, prefix), *last)
     check_names((), full)
     return full
 
@@ -123,6 +128,16 @@ def _class_column(classes: Sequence[str], prefix: str) -> NewColumn:
         "src.class",
         description="class of the largest moderated probability; empty where none",
         width=max(1, *(len(c.encode()) for c in classes)),
+    )
+
+
+def _set_column(prefix: str) -> NewColumn:
+    return NewColumn(
+        f"{prefix}set",
+        pa.int32(),
+        "meta.code;src.class",
+        description="prediction set: a bit for each class that is not excluded, named in this file's header or "
+        "metadata; -1 for no set",
     )
 
 

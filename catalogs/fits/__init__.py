@@ -7,6 +7,7 @@
 - `create`: A new FITS file of one binary table, from Arrow batches: streamed, with checksums, atomic.
 - `header`: FITS headers: 80-byte cards kept as they are, their values, and the sizes of the HDUs that they
   describe.
+- `healpix`: Maps of the sky as HEALPix FITS files: read at positions, and written.
 - `rewrite`: The header of a FITS table with more columns: every old card stays in its place and as it is.
 - `source`: The bytes of a FITS file at given places; a gzipped file is inflated to an unnamed temporary
   first.
@@ -33,4 +34,4 @@ For this folder alone:
   cards of the others.
 """
 
-__all__ = ["astropy_meta", "columns", "create", "header", "rewrite", "source", "table", "values"]
+__all__ = ["astropy_meta", "columns", "create", "header", "healpix", "rewrite", "source", "table", "values"]

@@ -2,6 +2,8 @@
 
 - `catalog`: HATS: a sky-partitioned catalogue, a margin, or a collection of them, as Parquet files in
   pixels of the sky.
+- `create`: A new HATS table from rows that each belong to one pixel: Parquet files by pixel, with properties
+  and metadata.
 
 For this folder alone:
 
@@ -12,4 +14,4 @@ For this folder alone:
 - `_table`: One table of HATS: a folder of properties, and Parquet files each of one pixel of the sky.
 """
 
-__all__ = ["catalog"]
+__all__ = ["catalog", "create"]

@@ -22,7 +22,7 @@ from catalogs.hats._table import Table
 from catalogs.parquet.file import open_file
 from catalogs.parquet.writer import Kept, append_columns
 
-__all__ = ["HatsWhole"]
+__all__ = ["COMMON", "MERGED", "HatsWhole", "merged_footers"]
 
 COMMON, MERGED = "_common_metadata", "_metadata"
 STATISTICS = "per_partition_statistics.parquet"

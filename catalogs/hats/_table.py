@@ -16,7 +16,7 @@ from catalogs.errors import DamagedFileError, FormatError
 from catalogs.files.folders import files_below
 from catalogs.hats._properties import PROPERTIES, Properties, read_properties
 
-__all__ = ["DATASET", "THUMBNAIL", "Table", "has_properties", "table_at"]
+__all__ = ["DATASET", "PARTITION_INFO", "THUMBNAIL", "Table", "has_properties", "table_at"]
 
 DATASET = "dataset"
 THUMBNAIL = "data_thumbnail.parquet"

@@ -5,12 +5,15 @@
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
+- `map_results`: The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
 - `release_changes`: What a challenger would change in the last release: a sample of it classified by both
   models, nothing written.
 - `report`: From the counts of a classification to what a report shows of it, and the report itself.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
-- `request`: The parameters of `classify`, `reprocess` and `explain`.
+- `request`: The parameters of `classify`, `reprocess`, `map` and `explain`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
+- `sky_maps`: Maps of fractions over the sky: how many of a class there are, how contaminated or complete a selection
+  is.
 - `steps`: Classify catalogues with a stored model: the work itself, with or without Prefect.
 
 For this folder alone:
@@ -23,12 +26,19 @@ For this folder alone:
   the better choice.
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
+- `_map_files`: A map as files: HEALPix FITS and a HATS table, one row a pixel.
+- `_map_rows`: What a map is made of: classified rows with positions and quantities, and objects whose class is
+  known.
+- `_map_sums`: The sums of a map: a first pass for pixels, ranges and labelled rows, their fit, and a second pass for
+  the fractions.
 - `_narrowed`: A value as one of its base class: what a result shows of a fuller record.
 - `_object_survey`: What a classification's report shows of single objects and of the sky, gathered while rows
   stream by.
 - `_output_columns`: What `output.columns = "full"` adds, in the order of `catalogs.catalog.new_columns`, and
   what a copy keeps.
 - `_plan`: What a classification would do, found out before any work starts and without writing anything.
+- `_prediction_sets`: Prediction sets of a classification: learnt from the model's unseen rows; what outputs
+  say of them.
 - `_publishing`: The end of a classification: final names, `summary.json`, a release's report, and last of
   all `manifest.json`.
 - `_releases`: What a release has changed: `_releases/0007.json` in the output folder, one small file a
@@ -44,10 +54,12 @@ __all__ = [
     "annotation",
     "execution",
     "explanation",
+    "map_results",
     "release_changes",
     "report",
     "reprocessing",
     "request",
     "scoring",
+    "sky_maps",
     "steps",
 ]

@@ -139,8 +139,10 @@ def summary_of(model: Model, outputs: Sequence[Output]) -> Summary:
     shift = next((counts.shift for _, counts in counted if counts.shift is not None), ShiftRecord())
     no_error = why_no_error(shift.class_priors_source)
 
+    sets = next((counts.set_rule for _, counts in counted if counts.set_rule is not None), None)
+
     def summed(tally: Tally) -> Counts:
-        return summarise(tally, model.classes, model.features, no_error=no_error)
+        return summarise(tally, model.classes, model.features, no_error=no_error, sets=sets)
 
     return Summary(
         model=model.label,

@@ -13,16 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
-from flows.runs.counts import Tally
-from flows.runs.summary import ClassEstimate, Counts, FlagCount
+from flows.runs.counts import SetRecord, Tally
+from flows.runs.summary import ClassEstimate, Counts, FlagCount, PredictionSets
 
 __all__ = ["summarise", "tally_of", "total"]
 
 Floats = NDArray[np.float64]
 
 
-def tally_of(p: Floats, draws: Floats, flags: NDArray[np.int32], missing: NDArray[np.bool_]) -> Tally:
-    """Count a batch: p (n, K), NaN where unclassified; draws (S, K); flags (n,); missing (n, F)."""
+def tally_of(
+    p: Floats,
+    draws: Floats,
+    flags: NDArray[np.int32],
+    missing: NDArray[np.bool_],
+    sets: NDArray[np.bool_] | None = None,
+) -> Tally:
+    """Count a batch: p (n, K), NaN where unclassified; draws (S, K); flags (n,); missing (n, F); sets (n, K)."""
     known = p[~np.isnan(p[:, 0])]
     bits = {str(flag.name): int(flag.value) for flag in FLAG_MEANINGS}
     return Tally(
@@ -34,7 +40,14 @@ def tally_of(p: Floats, draws: Floats, flags: NDArray[np.int32], missing: NDArra
         draws=tuple(map(tuple, draws.tolist())),
         flags={name: int(np.count_nonzero(flags & bit)) for name, bit in bits.items()},
         missing=tuple(missing.sum(axis=0).tolist()),
+        **({} if sets is None else _counted_sets(sets[~np.isnan(p[:, 0])])),
     )
+
+
+def _counted_sets(sets: NDArray[np.bool_]) -> dict[str, tuple[int, ...]]:
+    """Return the number of sets (n, K) by their size and by class."""
+    sizes = np.bincount(sets.sum(axis=1), minlength=sets.shape[1] + 1)
+    return {"set_sizes": tuple(sizes.tolist()), "in_sets": tuple(sets.sum(axis=0).tolist())}
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -51,7 +64,14 @@ def total(tallies: Iterable[Tally]) -> Tally:
         # earlier versions had fewer flags
         flags={str(flag.name): sum(t.flags.get(str(flag.name), 0) for t in parts) for flag in FLAG_MEANINGS},
         missing=tuple(map(sum, zip(*(t.missing for t in parts), strict=True))),
+        set_sizes=_sum_of_sets([t.set_sizes for t in parts]),
+        in_sets=_sum_of_sets([t.in_sets for t in parts]),
     )
+
+
+def _sum_of_sets(counts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the sum of counts, of which those of rows without sets are empty."""
+    return tuple(map(sum, zip(*(c for c in counts if c), strict=True)))
 
 
 def _fsum(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
@@ -59,11 +79,17 @@ def _fsum(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def summarise(
-    tally: Tally, classes: Sequence[str], features: Sequence[str], *, no_error: str | None = None
+    tally: Tally,
+    classes: Sequence[str],
+    features: Sequence[str],
+    *,
+    no_error: str | None = None,
+    sets: SetRecord | None = None,
 ) -> Counts:
     """Return the counts that people read: classes with errors, shares of flags and of missing features.
 
-    `no_error` says why the errors of the counts are not known; they are None then.
+    `no_error` says why the errors of the counts are not known; they are None then.  `sets` is how prediction sets were
+    made.
     """
     shared = np.var(np.array(tally.draws), axis=0, ddof=1) if len(tally.draws) > 1 else np.zeros(len(classes))
     n = max(1, tally.n_rows)
@@ -85,6 +111,7 @@ def summarise(
             for name, (flag, count) in flags.items()
         },
         missing={name: tally.missing[j] / n for j, name in enumerate(features)},
+        sets=None if sets is None else PredictionSets.of(sets, tally.set_sizes, tally.in_sets),
     )
 
 

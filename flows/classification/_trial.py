@@ -39,7 +39,8 @@ def trial(
                 for batch in first_rows(catalog, here.reader.read, limit):
                     new = here(batch)
                     shown += _rows(new, SHOWN - len(shown))
-    counts = summarise(scorer.tally(), model.classes, model.features)
+    sets = None if scorer.sets is None else scorer.sets.record
+    counts = summarise(scorer.tally(), model.classes, model.features, sets=sets)
     return ClassificationTrial(status="trial", model=model.label, summary=counts, rows=tuple(shown))
 
 

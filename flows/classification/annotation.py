@@ -136,6 +136,7 @@ def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[s
         drift=scorer.drift(),
         low_confidence=scorer.classifier.low_confidence,
         shift=shift_record(scorer.model, job.request.specification),
+        set_rule=None if scorer.sets is None else scorer.sets.record,
         left_behind=left_behind,
         sky=None if scorer.survey is None else scorer.survey.sky(),
         doubtful=() if scorer.survey is None else scorer.survey.doubtful(),

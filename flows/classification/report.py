@@ -15,12 +15,12 @@ from flows.features.drift import total_counts
 from flows.models.model import Model
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
 from flows.reports.catalogue_page import render_classification
-from flows.reports.data import ClassCount, Classification, FlagShare, Verdict
+from flows.reports.data import ClassCount, Classification, ClassInSets, FlagShare, SetSummary, Verdict
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.skill import has_skill, skill_words
 from flows.runs.counts import DoubtfulObject, FileCounts
 from flows.runs.manifest import Manifest
-from flows.runs.summary import Counts, Summary, drifted
+from flows.runs.summary import Counts, PredictionSets, Summary, drifted
 
 __all__ = ["REPORT", "classification_of", "reported", "write_classification_report"]
 
@@ -50,6 +50,30 @@ def reported(name: str, counts: Counts) -> Classification:
         flags=tuple(
             FlagShare(bit=f.bit, name=flag, meaning=f.meaning, count=f.count, share=f.count / n)
             for flag, f in counts.flags.items()
+        ),
+        sets=None if counts.sets is None else _sets(counts.sets),
+    )
+
+
+def _sets(sets: PredictionSets) -> SetSummary:
+    return SetSummary(
+        level=sets.level,
+        reason=sets.reason,
+        n=sum(sets.sizes),
+        empty=sets.empty,
+        full=sets.full,
+        mean_size=sets.mean_size,
+        classes=tuple(
+            ClassInSets(
+                bit=c.bit,
+                name=name,
+                count=c.count,
+                rows=c.rows,
+                least=c.least,
+                spread=c.spread,
+                remark=c.remark,
+            )
+            for name, c in sets.classes.items()
         ),
     )
 

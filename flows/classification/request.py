@@ -1,4 +1,4 @@
-"""The parameters of `classify`, `reprocess` and `explain`.
+"""The parameters of `classify`, `reprocess`, `map` and `explain`.
 
 This module evaluates its annotations: `flows.runs.parameters` says why.
 """
@@ -15,7 +15,7 @@ from flows.runs.parameters import STORE, THREADS, Parameter
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
-__all__ = ["ClassifyRequest", "ExplainRequest", "ReprocessRequest", "read_shares"]
+__all__ = ["ClassifyRequest", "ExplainRequest", "MapRequest", "ReprocessRequest", "read_shares"]
 
 VERIFY = Parameter(
     words="Hash all inputs and outputs again, even files whose size and time have not changed."
@@ -193,3 +193,75 @@ class ExplainRequest:
         str | None, Parameter(words="Of a file with several: its name or number.", metavar="NAME")
     ] = None
     html: Annotated[Path | None, Parameter(words="Write a page too.", metavar="FILE", written=True)] = None
+
+
+@dataclass(frozen=True)
+class MapRequest:
+    """Which fraction of annotated catalogues to map over the sky."""
+
+    out: Annotated[
+        Path,
+        Parameter(
+            words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
+        ),
+    ]
+    class_name: Annotated[str, Parameter(words="Class that is mapped.", flag="--class", metavar="CLASS")]
+    what: Annotated[
+        Literal["fraction", "contamination", "completeness"],
+        Parameter(
+            words="Objects of the class among all; those of other classes among the selected; or the selected ones "
+            "among those of the class."
+        ),
+    ] = "contamination"
+    labels: Annotated[
+        Path | None,
+        Parameter(
+            words="Table of objects whose class is known: a review list that was filled in, or any catalogue.",
+            metavar="FILE",
+        ),
+    ] = None
+    label: Annotated[
+        str, Parameter(words="Column of the class in that table; empty: not known.", metavar="COLUMN")
+    ] = "label"
+    identifier: Annotated[
+        str | None,
+        Parameter(
+            words="Column that names an object, in both; default: the specification's.",
+            flag="--id",
+            metavar="COLUMN",
+        ),
+    ] = None
+    order: Annotated[
+        int, Parameter(words="Order of the HEALPix pixels, at most 8; 4: 3.7 degrees.", least=0, metavar="N")
+    ] = 4
+    over: Annotated[
+        list[str] | None,
+        Parameter(
+            words="What the fraction may depend on: expressions over columns and maps; may be repeated.",
+            metavar="EXPRESSION",
+        ),
+    ] = None
+    sky_map: Annotated[
+        list[str] | None,
+        Parameter(
+            words="HEALPix FITS file whose values expressions may name: NAME=FILE, NAME=FILE#COLUMN, and behind that "
+            "@galactic where the file does not state its coordinates; may be repeated.",
+            metavar="NAME=FILE",
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Parameter(
+            words="Select objects with at least this probability; default: those whose likeliest class it is.",
+            least=0,
+            metavar="P",
+        ),
+    ] = None
+    folder: Annotated[
+        Path | None,
+        Parameter(words="Folder for the maps; default: OUT/maps.", metavar="DIR", written=True),
+    ] = None
+    overwrite: Annotated[bool, Parameter(words="Replace maps of the same name.")] = False
+    seed: Annotated[
+        int, Parameter(words="Seed of the draws that intervals are made of.", least=0, metavar="N")
+    ] = 0

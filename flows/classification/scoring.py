@@ -23,6 +23,7 @@ from catalogs.errors import NameClashError
 from flows.classification._class_shares import shift_record, with_shares
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import full_arrays
+from flows.classification._prediction_sets import ConformalSets, bits_of, set_entries, sets_of
 from flows.classification._tally import tally_of, total
 from flows.errors import ModelError
 from flows.features.drift import feature_counts, total_counts
@@ -62,6 +63,7 @@ class Scorer:
     prefix: str = "blr_"
     target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
+    sets: ConformalSets | None = None  # where prediction sets are asked for
     # Of the training rows, by feature.
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
@@ -79,12 +81,25 @@ class Scorer:
         reader = target_reader(specification, model.features)
         prefix = specification.output.prefix
         try:
-            columns = standard_columns(model.classes, prefix, columns=specification.output.columns)
+            output = specification.output
+            columns = standard_columns(
+                model.classes, prefix, columns=output.columns, sets=output.sets is not None
+            )
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
         full = specification.output.columns == "full"
         choice = target_table(specification, reader)
-        return cls(model, classifier, reader, choice, columns, prefix, specification.target, full)
+        return cls(
+            model,
+            classifier,
+            reader,
+            choice,
+            columns,
+            prefix,
+            specification.target,
+            full,
+            sets_of(model, specification),
+        )
 
     def on(self, catalog: Catalog) -> Scorer:
         """Return the scorer for one catalogue, whose columns are those needed, in units that are known."""
@@ -119,25 +134,39 @@ class Scorer:
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
         features = self.reader.evaluate(batch)
+        return self._scores(self.classifier, features, credible=credible), features
+
+    def _scores(
+        self, classifier: Classifier, features: FeatureBatch, *, credible: float | None = None
+    ) -> Scores:
         inside = features.inside
         noise = self.model.training.noise
         errors = (
             None if features.errors is None else excess(features.errors[inside], noise, self.model.features)
         )
         unseen = None if features.not_detected is None else features.not_detected[inside]
-        scores = self.classifier.score(
+        return classifier.score(
             features.X[inside], features.missing[inside], errors, not_detected=unseen, credible=credible
         )
-        return scores, features
+
+    def _sets(self, scores: Scores, features: FeatureBatch) -> NDArray[np.bool_] | None:
+        """Return which classes are in the prediction sets, (n, K) of all rows; None where there are no sets."""
+        if self.sets is None:
+            return None
+        if self.sets.classifier is not None:  # the rule is of other class shares
+            scores = self._scores(self.sets.classifier, features)
+        contained = self.sets.contained(scores.probability)
+        return None if contained is None else _spread(contained, features.inside, fill=True)
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
         scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
         inside, missing = features.inside, features.missing[features.inside]
+        sets = self._sets(scores, features)
         self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
-        self.tallies.append(tally_of(p, scores.count_draws, flags, missing))
+        self.tallies.append(tally_of(p, scores.count_draws, flags, missing, sets))
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
             self.survey.add(batch, p, information, flags)
@@ -149,6 +178,7 @@ class Scorer:
             flags,
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
+            *([] if self.sets is None else [bits_of(sets, p)]),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
@@ -209,6 +239,7 @@ def provenance(
         "version": code_version(),
         "input_sha256": input_sha256,
         **_shift_entries(shift_record(model, specification)),
+        **set_entries(sets_of(model, specification), model.classes),
         "columns_read": ", ".join(read),
     }
     return Provenance(entries, flag_names())

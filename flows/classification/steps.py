@@ -112,6 +112,7 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
     settings = model.specification.model_copy(update=update)
     try:
         settings.check_target()
+        settings.check_sets(len(model.classes))
     except ValueError as error:
         raise SpecificationError(f"with the model {model.label}, {error}") from error
     return settings

@@ -12,6 +12,7 @@ For this folder alone:
 - `_explain`: `blr explain`.
 - `_inspect`: `blr inspect` and `blr init`.
 - `_list`: `blr models list`: in a moment, for it opens no model file that has a description beside it.
+- `_map`: `blr map`.
 - `_models`: `blr models show` and `blr models promote`.
 - `_options`: Options of the command line: those that several commands have, those that name what is
   written, and long ones.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flows.cli._options import AuditOptions
+from flows.cli._options import WriteOptions
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.reports.tables import ReportTable
 from flows.reviews.audit_draw import draw_audit
@@ -15,12 +15,12 @@ from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest
 __all__ = ["run_audit_draw", "run_audit_estimate"]
 
 
-def run_audit_draw(request: AuditDrawRequest, options: AuditOptions) -> None:
+def run_audit_draw(request: AuditDrawRequest, options: WriteOptions) -> None:
     """Draw an audit."""
     show(draw_audit(request, dry_run=options.dry_run), _show_drawn, json=options.json)
 
 
-def run_audit_estimate(request: AuditEstimateRequest, options: AuditOptions) -> None:
+def run_audit_estimate(request: AuditEstimateRequest, options: WriteOptions) -> None:
     """Estimate from an audit's answers."""
     show(estimate_audit(request, dry_run=options.dry_run), _show_audit, json=options.json)
 

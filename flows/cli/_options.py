@@ -13,7 +13,6 @@ import typer
 
 __all__ = [
     "AsJson",
-    "AuditOptions",
     "AutomateOptions",
     "DemoFolder",
     "Direct",
@@ -30,6 +29,7 @@ __all__ = [
     "Store",
     "TrainOptions",
     "Watched",
+    "WriteOptions",
     "on_this_machine",
 ]
 
@@ -116,8 +116,8 @@ class PrintOptions:
 
 
 @dataclass(frozen=True)
-class AuditOptions:
-    """Of a command that is quick, and never runs as a flow."""
+class WriteOptions:
+    """Of a command that writes and is no flow."""
 
     dry_run: DryRun = False
     json: AsJson = False

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from catalogs.files.atomic import atomic_write_text
+from flows.classification.map_results import MapResult
 from flows.demo.summary import DemoResult
 from flows.documents import json_schema
 from flows.draft.inspected import CatalogueSummary, StartedSpecification
@@ -42,6 +43,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "explain": Explanation,
         "audit-draw": AuditDraw,
         "audit-estimate": Audit,
+        "map": MapResult,
         "inspect-catalogue": CatalogueSummary,
         "inspect-model": ModelDescription,
         "init": StartedSpecification,

@@ -22,6 +22,7 @@ from flows.reports.tables import (
     label_table,
     performance_table,
     review_table,
+    set_tables,
     split_words,
 )
 from flows.runs.results import ClassificationResult
@@ -100,7 +101,7 @@ def show_classified(result: ClassificationResult) -> None:
     """Show a classification, or what it would do."""
     if result.summary:
         counts = reported("all files", result.summary)
-        print_tables(class_count_table(counts), flag_table(counts))
+        print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
     if result.status == "trial":
         say(f"A trial of {result.model}: nothing written")
         return

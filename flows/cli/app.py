@@ -15,10 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
+from flows.classification.request import ClassifyRequest, ExplainRequest, MapRequest, ReprocessRequest
 from flows.cli._options import (
     AsJson,
-    AuditOptions,
     AutomateOptions,
     DemoFolder,
     Direct,
@@ -35,6 +34,7 @@ from flows.cli._options import (
     Store,
     TrainOptions,
     Watched,
+    WriteOptions,
 )
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
@@ -135,20 +135,28 @@ def explain(request: ExplainRequest, options: PrintOptions) -> None:
     run_explain(request, json=options.json)
 
 
-@verb(audit, AuditDrawRequest, AuditOptions, name="draw")
-def audit_draw(request: AuditDrawRequest, options: AuditOptions) -> None:
+@verb(audit, AuditDrawRequest, WriteOptions, name="draw")
+def audit_draw(request: AuditDrawRequest, options: WriteOptions) -> None:
     """Draw objects by design, and write the list that people fill in: VOTable, CSV, and a page with links."""
     from flows.cli._audit import run_audit_draw
 
     run_audit_draw(request, options)
 
 
-@verb(audit, AuditEstimateRequest, AuditOptions, name="estimate")
-def audit_estimate(request: AuditEstimateRequest, options: AuditOptions) -> None:
+@verb(audit, AuditEstimateRequest, WriteOptions, name="estimate")
+def audit_estimate(request: AuditEstimateRequest, options: WriteOptions) -> None:
     """Estimate counts, purity and completeness from the answers, and quote the counts in summary.json."""
     from flows.cli._audit import run_audit_estimate
 
     run_audit_estimate(request, options)
+
+
+@verb(app, MapRequest, WriteOptions, "map")
+def map_(request: MapRequest, options: WriteOptions) -> None:
+    """Map how many objects are of a class over the sky, or how contaminated or complete its selection is."""
+    from flows.cli._map import run_map
+
+    run_map(request, options)
 
 
 @verb(app, InspectRequest, PrintOptions)

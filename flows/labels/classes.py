@@ -63,6 +63,10 @@ def check_names(specification: Specification, classes: Sequence[str]) -> None:
     if len(classes) < 2:
         return
     try:
+        specification.check_sets(len(classes))
+    except ValueError as error:
+        raise TrainingError(str(error)) from error
+    try:
         standard_columns(classes, output.prefix, columns=output.columns)
     except NameClashError as error:
         raise TrainingError(

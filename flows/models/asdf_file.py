@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def read_model(path: Path) -> Model:
         raise _damaged(path, str(error)) from error
     if tree["digest"] != digest(tree):
         raise _damaged(path, "its numbers are not those whose digest is written beside them")
-    return model
+    return replace(model, folder=path.parent)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +39,8 @@ class Model:
     """What `train` makes and `classify` uses.
 
     `candidates` is the evidence table and `selected` the row of it that became the model; `columns` is what the
-    labelled catalogue says of the columns that the features need.
+    labelled catalogue says of the columns that the features need.  `folder` is where the model was read from, with what
+    lies beside its file; None for one that has just been made.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Model:
     training: TrainingDescription
     columns: Mapping[str, ColumnMetadata]
     code_version: str
+    folder: Path | None = None
 
     @property
     def label(self) -> str:

@@ -20,6 +20,7 @@ from flows.reports.skill import SkillSummary, has_skill, skill_words
 __all__ = [
     "BoundaryPicture",
     "ClassCount",
+    "ClassInSets",
     "Classification",
     "FeatureQuality",
     "FlagShare",
@@ -28,6 +29,7 @@ __all__ = [
     "ReliabilityBin",
     "Review",
     "RiskCurve",
+    "SetSummary",
     "TrainReport",
     "Verdict",
 ]
@@ -133,10 +135,36 @@ class FlagShare:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassInSets:
+    """A class in prediction sets: how many have it, the labelled rows that say so, and what is special."""
+
+    bit: int
+    name: str
+    count: int
+    rows: int
+    least: float | None  # probability from which on it is in a set; None for always
+    spread: float
+    remark: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetSummary:
+    """Prediction sets of a catalogue: of all, the empty and the full ones, and the mean number of classes."""
+
+    level: float
+    reason: str
+    n: int
+    empty: int
+    full: int
+    mean_size: float | None
+    classes: tuple[ClassInSets, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Classification:
     """What `classify` found in the catalogue: all its objects, the unlabelled too.
 
-    `no_error` says why the counts have no errors, where they have none.
+    `no_error` says why the counts have no errors, where they have none.  `sets` are None where none were asked for.
     """
 
     catalogue: str
@@ -148,6 +176,7 @@ class Classification:
     drifted: tuple[str, ...] = ()  # features whose distribution is far from the training's
     sky: SkyMap | None = None  # None where positions are not known
     features: tuple[FeatureComparison, ...] = ()
+    sets: SetSummary | None = None  # None where no prediction sets were asked for
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ __all__ = [
     "performance_table",
     "report_tables",
     "review_table",
+    "set_tables",
     "split_words",
     "to_markdown",
     "to_rich",
@@ -49,6 +50,7 @@ def report_tables(report: TrainReport) -> tuple[ReportTable, ...]:
         *class_tables(report),
         review_table(report),
         *(table(c) for c in report.classifications for table in (class_count_table, flag_table)),
+        *(table for c in report.classifications for table in set_tables(c)),
     )
 
 
@@ -247,6 +249,35 @@ def flag_table(classified: Classification) -> ReportTable:
             (str(f.bit), f.name, f.meaning, _count(f.count), _percent(f.share)) for f in classified.flags
         ),
         numeric=frozenset({0, 3, 4}),
+    )
+
+
+def set_tables(classified: Classification) -> tuple[ReportTable, ...]:
+    """Return the table of the prediction sets of a catalogue, where it has such."""
+    sets = classified.sets
+    if sets is None:
+        return ()
+    mean = "–" if sets.mean_size is None else f"{sets.mean_size:.2f}"
+    return (
+        ReportTable(
+            title=f"Prediction sets in {classified.catalogue}, {_percent(sets.level)} of each class",
+            columns=("bit", "class", "in sets", "labelled rows", "from p", "± of the share", "remark"),
+            rows=tuple(
+                (
+                    str(c.bit),
+                    c.name,
+                    _count(c.count),
+                    _count(c.rows),
+                    "0" if c.least is None else f"{c.least:.3g}",
+                    _percent(c.spread),
+                    c.remark,
+                )
+                for c in sets.classes
+            ),
+            numeric=frozenset({0, 2, 3, 4, 5}),
+            note=f"{_count(sets.n)} sets, of {mean} classes on average; {_count(sets.empty)} are empty and "
+            f"{_count(sets.full)} full. {sets.reason[:1].upper()}{sets.reason[1:]}.",
+        ),
     )
 
 

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-__all__ = ["DoubtfulObject", "FeatureCounts", "FileCounts", "ShiftRecord", "SkyCounts", "Tally"]
+__all__ = [
+    "ClassSetRule",
+    "DoubtfulObject",
+    "FeatureCounts",
+    "FileCounts",
+    "SetRecord",
+    "ShiftRecord",
+    "SkyCounts",
+    "Tally",
+]
 
 
 @dataclass(frozen=True)
@@ -18,6 +28,8 @@ class Tally:
     `assigned` (K,) counts the rows whose most probable class it is.  `expected` (K,) is the sum of probabilities,
     `variance` (K,) of p (1 - p): the objects' own uncertainty.  `draws` (S, K) are the sums under S draws of the
     weights, which all objects share.  `flags` counts rows by the flag's name, `missing` (F,) rows without the feature.
+    Where prediction sets were asked for, `set_sizes` (K + 1,) counts the classified rows by the number of classes in
+    their set, `in_sets` (K,) those that have the class in it; else both are empty.
     """
 
     n_rows: int
@@ -28,6 +40,8 @@ class Tally:
     draws: tuple[tuple[float, ...], ...]
     flags: Mapping[str, int]
     missing: tuple[int, ...]
+    set_sizes: tuple[int, ...] = ()
+    in_sets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,13 +101,45 @@ class ShiftRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassSetRule:
+    """When a class is in a prediction set: where its probability is at least `least`, None for always.
+
+    `rows` are the labelled rows of the class, `effective` what they count as with their weights.  `spread` is the
+    standard deviation of the share of the class's objects that keep it, from one sample of labels to another.
+    `remark` says what is special: '' for nothing.
+    """
+
+    bit: int
+    rows: int
+    effective: float
+    least: float | None
+    spread: float
+    remark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetRecord:
+    """How prediction sets were made: `level` is the share of a class's objects that keep it, on average.
+
+    `source` is "left-out" or "held-out" for the labelled rows that they were learnt from, or "cannot be said" where
+    no share can be stated; `reason` says in words what the share rests on, or why no set can be given.
+    """
+
+    level: float
+    source: Literal["left-out", "held-out", "cannot be said"]
+    reason: str
+    classes: Mapping[str, ClassSetRule] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileCounts:
     """What later runs need of an annotated file.
 
     `counted` is False for the margins of a HATS catalogue, which repeat rows of other files.  It and what follows the
     tally are None in files of versions that did not write them.  `low_confidence` is the threshold of that flag, a
-    probability.  `left_behind` says what of the input the copy's format has no place for.  `sky` is None where
-    positions are not known; `doubtful` objects are few, and empty where objects have no names.
+    probability.  `set_rule` is None where no prediction sets were asked for.  `left_behind` says what of the input the
+    copy's format has no place for.  `sky` is None where positions are not known; `doubtful` objects are few, and empty
+    where objects have no names.
     """
 
     counted: bool | None = None
@@ -101,6 +147,7 @@ class FileCounts:
     drift: FeatureCounts | None = None
     low_confidence: float | None = None
     shift: ShiftRecord | None = None
+    set_rule: SetRecord | None = None
     left_behind: tuple[str, ...] = ()
     sky: SkyCounts | None = None
     doubtful: tuple[DoubtfulObject, ...] = ()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from flows.runs.census import Census
-from flows.runs.counts import FileCounts, ShiftRecord
+from flows.runs.counts import ClassSetRule, FileCounts, SetRecord, ShiftRecord
 
 __all__ = [
     "DRIFTED",
     "AnnotatedFile",
     "ClassEstimate",
+    "ClassSets",
     "Counts",
     "FeatureDrift",
     "FileSummary",
     "FlagCount",
+    "PredictionSets",
     "ShownSummary",
     "Summary",
     "Totals",
@@ -56,6 +59,47 @@ class FlagCount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassSets(ClassSetRule):
+    """A class in prediction sets: its rule, and the number of sets that have it."""
+
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionSets:
+    """The prediction sets of some rows: `sizes` counts them by their number of classes, from none to all.
+
+    `empty` and `full` are the first and the last of these.  `mean_size` is None where there are no sets.  `level`,
+    `source` and `reason` are those of the record.
+    """
+
+    level: float
+    source: Literal["left-out", "held-out", "cannot be said"]
+    reason: str
+    empty: int
+    full: int
+    mean_size: float | None
+    sizes: tuple[int, ...]
+    classes: Mapping[str, ClassSets]
+
+    @classmethod
+    def of(cls, record: SetRecord, sizes: tuple[int, ...], in_sets: tuple[int, ...]) -> PredictionSets:
+        """Return the summary of a record and of counts by size (K + 1,) and by class (K,)."""
+        n, counts = sum(sizes), in_sets or (0,) * len(record.classes)
+        pairs = zip(record.classes.items(), counts, strict=True)
+        return cls(
+            level=record.level,
+            source=record.source,
+            reason=record.reason,
+            empty=sizes[0] if sizes else 0,
+            full=sizes[-1] if sizes else 0,
+            mean_size=sum(in_sets) / n if n else None,
+            sizes=sizes,
+            classes={name: ClassSets(**vars(rule), count=count) for (name, rule), count in pairs},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class FeatureDrift:
     """How a feature's distribution differs from the training's.
 
@@ -91,7 +135,8 @@ def drifted(drift: Mapping[str, FeatureDrift]) -> list[str]:
 class Counts:
     """Counts of some rows: by class and by flag name, and the shares of rows without a feature.
 
-    `no_error` says why the errors of the class counts are not known; None where they are.
+    `no_error` says why the errors of the class counts are not known; None where they are.  `sets` are the prediction
+    sets, None where none were asked for.
     """
 
     n_rows: int
@@ -100,6 +145,7 @@ class Counts:
     no_error: str | None = None
     flags: Mapping[str, FlagCount]
     missing: Mapping[str, float]
+    sets: PredictionSets | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

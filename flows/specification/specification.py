@@ -18,6 +18,7 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.model_reference import NAME_PATTERN
 from flows.specification._fields import SpecificationTable
+from flows.specification._output import Output, check_sets
 from flows.specification._shift import Shift
 from flows.specification.basis import Basis, LinearBasis
 from flows.specification.catalog import MARKS, CatalogTable, Marks, check_states
@@ -116,28 +117,6 @@ class Flags(SpecificationTable):
     )
 
 
-class Output(SpecificationTable):
-    """What annotated catalogues look like."""
-
-    folder: str = Field(default="annotated", description="Where they go, relative to the specification")
-    columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
-    mode: Literal["annotated", "slim"] = Field(
-        default="annotated",
-        description="Every input column and the new ones, or id, position and the new ones",
-    )
-    format: Literal["same", "parquet", "fits"] = Field(
-        default="same", description="Of the copies: each input's own, or another"
-    )
-    prefix: str = Field(
-        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
-    )
-
-    @property
-    def form(self) -> str | None:
-        """The format that copies are to have; None for each input's own."""
-        return None if self.format == "same" else self.format
-
-
 class Specification(SpecificationTable):
     """Everything that a model and its annotations depend on."""
 
@@ -195,6 +174,15 @@ class Specification(SpecificationTable):
                     "change the one or the other"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _check_sets(self) -> Specification:
+        self.check_sets()
+        return self
+
+    def check_sets(self, n_classes: int | None = None) -> None:
+        """Raise ValueError where prediction sets are asked for that the labels, or so many classes, do not allow."""
+        check_sets(self.output, self.label, n_classes)
 
     @model_validator(mode="after")
     def _check_slim(self) -> Specification:

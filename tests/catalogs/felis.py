@@ -24,12 +24,13 @@ HEAD = """# The columns that an annotated catalogue gains, as a Felis schema (ht
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema: two and three classes, the standard and the full columns."""
+    """Return the schema: two and three classes, the standard and the full columns, and one with prediction sets."""
     tables = [
         table(f"{columns}_{number}", classes, columns)
         for number, classes in EXAMPLES.items()
         for columns in ("standard", "full")
     ]
+    tables.append(table("sets_three", EXAMPLES["three"], "standard", sets=True))
     return {
         "name": "blr",
         "@id": "#blr",
@@ -38,10 +39,11 @@ def schema() -> dict[str, Any]:
     }
 
 
-def table(name: str, classes: tuple[str, ...], columns: Any) -> dict[str, Any]:
+def table(name: str, classes: tuple[str, ...], columns: Any, *, sets: bool = False) -> dict[str, Any]:
     """Return the columns of an annotation as a table."""
-    found = standard_columns(classes, columns=columns)
+    found = standard_columns(classes, columns=columns, sets=sets)
     what = f"{columns} columns of a model of {len(classes)} classes, here {', '.join(classes)}"
+    what += " with prediction sets" if sets else ""
     return {
         "name": name,
         "@id": f"#{name}",

@@ -8,7 +8,7 @@ import pytest
 import typer
 from prefect.utilities.callables import parameter_schema
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
+from flows.classification.request import ClassifyRequest, ExplainRequest, MapRequest, ReprocessRequest
 from flows.classify import classify
 from flows.cli.app import app
 from flows.draft.request import InitRequest, InspectRequest
@@ -30,6 +30,7 @@ FLOWS = {
 }
 COMMANDS = {name: request for name, (request, _) in FLOWS.items()} | {
     "explain": ExplainRequest,
+    "map": MapRequest,
     "inspect": InspectRequest,
     "init": InitRequest,
 }

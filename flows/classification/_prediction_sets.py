@@ -1,0 +1,134 @@
+"""Prediction sets of a classification: learnt from the model's unseen rows; what outputs say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.census.prediction_sets import NO_SET, SetRule, learn_sets, set_bits
+from blr.classifier import Classifier
+from flows.errors import UsageError
+from flows.models.model import Model
+from flows.models.unseen_rows import read_unseen_rows
+from flows.runs.counts import ClassSetRule, SetRecord
+from flows.specification.specification import Specification
+
+__all__ = ["ConformalSets", "bits_of", "set_entries", "sets_of"]
+
+Array = np.ndarray[Any, Any]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ConformalSets:
+    """What makes the column of prediction sets; `rule` is None where no share can be stated.
+
+    `classifier` gives the probabilities that the rule is of, where the served one's are for other class shares.
+    """
+
+    record: SetRecord
+    rule: SetRule | None
+    classifier: Classifier | None
+
+    def contained(self, probability: Floats) -> NDArray[np.bool_] | None:
+        """Return which classes are in the sets of rows with probabilities (n, K)."""
+        return None if self.rule is None else self.rule.contains(probability)
+
+
+def bits_of(contained: NDArray[np.bool_] | None, probability: Floats) -> Array:
+    """Return the column (n,) of sets (n, K), or of rows that have none."""
+    return np.full(len(probability), NO_SET) if contained is None else set_bits(contained, probability)
+
+
+def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
+    """Return the prediction sets that a specification asks for; None where it does not.
+
+    UsageError where the model has no rows to learn them from.
+    """
+    level = specification.output.sets
+    if level is None:
+        return None
+    rule = (
+        None
+        if model.folder is None
+        else _learnt(model.folder, len(model.classes), len(model.features), level)
+    )
+    if rule is None:
+        raise UsageError(
+            f"output.sets: got {level:g} for {model.label}, which has no labelled rows with left-out probabilities "
+            "beside it, expected a model of this version that lies in a store; train it again, or drop the key"
+        )
+    if reason := _why_none(model):
+        return ConformalSets(SetRecord(level=level, source="cannot be said", reason=reason), None, None)
+    moved = model.classifier.log_prior_shift is not None or isinstance(
+        specification.shift.class_prior, Mapping
+    )
+    return ConformalSets(
+        _record(model, rule), rule, replace(model.classifier, log_prior_shift=None) if moved else None
+    )
+
+
+def _why_none(model: Model) -> str | None:
+    """Say why labelled objects do not tell how often a class is kept in the target; None where they do."""
+    if model.specification.shift.density_weights:
+        return (
+            "the training rows were weighted by density ratio: objects of a class do not look the same in the target, "
+            "so that labelled ones do not say how often a class is kept there"
+        )
+    return None
+
+
+@lru_cache(maxsize=4)
+def _learnt(folder: Path, classes: int, features: int, level: float) -> SetRule | None:
+    rows = read_unseen_rows(folder, classes=classes, features=features)
+    if rows is None:
+        return None
+    return learn_sets(rows.probability, rows.target, level=level, weight=rows.weight)
+
+
+def _record(model: Model, rule: SetRule) -> SetRecord:
+    judged_by = model.metrics.judged_by
+    return SetRecord(
+        level=rule.level,
+        source=judged_by,
+        reason=f"learnt from the labelled rows' {judged_by} probabilities, class by class; the share holds where "
+        "objects of a class look as labelled ones do, whatever the shares of the classes",
+        classes={
+            name: ClassSetRule(
+                bit=k,
+                rows=int(rule.rows[k]),
+                effective=float(rule.effective[k]),
+                least=float(rule.least[k]) or None,
+                spread=float(rule.spread[k]),
+                remark="" if rule.least[k] > 0 else _too_few(rule, k),
+            )
+            for k, name in enumerate(model.classes)
+        },
+    )
+
+
+def _too_few(rule: SetRule, k: int) -> str:
+    needed = int(np.ceil(rule.level / (1 - rule.level) - 1e-9))
+    if rule.effective[k] >= needed:
+        return "in every set: too many of its labelled rows have no probability of it at all"
+    return (
+        f"in every set: {rule.effective[k]:.3g} labelled rows, at least {needed} are needed at {rule.level:g}"
+    )
+
+
+def set_entries(sets: ConformalSets | None, classes: tuple[str, ...]) -> dict[str, str]:
+    """Return what a file's metadata say of the sets, as texts: the level, its source, the class of each bit."""
+    if sets is None:
+        return {}
+    record = sets.record
+    always = [name for name, rule in record.classes.items() if rule.least is None]
+    entries = {"set_level": f"{record.level:g}", "set_source": record.source, "set_reason": record.reason}
+    if always:
+        entries["set_always"] = ", ".join(always)
+    return entries | {f"set_bit_{k}": name for k, name in enumerate(classes)}

@@ -1,0 +1,66 @@
+"""The table [output]: what annotated catalogues look like."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from flows.specification._fields import SpecificationTable
+from flows.specification.label import Label
+
+__all__ = ["Output", "check_sets"]
+
+MOST_SET_CLASSES = 31
+"""Classes that prediction sets may be of: bits of a 32-bit integer, of which the last is the sign's."""
+
+
+class Output(SpecificationTable):
+    """What annotated catalogues look like."""
+
+    folder: str = Field(default="annotated", description="Where they go, relative to the specification")
+    columns: Literal["standard", "full"] = Field(default="standard", description="Which columns are added")
+    mode: Literal["annotated", "slim"] = Field(
+        default="annotated",
+        description="Every input column and the new ones, or id, position and the new ones",
+    )
+    format: Literal["same", "parquet", "fits"] = Field(
+        default="same", description="Of the copies: each input's own, or another"
+    )
+    sets: float | None = Field(
+        default=None,
+        ge=0.5,
+        lt=1,
+        description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
+    )
+    prefix: str = Field(
+        default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
+    )
+
+    @property
+    def form(self) -> str | None:
+        """The format that copies are to have; None for each input's own."""
+        return None if self.format == "same" else self.format
+
+
+def check_sets(output: Output, label: Label, n_classes: int | None = None) -> None:
+    """Raise ValueError where prediction sets are asked for that these labels, or so many classes, do not allow."""
+    if output.sets is None:
+        return
+    if n_classes is None and label.classes is not None:
+        n_classes = len(label.classes)
+    if label.votes is not None:
+        raise ValueError(
+            "output.sets: got a share with [label.votes], expected labels of one class an object: the sets are learnt "
+            "from objects whose class is known; drop the key"
+        )
+    if label.noise is not None:
+        raise ValueError(
+            "output.sets: got a share with label.noise, expected labels that are right: the sets are learnt from "
+            "objects whose class is known; drop the one or the other"
+        )
+    if n_classes is not None and n_classes > MOST_SET_CLASSES:
+        raise ValueError(
+            f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each has a bit "
+            "of a 32-bit integer; drop the key, or join classes"
+        )

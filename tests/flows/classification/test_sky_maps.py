@@ -1,0 +1,275 @@
+"""`blr map`: fractions of a made catalogue whose truth is known, as HEALPix FITS, as HATS, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits
+from astropy.table import Table
+
+import catalogs
+from catalogs.errors import CatalogError, ExpressionError, OutputExistsError
+from catalogs.fits.healpix import HealpixColumn, centres, nested_pixels, read_healpix, write_healpix
+from flows.classification.map_results import MapResult
+from flows.classification.request import MapRequest
+from flows.classification.sky_maps import make_map
+from flows.cli._schemas import schema_of
+from flows.cli.app import run as cli
+from flows.errors import UsageError
+from tests.flows.conftest import survey
+from tests.flows.verbs import classify
+
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def mapped(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with annotated copies `out` of a catalogue with positions, labels of 400, and a sky map."""
+    folder = tmp_path_factory.mktemp("mapped")
+    rng = np.random.default_rng(5)
+    columns = survey(N, seed=11)
+    columns["ra"] = rng.uniform(0, 360, N)
+    columns["dec"] = np.degrees(np.arcsin(rng.uniform(-1, 1, N)))
+    late = np.isin(columns["hubble"], ["Sb", "Sc"])
+    early = np.isin(columns["hubble"], ["E", "S0"])
+    keep = (late | early) & (columns["type"] == "G")
+    columns = {name: values[keep] for name, values in columns.items()}
+    pq.write_table(pa.table(columns), folder / "sky.parquet")
+    classify([folder / "sky.parquet"], model="morphology", store=trained / "models", out=folder / "out")
+    n = int(keep.sum())
+    drawn = rng.choice(n, 400, replace=False)
+    labels = pd.DataFrame(
+        {"name": columns["name"][drawn], "label": np.where(early[keep][drawn], "early", "late")}
+    )
+    labels.to_csv(folder / "labels.csv", index=False)
+    write_healpix(
+        folder / "depth.fits",
+        np.arange(192),
+        [HealpixColumn("DEPTH", np.linspace(20, 24, 192), "mag", "depth")],
+        order=2,
+    )
+    return folder
+
+
+def truth(folder: Path) -> pd.DataFrame:
+    frame = pd.read_parquet(folder / "out/sky.parquet")
+    frame["early"] = frame["hubble"].isin(["E", "S0"])
+    frame["selected"] = frame["blr_class"] == "early"
+    return frame[frame["blr_p_early"].notna()]
+
+
+def made(folder: Path, tmp_path: Path, **asked: Any) -> MapResult:
+    request = {"labels": folder / "labels.csv", "order": 1, "folder": tmp_path / "maps"} | asked
+    return make_map(MapRequest(folder / "out", "early", **request))
+
+
+TRUE = {
+    "fraction": lambda f: f.early.mean(),
+    "contamination": lambda f: 1 - f[f.selected].early.mean(),
+    "completeness": lambda f: f[f.early].selected.mean(),
+}
+
+
+@pytest.mark.parametrize("what", TRUE)
+def test_the_truth_lies_in_the_interval_and_the_labels_are_counted(mapped, tmp_path, what):
+    result, frame = made(mapped, tmp_path, what=what), truth(mapped)
+    whole = result.whole
+    assert whole.low <= TRUE[what](frame) <= whole.high
+    assert whole.high - whole.low < 0.16
+    labels = pd.read_csv(mapped / "labels.csv").merge(frame, on="name")
+    n, k = {
+        "fraction": (len(labels), labels.early.sum()),
+        "contamination": (labels.selected.sum(), (labels.selected & ~labels.early).sum()),
+        "completeness": (labels.early.sum(), (labels.selected & labels.early).sum()),
+    }[what]
+    assert (whole.k, whole.n) == (k, n)
+    p = frame["blr_p_early"].astype(float)
+    expected = {
+        "fraction": p.mean(),
+        "contamination": 1 - p[frame.selected].mean(),
+        "completeness": p[frame.selected].sum() / p.sum(),
+    }[what]
+    assert whole.expected == pytest.approx(expected, abs=1e-6)
+    assert result.labelled == len(labels)
+    assert result.unmatched == 400 - len(labels)
+
+
+def test_others_read_the_map(mapped, tmp_path):
+    result, frame = made(mapped, tmp_path), truth(mapped)
+    table = Table.read(result.files[0])
+    chosen = frame[frame.selected]
+    pixel = nested_pixels(chosen.ra.to_numpy(), chosen.dec.to_numpy(), 1)
+    np.testing.assert_array_equal(table["PIXEL"], np.unique(pixel))
+    area = 4 * np.pi * np.degrees(1) ** 2 / 48
+    np.testing.assert_allclose(
+        table["DENSITY"].quantity.to_value("deg-2") * area, np.unique(pixel, return_counts=True)[1]
+    )
+    assert np.all(table["LOW"] < table["FRACTION"])
+    assert np.all(table["FRACTION"] < table["HIGH"])
+    assert np.all(table["K_LABELLED"] <= table["N_LABELLED"])
+    assert table["N_LABELLED"].sum() == result.whole.n
+    assert np.any(table["K_LABELLED"] == 0)
+    assert "blr map of contamination, class early" in fits.getheader(result.files[0], 1)["HISTORY"][0]
+    whole = catalogs.open(result.files[1])
+    rows = pa.Table.from_batches(list(whole.batches(whole.names))).to_pandas()
+    again = read_healpix(result.files[0], column="FRACTION").at(rows.ra.to_numpy(), rows.dec.to_numpy())
+    np.testing.assert_array_equal(rows.fraction, again)
+    assert whole.column("density").unit == "deg-2"
+    weighted = np.average(table["EXPECTED"], weights=table["DENSITY"])
+    assert weighted == pytest.approx(result.whole.expected)
+
+
+def test_over_columns_and_sky_maps(mapped, tmp_path):
+    result = made(mapped, tmp_path, over=["bmag - jmag", "depth"], sky_map=[f"depth={mapped / 'depth.fits'}"])
+    colour, depth = result.over
+    assert (colour.expression, depth.expression, depth.unit) == ("bmag - jmag", "depth", "mag")
+    assert len(colour.bins) == 8
+    # Early types are the red ones: where objects are red, few of the selected are late.
+    assert colour.bins[-1].fraction < colour.bins[0].fraction
+    assert sum(part.n for part in depth.bins) == result.whole.n
+    assert sum(part.objects for part in depth.bins) == pytest.approx(result.whole.objects)
+    frame = truth(mapped)
+    chosen = frame[frame.selected]
+    sky = read_healpix(mapped / "depth.fits")
+    there = sky.at(chosen.ra.to_numpy(), chosen.dec.to_numpy())
+    assert depth.bins[0].start == pytest.approx(there.min())
+    held = [
+        part.low <= np.mean(~chosen.early[(there >= part.start) & (there <= part.stop)]) <= part.high
+        for part in depth.bins
+    ]
+    assert np.mean(held) >= 0.75
+
+
+def test_without_labels_it_is_the_classifiers_own(mapped, tmp_path):
+    result = made(mapped, tmp_path, labels=None)
+    assert result.whole.expected is not None
+    assert (result.whole.fraction, result.whole.low, result.whole.n) == (None, None, 0)
+    assert "no labels" in result.remarks[0]
+    assert np.isnan(Table.read(result.files[0])["FRACTION"].filled(np.nan)).all()
+
+
+def test_review_lists_answer_with_weights(mapped, tmp_path):
+    """Objects that were picked for being uncertain stand for no others; unanswered ones are counted."""
+    labels = pd.read_csv(mapped / "labels.csv")
+    labels["how"] = np.where(np.arange(400) < 100, "top", "drawn")
+    labels["weight"] = 3.0
+    labels.loc[390:, "label"] = ""
+    labels.to_csv(tmp_path / "answers.csv", index=False)
+    result = made(mapped, tmp_path, labels=tmp_path / "answers.csv", what="fraction")
+    assert (result.unanswered, result.labelled + result.unmatched) == (10, 290)
+    assert any("100 objects were picked" in remark for remark in result.remarks)
+
+
+def test_audit_lists_answer_with_inclusion_probabilities(mapped, tmp_path):
+    """One over them is the weight; objects of no class of the model are of another class; "?" is no answer."""
+    labels = pd.read_csv(mapped / "labels.csv")
+    labels.loc[:39, "label"] = "other"
+    labels.loc[390:, "label"] = "?"
+    rare = labels.label.to_numpy() != "early"
+    columns = {"inclusion_probability": np.where(rare, 0.1, 0.2), "weight": np.where(rare, 10.0, 5.0)}
+    found = []
+    for name, values in columns.items():
+        labels.assign(**{name: values}).to_csv(tmp_path / f"{name}.csv", index=False)
+        found.append(made(mapped, tmp_path, labels=tmp_path / f"{name}.csv", overwrite=True))
+    assert found[0].whole == found[1].whole
+    assert found[0].unanswered == 10
+    plain = made(mapped, tmp_path, overwrite=True)
+    assert found[0].whole.fraction > plain.whole.fraction
+
+
+def test_the_same_seed_gives_the_same_map(mapped, tmp_path):
+    first = made(mapped, tmp_path / "a")
+    again = made(mapped, tmp_path / "b")
+    assert first.whole == again.whole
+    np.testing.assert_array_equal(fits.getdata(first.files[0]), fits.getdata(again.files[0]))
+
+
+def test_the_command_line(mapped, tmp_path, capsys):
+    place = ["--folder", str(tmp_path / "maps"), "--order", "1"]
+    arguments = [
+        "map",
+        str(mapped / "out"),
+        "--class",
+        "early",
+        "--labels",
+        str(mapped / "labels.csv"),
+        *place,
+    ]
+    assert cli([*arguments, "--dry-run", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["status"] == "planned"
+    assert not (tmp_path / "maps").exists()
+    assert cli([*arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, schema_of("map"))
+    assert json.loads((tmp_path / "maps/early-contamination.json").read_text()) == document
+    assert cli([*arguments, "--overwrite", "--over", "bmag"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Contamination of early over bmag" in said
+    assert "48 pixels of order 1" in said
+    assert cli(arguments) != 0
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"order": 9}, UsageError, "--order: got 9, expected at most 8"),
+        ({"over": ["bmag -"]}, ExpressionError, "bmag -"),
+        ({"over": ["bmagg"]}, CatalogError, "bmagg"),
+        ({"label": "klass"}, UsageError, "--label: got 'klass'"),
+        ({"identifier": "nom"}, UsageError, "--id: got 'nom'"),
+        ({"sky_map": ["depth"]}, UsageError, "--sky-map: got 'depth', expected NAME=FILE"),
+        ({"sky_map": ["depth=x.fits@polar"]}, UsageError, "the frame one of equatorial"),
+        ({"sky_map": ["depth=none.fits"]}, CatalogError, "got no such file"),
+    ],
+)
+def test_what_cannot_be_is_refused(mapped, tmp_path, asked, error, message):
+    with pytest.raises(error, match=message):
+        made(mapped, tmp_path, **asked)
+    assert not (tmp_path / "maps").exists()
+
+
+def test_labels_that_contradict(mapped, tmp_path):
+    name = truth(mapped).name.iloc[0]
+    for rows, message in (
+        ([(name, "early"), (name, "late")], "got 'early' and 'late' for"),
+        (
+            [(name, "quasar")],
+            "got the class 'quasar' of .*, expected 'other' or one of the model's: early, late",
+        ),
+    ):
+        pd.DataFrame(rows, columns=["name", "label"]).to_csv(tmp_path / "labels.csv", index=False)
+        with pytest.raises(UsageError, match=message):
+            made(mapped, tmp_path, labels=tmp_path / "labels.csv")
+
+
+def test_folders_and_classes_that_are_not_there(mapped, tmp_path):
+    with pytest.raises(UsageError, match="--class: got 'quasar', expected one of early, late"):
+        make_map(MapRequest(mapped / "out", "quasar"))
+    with pytest.raises(UsageError, match="got a folder without a manifest"):
+        make_map(MapRequest(tmp_path, "early"))
+
+
+def test_maps_are_not_replaced_unasked(mapped, tmp_path):
+    made(mapped, tmp_path)
+    with pytest.raises(OutputExistsError, match="is there already"):
+        made(mapped, tmp_path)
+    assert made(mapped, tmp_path, overwrite=True).status == "done"
+
+
+def test_a_region_without_objects_has_no_pixel(mapped, tmp_path):
+    result = made(mapped, tmp_path, order=4, what="fraction")
+    frame = truth(mapped)
+    there = np.unique(nested_pixels(frame.ra.to_numpy(), frame.dec.to_numpy(), 4))
+    assert result.cells == len(there) < 3072
+    empty = np.setdiff1d(np.arange(3072), there)
+    assert np.isnan(read_healpix(result.files[0], column="LOW").at(*centres(empty, 4))).all()
