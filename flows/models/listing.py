@@ -57,9 +57,8 @@ class ListedModel:
     log_loss_low: float | None = None  # its 95 % interval
     log_loss_high: float | None = None
     judged_on: int | None = None  # rows
-    rejected: str | None = (
-        None  # who rejected it, when and why; None where nobody has, or it was promoted since
-    )
+    # who rejected it, when and why; None where nobody has, or it was promoted since
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
