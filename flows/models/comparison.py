@@ -75,9 +75,8 @@ class Comparison:
     better: bool  # whether the rule prefers the challenger
     champion_verdict: str | None = None
     classes: tuple[ClassChange, ...] = ()  # on the objects that neither has seen
-    in_release: SampledChange | None = (
-        None  # what it would change there; None where there is no release to look at
-    )
+    # what it would change in the last release; None where there is none to look at
+    in_release: SampledChange | None = None
     vetoes: tuple[Promotion, ...] = ()  # who has rejected the challenger
     report: str | None = None  # path of the challenger's report
     champion_report: str | None = None
