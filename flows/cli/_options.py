@@ -15,6 +15,7 @@ __all__ = [
     "AsJson",
     "AuditOptions",
     "AutomateOptions",
+    "CensusOptions",
     "DemoFolder",
     "Direct",
     "DryRun",
@@ -118,6 +119,14 @@ class PrintOptions:
 @dataclass(frozen=True)
 class AuditOptions:
     """Of a command that is quick, and never runs as a flow."""
+
+    dry_run: DryRun = False
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class CensusOptions:
+    """Of a command that is quick, and never a flow."""
 
     dry_run: DryRun = False
     json: AsJson = False

@@ -21,6 +21,7 @@ from flows.orchestration.deployments import AutomationsResult
 from flows.reports.explanation import Explanation
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
+from flows.runs.census import CensusResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport
 from flows.runs.results import ClassificationResult, ReleaseResult
@@ -42,6 +43,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "explain": Explanation,
         "audit-draw": AuditDraw,
         "audit-estimate": Audit,
+        "census": CensusResult,
         "inspect-catalogue": CatalogueSummary,
         "inspect-model": ModelDescription,
         "init": StartedSpecification,

@@ -15,11 +15,12 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, ReprocessRequest
+from flows.classification.request import CensusRequest, ClassifyRequest, ExplainRequest, ReprocessRequest
 from flows.cli._options import (
     AsJson,
     AuditOptions,
     AutomateOptions,
+    CensusOptions,
     DemoFolder,
     Direct,
     DryRun,
@@ -149,6 +150,14 @@ def audit_estimate(request: AuditEstimateRequest, options: AuditOptions) -> None
     from flows.cli._audit import run_audit_estimate
 
     run_audit_estimate(request, options)
+
+
+@verb(app, CensusRequest, CensusOptions)
+def census(request: CensusRequest, options: CensusOptions) -> None:
+    """Say how many objects of each class a classified catalogue has, with intervals, and what they rest on."""
+    from flows.cli._census import run_census
+
+    run_census(request, options)
 
 
 @verb(app, InspectRequest, PrintOptions)
