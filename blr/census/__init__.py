@@ -1,11 +1,21 @@
 """How many objects of each class there are, how pure and complete a selection is, with intervals that hold.
 
 - `audit`: Shares of classes from objects that people have looked at: intervals that hold whatever the model is.
+- `counts`: Class counts of a target under an assumption that is named, or the reason why they cannot be said.
 - `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
   regression, and its sums.
 - `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
   at a stated rate.
+- `purity`: How pure and how complete a selection by probability is.
+- `rows`: What a census is made of: labelled rows that the model has not seen, and rows of the target.
+- `shares`: Class shares of a target, with draws that say how well they are known.
 - `strata`: Strata of an audit, and how many objects are drawn of each.
+
+For this folder alone:
+
+- `_propensity`: Whether labelled rows and target look alike, once each class has its share of the target.
+- `_scaling`: Probabilities made to agree with the classes of labelled rows that the model has not seen.
+- `_stretch`: Draws of shares from a density on the simplex, by an ensemble of walkers.
 """
 
-__all__ = ["audit", "fraction_map", "prediction_sets", "strata"]
+__all__ = ["audit", "counts", "fraction_map", "prediction_sets", "purity", "rows", "shares", "strata"]

@@ -2,6 +2,7 @@
 
 - `annotation`: One file annotated into the staging folder; and several, one's own faults not in the others'
   way.
+- `census_taking`: The census of an output folder, taken again, or of a table in memory: one call each.
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
@@ -10,7 +11,7 @@
   models, nothing written.
 - `report`: From the counts of a classification to what a report shows of it, and the report itself.
 - `reprocessing`: Bring a release up to date: the work itself, with or without Prefect.
-- `request`: The parameters of `classify`, `reprocess`, `map` and `explain`.
+- `request`: The parameters of `census`, `classify`, `reprocess`, `map` and `explain`.
 - `scoring`: From a batch of a catalogue to its new columns: the one place where a model meets rows.
 - `sky_maps`: Maps of fractions over the sky: how many of a class there are, how contaminated or complete a selection
   is.
@@ -18,6 +19,10 @@
 
 For this folder alone:
 
+- `_census`: The census of an output folder: class counts, purity and completeness, under an assumption that is
+  named.
+- `_census_rows`: Classified rows that a census is made of: a sample taken while files are annotated.
+- `_census_wish`: What a specification asks of a census.
 - `_class_shares`: Class shares of a catalogue that is classified: the model's, given, or estimated from the
   catalogue itself.
 - `_difference`: What differs between two annotations of a file: objects that changed class, gained or lost
@@ -52,6 +57,7 @@ For this folder alone:
 
 __all__ = [
     "annotation",
+    "census_taking",
     "execution",
     "explanation",
     "map_results",

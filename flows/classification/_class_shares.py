@@ -97,7 +97,7 @@ def chosen_shift(
 
     `estimate` finds the shares where "em" is asked for that the model was not trained with.
     """
-    trained = model.specification.shift
+    trained, stated = (s.model_copy(update={"assumes": None}) for s in (model.specification.shift, stated))
     if asked is None and (stated == trained or (stated.class_prior is None and not stated.density_weights)):
         return trained
     wanted = stated if asked is None else _asked(asked)

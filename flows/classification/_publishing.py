@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalogs.writing.annotate import finish as finish_catalogue
+from flows.classification._census import census_of
+from flows.classification._census_rows import CensusRows, read_census_rows, write_census_rows
 from flows.classification._class_shares import shift_record
 from flows.classification._narrowed import narrowed
 from flows.classification._output_columns import kept_columns
@@ -23,6 +25,7 @@ from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
 from flows.models.model import Model
 from flows.reports.shift import why_no_error
+from flows.runs.census import Census
 from flows.runs.counts import FileCounts, ShiftRecord, Tally
 from flows.runs.manifest import (
     SUMMARY,
@@ -52,7 +55,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         staging.publish(output)
     staging.flush(outputs)
     _finish_catalogues(model, specification, publication.catalogues, outputs, staging.out)
-    summary = summary_of(model, outputs)
+    summary = replace(summary_of(model, outputs), census=_census(model, publication, outputs))
     write_document(staging.out / SUMMARY, summary)
     totals = narrowed(Totals, summary)
     manifest = Manifest(
@@ -75,6 +78,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         drifted=tuple(drifted(summary.drift)),
         report=None,
         difference=None,
+        census=summary.census,
     )
     if publication.report:
         published = _with_report(published, manifest, totals, publication)
@@ -82,6 +86,29 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
     manifest.write(staging.out)
     staging.close()
     return published
+
+
+def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -> Census:
+    """Return the census of all outputs, and keep the rows that it is made of; margins of HATS repeat other rows."""
+    out, sizes = publication.staging.out, {"classes": len(model.classes), "features": len(model.features)}
+    counts = [(o, _counts(o)) for o in outputs]
+    counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
+    kept = read_census_rows(out, **sizes)
+    rows = {
+        o.sha256: CensusRows.of_text(o.census_rows, **sizes) if o.census_rows else kept.get(o.sha256)
+        for o, c in counted
+        if c.tally.n_classified
+    }
+    known = {name: part for name, part in rows.items() if part is not None}
+    if known:
+        write_census_rows(out, known)
+    return census_of(
+        model,
+        publication.request.model.path.parent,
+        list(rows.values()),
+        n_objects=sum(c.tally.n_classified for _, c in counted),
+        wish=publication.request.wish,
+    )
 
 
 def _with_report(

@@ -11,6 +11,7 @@ from catalogs.files.atomic import sweep
 from flows.classification._difference import total_difference
 from flows.classification._narrowed import narrowed
 from flows.documents import write_document
+from flows.runs.census import count_changes
 from flows.runs.difference import Difference, FileDifference, ReleaseDifference, ReleasedObject
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import Output
@@ -64,6 +65,9 @@ def release_report(
         deferred=deferred,
         difference=_difference(compared),
         totals=totals,
+        counts=count_changes(
+            None if before is None or before.totals is None else before.totals.census, totals.census
+        ),
     )
 
 

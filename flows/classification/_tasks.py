@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.classification._census_wish import CensusWish
 from flows.classification._difference import Annotation
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.store_folder import StoredModel
+from flows.runs.census import Census
 from flows.runs.difference import ReleaseDifference
 from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.release import EarlierRelease
@@ -31,11 +33,15 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationRequest:
-    """What every task needs: the model, the settings, and how many threads score (None for the machine's cores)."""
+    """What every task needs: the model, the settings, and how many threads score (None for the machine's cores).
+
+    `wish` is what is asked of the census.
+    """
 
     model: StoredModel
     specification: Specification
     threads: int | None
+    wish: CensusWish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +62,8 @@ class FileJob:
     """One file that is to be annotated.
 
     `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
-    looked at.  `previous` is None where there is nothing to compare the copy with.
+    looked at.  `previous` is None where there is nothing to compare the copy with.  `census_rows` is how many rows are
+    kept for the census.
     """
 
     request: ClassificationRequest
@@ -67,6 +74,7 @@ class FileJob:
     name: str
     input: FileState
     previous: PreviousAnnotation | None
+    census_rows: int
 
 
 @dataclass(frozen=True)
@@ -136,3 +144,4 @@ class Published:
     drifted: tuple[str, ...]
     report: Path | None
     difference: ReleaseDifference | None
+    census: Census | None = None

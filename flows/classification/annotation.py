@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -47,7 +48,8 @@ def annotate_file(job: FileJob) -> Output:
     catalog = _one_file(job)
     if remark := commented_out(catalog):
         tell().note(f"{job.name}: {remark}")
-    scorer = scorer_for(model, specification, catalog)
+    step = math.ceil(catalog.n_rows / job.census_rows)
+    scorer = scorer_for(model, specification, catalog).kept_for_census(max(1, step))
     survey = ObjectSurvey.of(catalog, specification, model.classes)
     scorer = replace(scorer, survey=survey)
     with single_threaded_blas():
@@ -153,6 +155,7 @@ def _output(job: FileJob, scorer: Scorer, *, counted: bool, left_behind: tuple[s
         inode=seen.st_ino,
         summary=counts,
         difference=_difference(job, annotated, scorer),
+        census_rows=scorer.census_rows().text() if counted else "",
     )
 
 

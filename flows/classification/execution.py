@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from catalogs.errors import CatalogError
+from flows.classification._census_rows import rows_a_file
 from flows.classification._difference import Annotation
 from flows.classification._jobs import Job, groups
 from flows.classification._narrowed import narrowed
@@ -29,6 +30,7 @@ from flows.classification.annotation import annotate_each, annotate_file, model_
 from flows.errors import OutputFolderError
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.model import Model
+from flows.runs.census import Census
 from flows.runs.interrupt import stop_points, terminable
 from flows.runs.lock import LOCK, Owner, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
@@ -158,7 +160,7 @@ def carry_out(
     published = steps.finish(publication, listed)
     known = {(q.name, q.reason) for q in plan.before.quarantined} if plan.before else set()
     work = replace(
-        _folder_result(model, plan, listed),
+        _folder_result(model, plan, listed, published.census),
         release=published.release,
         retired=published.retired,
         quarantined={name: q.reason for name, q in bad.items()},
@@ -228,6 +230,7 @@ def _file_job(job: Job, plan: Plan, request: ClassificationRequest) -> FileJob:
         name=job.name,
         input=job.state,
         previous=_previous(job, plan, request.specification),
+        census_rows=rows_a_file(len(plan.jobs)),
     )
 
 
@@ -248,8 +251,12 @@ def _before(plan: Plan) -> EarlierRelease | None:
     return None if plan.before is None else narrowed(EarlierRelease, plan.before)
 
 
-def _folder_result(model: Model, plan: Plan, outputs: Sequence[Output] = ()) -> FolderResult:
+def _folder_result(
+    model: Model, plan: Plan, outputs: Sequence[Output] = (), census: Census | None = None
+) -> FolderResult:
     """Return what every result says of the folder, with the summary of its `outputs`: by default those that stay."""
+    if not outputs and plan.before is not None and plan.before.totals is not None:
+        census = plan.before.totals.census
     known = outputs or _standing(plan)
     return FolderResult(
         model=model.label,
@@ -270,7 +277,7 @@ def _folder_result(model: Model, plan: Plan, outputs: Sequence[Output] = ()) -> 
         quarantined={q.name: q.reason for q in plan.quarantined},
         deferred=dict(plan.deferred),
         advice=plan.advice,
-        summary=_shown(summary_of(model, known)) if known else None,
+        summary=_shown(replace(summary_of(model, known), census=census)) if known else None,
         before=_before(plan),
     )
 

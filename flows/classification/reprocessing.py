@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalogs.errors import OutputExistsError
+from flows.classification._census_wish import CensusWish
 from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
@@ -63,7 +64,12 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
                 brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
             )
 
-        work = ClassificationRequest(model=stored, specification=settings, threads=request.threads)
+        work = ClassificationRequest(
+            model=stored,
+            specification=settings,
+            threads=request.threads,
+            wish=CensusWish.of(loaded, wanted),
+        )
         return execute(plan, loaded, work, steps, dry_run=dry_run)
 
 

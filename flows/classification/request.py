@@ -1,4 +1,4 @@
-"""The parameters of `classify`, `reprocess`, `map` and `explain`.
+"""The parameters of `census`, `classify`, `reprocess`, `map` and `explain`.
 
 This module evaluates its annotations: `flows.runs.parameters` says why.
 """
@@ -15,7 +15,14 @@ from flows.runs.parameters import STORE, THREADS, Parameter
 if TYPE_CHECKING:
     from flows.specification.specification import Specification
 
-__all__ = ["ClassifyRequest", "ExplainRequest", "MapRequest", "ReprocessRequest", "read_shares"]
+__all__ = [
+    "CensusRequest",
+    "ClassifyRequest",
+    "ExplainRequest",
+    "MapRequest",
+    "ReprocessRequest",
+    "read_shares",
+]
 
 VERIFY = Parameter(
     words="Hash all inputs and outputs again, even files whose size and time have not changed."
@@ -265,3 +272,22 @@ class MapRequest:
     seed: Annotated[
         int, Parameter(words="Seed of the draws that intervals are made of.", least=0, metavar="N")
     ] = 0
+
+
+@dataclass(frozen=True)
+class CensusRequest:
+    """Which output folder to count, and what its labelled rows and the catalogue have in common."""
+
+    out: Annotated[
+        Path,
+        Parameter(
+            words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
+        ),
+    ]
+    store: Annotated[Path, STORE] = Path("models")
+    assumes: Annotated[
+        Literal["same", "shares", "features"] | None,
+        Parameter(
+            words="Assumption that the counts rest on; default: the specification's, or else a test chooses."
+        ),
+    ] = None

@@ -20,6 +20,7 @@ from blr.scores import Scores
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import NameClashError
+from flows.classification._census_rows import CensusRows, joined
 from flows.classification._class_shares import shift_record, with_shares
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import full_arrays
@@ -68,6 +69,8 @@ class Scorer:
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
     survey: ObjectSurvey | None = None  # of the objects' names and places; None where nobody asks
+    census_step: int = 0  # every so many classified rows are kept for the census; 0 for none
+    census: list[CensusRows] = field(default_factory=list)
 
     @classmethod
     def of(cls, model: Model, specification: Specification) -> Scorer:
@@ -131,6 +134,24 @@ class Scorer:
     def _counted(self, X: Floats, missing: NDArray[np.bool_]) -> FeatureCounts:
         return feature_counts(X, missing, self.model.training.distribution, self.model.features)
 
+    def kept_for_census(self, step: int) -> Scorer:
+        """Return a scorer that keeps every so many classified rows for the census."""
+        return replace(self, census_step=step, census=[])
+
+    def census_rows(self) -> CensusRows:
+        """Return the rows kept for the census so far, in an order that does not depend on the threads."""
+        F = len(self.model.features)
+        nothing = CensusRows.of(np.empty((0, len(self.model.classes))), np.empty((0, F)), 1)
+        return joined([nothing, *self.census]).sorted()
+
+    def _keep_for_census(self, probability: Floats, X: Floats) -> None:
+        """Keep rows with their probabilities (n, K) at the class shares of the training."""
+        shift = self.classifier.log_prior_shift
+        if shift is not None:
+            moved = probability * np.exp(-shift)
+            probability = moved / moved.sum(axis=1, keepdims=True)
+        self.census.append(CensusRows.of(probability, X, self.census_step))
+
     def score(self, batch: pa.RecordBatch, *, credible: float | None = None) -> tuple[Scores, FeatureBatch]:
         """Return the scores of the rows inside `where`, and the features of all."""
         features = self.reader.evaluate(batch)
@@ -170,6 +191,8 @@ class Scorer:
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
             self.survey.add(batch, p, information, flags)
+        if self.census_step:
+            self._keep_for_census(scores.probability, np.where(missing, np.nan, features.X[inside]))
         arrays = [
             self._best(p),
             *p.T,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from flows.classification._census_wish import CensusWish, without_wish
 from flows.classification._class_shares import chosen_shift, estimated_shares
 from flows.classification._jobs import Policy
 from flows.classification._plan import Plan, known_outputs, make_plan
@@ -45,6 +46,7 @@ def classify(
     stored = place.find(request.model)
     loaded = place.read(stored)
     settings, limit = _wanted(loaded, request), request.limit
+    wish = CensusWish.of(loaded, settings)
     sources = resolve_sources([str(c) for c in request.catalogues], Path(), key="CATALOG")
     policy: Policy = "overwrite" if request.overwrite else "add"
     if limit is None:
@@ -64,7 +66,7 @@ def classify(
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
             return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
 
-        work = ClassificationRequest(model=stored, specification=settings, threads=request.threads)
+        work = ClassificationRequest(model=stored, specification=settings, threads=request.threads, wish=wish)
         return execute(plan, loaded, work, steps, dry_run=dry_run)
 
 
@@ -109,7 +111,7 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
         "flags": wanted.flags,
         "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
     }
-    settings = model.specification.model_copy(update=update)
+    settings = without_wish(model.specification.model_copy(update=update))
     try:
         settings.check_target()
         settings.check_sets(len(model.classes))

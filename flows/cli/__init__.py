@@ -5,6 +5,7 @@
 For this folder alone:
 
 - `_audit`: `blr audit`.
+- `_census`: `blr census`.
 - `_classify`: `blr classify`.
 - `_demo`: `blr demo`.
 - `_errors`: What the user reads when something is wrong, and the exit status: the message alone, no

@@ -22,6 +22,7 @@ from flows.orchestration.deployments import AutomationsResult
 from flows.reports.explanation import Explanation
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
 from flows.reviews.selection import ReviewResult
+from flows.runs.census import CensusResult
 from flows.runs.manifest import ManifestFile
 from flows.runs.release import ReleaseReport
 from flows.runs.results import ClassificationResult, ReleaseResult
@@ -44,6 +45,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
         "audit-draw": AuditDraw,
         "audit-estimate": Audit,
         "map": MapResult,
+        "census": CensusResult,
         "inspect-catalogue": CatalogueSummary,
         "inspect-model": ModelDescription,
         "init": StartedSpecification,

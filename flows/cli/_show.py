@@ -9,11 +9,12 @@ from flows.cli._printing import plain_table, print_tables, say
 from flows.models.comparison_tables import comparison_tables, decision_table
 from flows.models.description import ModelDescription
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
-from flows.orchestration.tables import trouble_table
+from flows.orchestration.tables import census_table, selection_table, trouble_table
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
 from flows.reports.tables import (
+    ReportTable,
     candidate_table,
     check_tables,
     class_count_table,
@@ -25,11 +26,13 @@ from flows.reports.tables import (
     set_tables,
     split_words,
 )
+from flows.runs.census import Census, CensusResult
 from flows.runs.results import ClassificationResult
 from flows.training.report import ReportParts, train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
+    "show_census",
     "show_classified",
     "show_model",
     "show_promoted",
@@ -102,6 +105,8 @@ def show_classified(result: ClassificationResult) -> None:
     if result.summary:
         counts = reported("all files", result.summary)
         print_tables(class_count_table(counts), flag_table(counts), *set_tables(counts))
+        if result.status != "trial" and result.summary.census is not None:
+            print_tables(*census_tables(result.summary.census))
     if result.status == "trial":
         say(f"A trial of {result.model}: nothing written")
         return
@@ -119,6 +124,19 @@ def show_classified(result: ClassificationResult) -> None:
         say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
     if result.advice:
         say(result.advice)
+
+
+def census_tables(census: Census) -> list[ReportTable]:
+    """Return the tables of a census: the counts, and selections where any has objects."""
+    selections = selection_table(census)
+    return [census_table(census), *([selections] if selections.rows else [])]
+
+
+def show_census(result: CensusResult) -> None:
+    """Show the census of an output folder."""
+    print_tables(*census_tables(result.census))
+    said = "nothing written" if result.written is None else f"written to {result.written}"
+    say(f"Release {result.release} of {result.out}, by {result.model}: {said}")
 
 
 def show_promoted(result: DecidedPromotion) -> None:

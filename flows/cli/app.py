@@ -15,7 +15,13 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.classification.request import ClassifyRequest, ExplainRequest, MapRequest, ReprocessRequest
+from flows.classification.request import (
+    CensusRequest,
+    ClassifyRequest,
+    ExplainRequest,
+    MapRequest,
+    ReprocessRequest,
+)
 from flows.cli._options import (
     AsJson,
     AutomateOptions,
@@ -157,6 +163,14 @@ def map_(request: MapRequest, options: WriteOptions) -> None:
     from flows.cli._map import run_map
 
     run_map(request, options)
+
+
+@verb(app, CensusRequest, WriteOptions)
+def census(request: CensusRequest, options: WriteOptions) -> None:
+    """Say how many objects of each class a classified catalogue has, with intervals, and what they rest on."""
+    from flows.cli._census import run_census
+
+    run_census(request, options)
 
 
 @verb(app, InspectRequest, PrintOptions)

@@ -5,11 +5,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-__all__ = ["Assumption", "Census", "ClassCensus", "Source"]
+__all__ = [
+    "Assumption",
+    "Census",
+    "CensusResult",
+    "ClassCensus",
+    "CountChange",
+    "SelectionCensus",
+    "Source",
+    "count_changes",
+]
 
 Assumption = Literal["same", "shares", "features"]
 """What target and labelled rows have in common: the distribution of all ("same"), of the features in each class
@@ -19,11 +30,32 @@ Source = Literal["model", "audit", "cannot be said"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class SelectionCensus:
+    """The objects whose probability of a class is at or above a threshold: how many, how pure and how complete.
+
+    Purity is the share of the class among them, completeness the share of the class that is among them; `low` and
+    `high` end the 95 % intervals.  `stated` is what the threshold was chosen for, such as "purity 0.95".
+    The probability is the one at the class shares of the training.
+    """
+
+    threshold: float
+    stated: str = ""
+    objects: int
+    purity: float
+    purity_low: float
+    purity_high: float
+    completeness: float
+    completeness_low: float
+    completeness_high: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassCensus:
     """The number of objects of one class, and its 95 % interval; None where it cannot be said.
 
     `source` is "model" for counts that hold under the assumption `assumes`, "audit" for counts from objects that people
     have looked at, which assume nothing.  `reason` says in words why this source, or why it cannot be said.
+    `selections` tell of objects selected by their probability.
     """
 
     count: float | None
@@ -32,6 +64,7 @@ class ClassCensus:
     source: Source
     assumes: Assumption | None
     reason: str
+    selections: tuple[SelectionCensus, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,3 +74,47 @@ class Census:
     n_rows: int
     level: float
     classes: Mapping[str, ClassCensus]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusResult:
+    """The census of an output folder: by which model, of which release; `written` is where, None if nowhere."""
+
+    out: Path
+    model: str
+    release: int
+    census: Census
+    written: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountChange:
+    """How many objects more of a class there are than in the last release, with a 95 % interval.
+
+    The errors of both counts are taken as independent: those of one model share their labelled rows, so the interval is
+    rather too wide.  None where one of the counts cannot be said.
+    """
+
+    change: float | None
+    low: float | None
+    high: float | None
+
+
+def count_changes(old: Census | None, new: Census | None) -> dict[str, CountChange]:
+    """Return how the counts of the classes that both have changed; none where there was no census before."""
+    if old is None or new is None:
+        return {}
+    return {name: _change(old.classes[name], now) for name, now in new.classes.items() if name in old.classes}
+
+
+def _change(old: ClassCensus, new: ClassCensus) -> CountChange:
+    if None in (old.count, old.low, old.high, new.count, new.low, new.high):
+        return CountChange(change=None, low=None, high=None)
+    was, was_low, was_high = float(old.count or 0), float(old.low or 0), float(old.high or 0)
+    now, now_low, now_high = float(new.count or 0), float(new.low or 0), float(new.high or 0)
+    change = now - was
+    return CountChange(
+        change=change,
+        low=change - math.hypot(now - now_low, was_high - was),
+        high=change + math.hypot(now_high - now, was - was_low),
+    )

@@ -46,7 +46,8 @@ class Output:
 
     `input_path` is relative to the output folder, so that both can move together; or a URL, as it may be shown.
     `summary` is kept in `summary.json`, not in the manifest; None where it is lost.  `difference` is from the last
-    release, for the release's report; None where nothing was compared.
+    release, for the release's report; None where nothing was compared.  `census_rows` are rows for the census, encoded,
+    in a staged record alone.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Output:
     inode: int = 0
     summary: FileCounts | None = None
     difference: FileDifference | None = None
+    census_rows: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a name that leads out of the folder: manifests are files, and files can be tampered with."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from flows.runs.census import CountChange
 from flows.runs.difference import Difference, ReleaseDifference
 from flows.runs.outputs import Quarantined
 from flows.runs.summary import Totals
@@ -67,7 +68,7 @@ class ReleaseReport:
     """What a release has changed since the one before, which is None for the first.
 
     `annotated` are the files annotated for it; `retired` those moved away; `deferred` says why a file is left for the
-    next run.
+    next run.  `counts` says how many more objects of each class there are, with intervals.
     """
 
     format: str
@@ -84,3 +85,4 @@ class ReleaseReport:
     deferred: Mapping[str, str]
     difference: ReleaseDifference
     totals: Totals
+    counts: Mapping[str, CountChange] = field(default_factory=dict)

@@ -54,6 +54,11 @@ class Shift(SpecificationTable):
         default=None, max_length=200, description="Where those shares come from, in words, for the record"
     )
 
+    assumes: Literal["same", "shares", "features"] | None = Field(
+        default=None,
+        description="What the census takes labelled rows and target to have in common; default: a test chooses",
+    )
+
     @model_validator(mode="after")
     def _check(self) -> Shift:
         if self.density_weights and self.class_prior is not None:

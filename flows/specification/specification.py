@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -105,6 +105,9 @@ class Select(SpecificationTable):
     )
 
 
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
 class Flags(SpecificationTable):
     """When an object deserves a second look."""
 
@@ -114,6 +117,12 @@ class Flags(SpecificationTable):
     close_call: float = Field(default=0.1, ge=0, le=1, description="Flag where the top two are within this")
     budget: float | None = Field(
         default=None, gt=0, lt=1, description="Flag this share, the least certain, instead of low_confidence"
+    )
+    purity: dict[str, Share] = Field(
+        default={}, description="Class = purity that the census finds the lowest threshold of probability for"
+    )
+    completeness: dict[str, Share] = Field(
+        default={}, description="Class = completeness that the census finds the highest threshold for"
     )
 
 

@@ -64,7 +64,13 @@ def test_the_same_probabilities_in_both_formats(work):
     told = run(work)
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(FinishedClassification, document, source="the result") == told
-    assert set(contents(work / "out")) == {*FILES, "manifest.json", "report.html", "summary.json"}
+    assert set(contents(work / "out")) == {
+        *FILES,
+        "_census/rows.parquet",
+        "manifest.json",
+        "report.html",
+        "summary.json",
+    }
     table, old = pq.read_table(work / "out/survey.parquet"), pq.read_table(work / "survey.parquet")
     assert table.select(old.column_names).equals(old)
     with fits.open(work / "out/survey.fits") as hdus:

@@ -130,6 +130,7 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
     assert [*planned.files] == ["a.parquet", "c.parquet"]
     assert [*told.quarantined] == ["b.parquet"]
     assert {p.name for p in (tmp_path / "out").glob("[!.]*")} == {
+        "_census",
         "a.parquet",
         "c.parquet",
         "manifest.json",

@@ -101,6 +101,7 @@ def test_the_first_release(release):
         "manifest.json",
         "report.html",
         "summary.json",
+        "_census",
         "_releases",
     }
 

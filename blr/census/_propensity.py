@@ -1,0 +1,117 @@
+"""Whether labelled rows and target look alike, once each class has its share of the target: the assumption's test.
+
+A logistic model tells labelled rows from target rows by features and their products, each row by a fit without it.
+Shapes: n labelled rows, N target rows, F features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from blr.arrays import Matrix, Vector
+from blr.census.rows import LabelledRows, TargetRows
+
+__all__ = ["Propensity", "propensity"]
+
+FOLDS = 5
+PRECISION = 100.0
+"""Prior precision of the weights of standardised features: few rows must not be told apart by chance."""
+MOST_ROWS = 1000
+"""Most rows of each set that are compared; more would not change the answer."""
+MOST_PRODUCTS = 12
+"""Most features whose products are taken; of more, the squares alone."""
+_NEWTON_STEPS, _TOLERANCE = 30, 1e-6
+FARTHEST = 5.0
+"""Standard deviations at which a feature is cut: one wild row must not speak for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Propensity:
+    """How well a model distinguishes labelled rows from the target.
+
+    `auc` is the probability that a target row looks more like the target than a labelled one does, 0.5 where both look
+    alike; `error` is its standard error without any difference.  `ratio` (n,) is how much more frequent objects like a
+    labelled row are in the target, with a mean of one.
+    """
+
+    auc: float
+    error: float
+    ratio: Vector
+
+
+def propensity(labelled: LabelledRows, target: TargetRows, row_weight: Vector) -> Propensity:
+    """Return how well a model distinguishes the two sets where labelled rows count by `row_weight` (n,)."""
+    near, far = _spaced(len(labelled.y)), _spaced(len(target.weight))
+    Phi = _design(labelled.X[near], target.X[far])
+    n, N = len(near), len(far)
+    is_target = np.concatenate([np.zeros(n), np.ones(N)])
+    of_set = [row_weight[near], target.weight[far]]
+    worth = [float(w.sum() ** 2 / (w**2).sum()) for w in of_set]
+    even = min(worth)
+    weight = np.concatenate([w / w.sum() * even for w in of_set])
+    fold = np.arange(n + N) % FOLDS
+    log_ratio = np.empty(n + N)
+    areas = []
+    for k in range(FOLDS):
+        out = fold == k
+        log_ratio[out] = Phi[out] @ _logistic(Phi[~out], is_target[~out], weight[~out])
+        areas.append(_area(log_ratio[out], is_target[out] > 0, weight[out]))
+    area = float(np.mean(areas))
+    ratio = np.ones(len(labelled.y))
+    ratio[near] = np.exp(log_ratio[:n])
+    if len(near) < len(ratio):
+        ratio = np.interp(np.arange(len(ratio)), near, ratio[near])
+    error = float(np.sqrt((1 / worth[0] + 1 / worth[1]) / 12))
+    return Propensity(area, error, ratio / ratio.mean())
+
+
+def _spaced(n: int) -> np.ndarray:
+    return np.unique(np.linspace(0, n - 1, min(n, MOST_ROWS)).round().astype(np.intp))
+
+
+def _design(X: Matrix, other: Matrix) -> Matrix:
+    """Return an intercept, standardised features, their products, and which are missing, of both sets of rows."""
+    both = np.vstack([X, other])
+    missing = np.isnan(both)
+    known = np.where(missing, 0.0, both)
+    count = np.maximum((~missing).sum(axis=0), 1)
+    mean = known.sum(axis=0) / count
+    spread = np.sqrt(np.where(missing, 0.0, (known - mean) ** 2).sum(axis=0) / count)
+    Z = np.where(missing, 0.0, (known - mean) / np.where(spread > 0, spread, 1.0))
+    Z = np.clip(Z, -FARTHEST, FARTHEST)
+    i, j = np.triu_indices(Z.shape[1]) if Z.shape[1] <= MOST_PRODUCTS else (np.arange(Z.shape[1]),) * 2
+    columns = np.hstack([Z, Z[:, i] * Z[:, j], missing.astype(float)])
+    spread = columns.std(axis=0)
+    columns = (columns - columns.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    return np.column_stack([np.ones(len(both)), columns])
+
+
+def _logistic(Phi: Matrix, t: Vector, weight: Vector) -> Vector:
+    """Return the weights (M,) of a logistic model with a Gaussian prior on all but the intercept, by Newton's method.
+
+    The steps are bounded by the prior, whose precision is that of tens of rows: no search along them is needed.
+    """
+    precision = np.concatenate([[1e-4], np.full(Phi.shape[1] - 1, PRECISION)])
+    w = np.zeros(Phi.shape[1])
+    for _ in range(_NEWTON_STEPS):
+        p = expit(Phi @ w)
+        gradient = Phi.T @ (weight * (t - p)) - precision * w
+        hessian = (Phi * (weight * p * (1 - p))[:, None]).T @ Phi + np.diag(precision)
+        step = np.linalg.solve(hessian, gradient)
+        w = w + step
+        if np.abs(step).max() < _TOLERANCE:
+            break
+    return w
+
+
+def _area(score: Vector, positive: np.ndarray, weight: Vector) -> float:
+    """Return the weighted area under the ROC curve, ties shared."""
+    values, place = np.unique(score, return_inverse=True)
+    above = np.bincount(place, np.where(positive, weight, 0.0), minlength=len(values))
+    below = np.bincount(place, np.where(positive, 0.0, weight), minlength=len(values))
+    under = np.cumsum(below) - below / 2
+    total = above.sum() * below.sum()
+    return float(above @ under / total) if total > 0 else 0.5

@@ -1,0 +1,120 @@
+"""How pure and how complete a selection by probability is, with draws that say how well that is known.
+
+A selection takes the objects whose probability of a class is at or above a threshold.  Shapes: n labelled rows,
+K classes, S draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.arrays import Matrix, Vector
+from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import LEVEL
+
+__all__ = ["Selection", "n_selected", "selection", "threshold_for"]
+
+_PSEUDO = 0.5
+"""Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""
+_SEED = 20_100_001
+_STEPS = np.concatenate([np.linspace(0, 0.9, 46), np.linspace(0.91, 0.999, 30)])
+"""Quantiles of the target's probability that are tried as thresholds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Draws (S,) of purity and completeness among `n_selected` objects."""
+
+    n_selected: int
+    purity: Vector
+    completeness: Vector
+
+    def interval(self, of: Vector, level: float = LEVEL) -> tuple[float, float]:
+        """Return the ends of the central interval of draws."""
+        tail = (1 - level) / 2
+        low, high = np.quantile(of, [tail, 1 - tail])
+        return float(low), float(high)
+
+
+def selection(
+    labelled: LabelledRows,
+    chosen: NDArray[np.bool_],
+    k: int,
+    shares: Matrix,
+    *,
+    n_selected: int,
+    n_objects: int,
+) -> Selection:
+    """Return how pure and complete a selection of class `k` is in a target of `n_objects`.
+
+    `chosen` (n,) says which labelled rows it takes, by probabilities of fits without them; `shares` (S, K) are draws of
+    the class shares.  The fraction of each class that is taken has a Beta posterior, and purity is the share of class k
+    among all that is taken.  Both are drawn once more for the objects themselves, of which there are so many.
+    """
+    rng = np.random.default_rng(_SEED)
+    S = len(shares)
+    taken = _taken(labelled, chosen, k, rng, S)
+    of_class = shares * taken
+    purity = of_class[:, k] / of_class.sum(axis=1)
+    completeness = taken[:, k]
+    n_class = np.maximum(np.rint(shares[:, k] * n_objects).astype(np.int64), 1)
+    return Selection(
+        n_selected,
+        rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
+        rng.binomial(n_class, completeness) / n_class,
+    )
+
+
+def _taken(
+    labelled: LabelledRows, chosen: NDArray[np.bool_], k: int, rng: np.random.Generator, S: int
+) -> Matrix:
+    """Return draws (S, K) of the fraction of each class that is taken."""
+    K, rows = labelled.n_classes, labelled.class_rows
+    weight = np.maximum(labelled.class_weight, 1e-300)
+    share = np.bincount(labelled.y, labelled.weight * chosen, minlength=K) / weight
+    before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
+    return rng.beta(before + share * rows, _PSEUDO + (1 - share) * rows, size=(S, K))
+
+
+def threshold_for(
+    labelled: LabelledRows,
+    target: TargetRows,
+    k: int,
+    shares: Matrix,
+    *,
+    purity: float | None = None,
+    completeness: float | None = None,
+) -> tuple[float, Selection] | None:
+    """Return the threshold whose selection has a stated purity or completeness; None where no threshold has it.
+
+    For a purity the lowest such threshold, which loses fewest objects of class `k`; for a completeness the highest,
+    whose selection is purest.  The expected purity or completeness is what is stated, not the low end of its interval.
+    """
+    tried = np.unique(np.quantile(target.probability[:, k], _STEPS))
+    found = [(float(t), _selected(labelled, target, k, shares, float(t))) for t in tried]
+    if purity is not None:
+        # Purity may fall again among the very last objects, where it rests on few rows: the first that reaches it.
+        return next(((t, s) for t, s in found if s.purity.mean() >= purity), None)
+    return next(((t, s) for t, s in reversed(found) if s.completeness.mean() >= (completeness or 0.0)), None)
+
+
+def _selected(
+    labelled: LabelledRows, target: TargetRows, k: int, shares: Matrix, threshold: float
+) -> Selection:
+    return selection(
+        labelled,
+        labelled.probability[:, k] >= threshold,
+        k,
+        shares,
+        n_selected=n_selected(target, k, threshold),
+        n_objects=target.n_objects,
+    )
+
+
+def n_selected(target: TargetRows, k: int, threshold: float) -> int:
+    """Return how many of the target's objects have at least a probability of class `k`."""
+    chosen = target.probability[:, k] >= threshold
+    return round(float(target.weight @ chosen / target.weight.sum()) * target.n_objects)

@@ -1,0 +1,205 @@
+"""Class shares of a target, with draws that say how well they are known, under each of three assumptions.
+
+"shares": objects of a class look alike in both sets, and class shares may differ.  "same": labelled rows are a random
+sample of the target.  "features": at equal features the classes have equal probabilities, and labels may be biased.
+Every function gives draws of the shares realised among the target's objects, not of those they were drawn from.
+Shapes: n labelled rows, N target rows, K classes, S draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from blr.arrays import Matrix, Vector
+from blr.census._scaling import Scaling
+from blr.census._stretch import draws_on_simplex
+from blr.census.rows import LabelledRows, TargetRows
+
+__all__ = ["ShareDraws", "em_shares", "shares_if_features", "shares_if_same", "shares_if_shares"]
+
+LEVEL = 0.95
+PSEUDO_ROWS = 5.0
+"""Rows of each class that the calibrated model contributes to the moments of its scores: a class of two labelled rows
+has no spread of its own."""
+PRIOR_LABELS = 2.0
+PRIOR_EACH = 0.25
+"""The prior of the shares is Dirichlet: two objects at the labelled shares, and a quarter of an object a class."""
+_EM_TOLERANCE = 1e-7
+_EM_STEPS = 1000
+_RIDGE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class ShareDraws:
+    """Draws (S, K) of the class shares of a target, and the calibration that led to them."""
+
+    draws: Matrix
+    scaling: Scaling
+
+    @property
+    def mean(self) -> Vector:
+        """The expected shares (K,)."""
+        return np.asarray(self.draws.mean(axis=0))
+
+    def interval(self, level: float = LEVEL) -> tuple[Vector, Vector]:
+        """Return the lower and the upper ends (K,) of the central intervals."""
+        tail = (1 - level) / 2
+        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        return low, high
+
+
+def em_shares(odds: Matrix, weight: Vector, start: Vector) -> Vector:
+    """Return the shares (K,) that are most probable, by EM from `start`.
+
+    `odds` (N, K) are the probabilities over the shares that they hold for.  Saerens, Latinne and Decaestecker (2002),
+    doi:10.1162/089976602753284446.
+    """
+    shares, total = start.copy(), weight.sum()
+    for _ in range(_EM_STEPS):
+        new = shares * (odds.T @ (weight / (odds @ shares))) / total
+        change = np.abs(new - shares).max()
+        shares = new
+        if change < _EM_TOLERANCE:
+            break
+    return shares
+
+
+def shares_if_shares(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
+    """Return the shares under the assumption that objects of a class look alike in both sets.
+
+    The calibrated probabilities at the EM shares are the scores.  Their mean over the target is Σ_k π_k μ_k, where μ_k
+    is the mean of labelled rows of class k that the fits have not seen: adjusted counts, whatever is wrong with the
+    calibration (Bella et al. 2010, doi:10.1109/ICDM.2010.75), here with the scores that tell most.
+    """
+    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
+    before = np.maximum(labelled.shares, _smallest(labelled.class_weight.sum()))
+    odds = scaling(target.probability) / before
+    at = np.maximum(em_shares(odds, target.weight, before), _smallest(target.n_objects))
+    at = at / at.sum()
+    calibrated = scaling(labelled.probability)
+    scores = _moved(calibrated / before, at)
+    mean, V, rows = _class_moments(scores, calibrated, labelled)
+    of_target = _moved(odds, at)
+    m = target.mean(of_target)
+    thinned = _thinned(of_target, target)
+    # Of K scores that sum to one, K - 1 say all.
+    V, mean, m, thinned = V[:, :-1, :-1], mean[:-1], m[:-1], thinned[:-1, :-1]
+    floor = thinned + _RIDGE * np.eye(len(m))
+
+    def log_density(shares: Matrix) -> Vector:
+        spread = shares / target.n_objects + shares**2 / rows
+        covariance = np.einsum("sk,kij->sij", spread, V) + floor
+        return _log_normal(m - shares @ mean.T, covariance) + _log_prior(shares, labelled)
+
+    return ShareDraws(draws_on_simplex(log_density, at), scaling)
+
+
+def shares_if_same(labelled: LabelledRows, target: TargetRows) -> ShareDraws:
+    """Return the shares under the assumption that the labelled rows are a random sample of the target.
+
+    The mean calibrated probability of the target, plus the mean of class less probability of the labelled rows: the
+    difference estimator (Cochran 1977, section 7.2).
+    """
+    scaling, expected, bias, labels = _summed(labelled, target, np.ones(len(labelled.y)))
+    return ShareDraws(_normal_draws(expected + bias, labels, labelled, target, scaling), scaling)
+
+
+def shares_if_features(labelled: LabelledRows, target: TargetRows, ratio: Vector) -> ShareDraws:
+    """Return the shares under the assumption that at equal features the classes have equal probabilities.
+
+    `ratio` (n,) is how much more frequent objects like a labelled row are in the target.  The mean calibrated
+    probability of the target; labelled rows weighted by that ratio say how far it may be wrong.
+    """
+    scaling, expected, bias, labels = _summed(labelled, target, ratio)
+    return ShareDraws(
+        _normal_draws(expected, labels + np.outer(bias, bias), labelled, target, scaling), scaling
+    )
+
+
+def _summed(
+    labelled: LabelledRows, target: TargetRows, ratio: Vector
+) -> tuple[Scaling, Vector, Vector, Matrix]:
+    """Return the calibration, the mean probability (K,), and what labelled rows say of its error.
+
+    That is the mean of class less probability (K,) with `ratio` (n,) as weight, and its covariance (K, K).
+    """
+    scaling = Scaling.learn(labelled.probability, labelled.y, labelled.weight)
+    residual = np.eye(labelled.n_classes)[labelled.y] - scaling(labelled.probability)
+    weight = labelled.weight * ratio
+    total, n = weight.sum(), len(weight)
+    bias = weight @ residual / total
+    expected = target.mean(scaling(target.probability))
+    centred = (weight / total)[:, None] * (residual - bias)
+    # One more row with the spread of an object drawn at random: residuals of few rows may all be small.
+    effective = total**2 / (weight**2).sum()
+    guess = np.diag(expected) - np.outer(expected, expected)
+    return scaling, expected, bias, centred.T @ centred * n / max(n - 1, 1) + guess / effective**2
+
+
+def _normal_draws(
+    estimate: Vector, labels: Matrix, labelled: LabelledRows, target: TargetRows, scaling: Scaling
+) -> Matrix:
+    """Return draws of shares about an estimate (K,) with the covariance (K, K) that the labelled rows leave it."""
+    p = scaling(target.probability)
+    expected = target.mean(p)
+    realised = np.diag(expected) - (p * target.weight[:, None]).T @ p / target.weight.sum()
+    covariance = labels + realised / target.n_objects + _thinned(p, target)
+    covariance = covariance[:-1, :-1] + _RIDGE * np.eye(len(expected) - 1)
+
+    def log_density(shares: Matrix) -> Vector:
+        spread = np.broadcast_to(covariance, (len(shares), *covariance.shape))
+        return _log_normal((estimate - shares)[:, :-1], spread) + _log_prior(shares, labelled)
+
+    start = np.maximum(estimate, _smallest(target.n_objects))
+    return draws_on_simplex(log_density, start / start.sum())
+
+
+def _smallest(n: float) -> float:
+    """Return the share of half an object: no class is excluded for ever."""
+    return 0.5 / n
+
+
+def _moved(odds: Matrix, shares: Vector) -> Matrix:
+    joint = odds * shares
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+
+def _class_moments(
+    scores: Matrix, calibrated: Matrix, labelled: LabelledRows
+) -> tuple[Matrix, Matrix, Vector]:
+    """Return means (K, K) by column, covariances (K, K, K) and how many rows the means of each class (K,) are worth.
+
+    Each class has, besides its own rows, some that are all labelled rows by their calibrated probability of it.
+    """
+    K, own, rows = labelled.n_classes, labelled.class_weight, labelled.class_rows
+    mean, V = np.empty((K, K)), np.empty((K, K, K))
+    for k in range(K):
+        soft = labelled.weight * calibrated[:, k]
+        weight = np.where(labelled.y == k, labelled.weight, 0.0) * (rows[k] / max(own[k], 1e-300))
+        weight = weight + soft * (PSEUDO_ROWS / max(soft.sum(), 1e-300))
+        weight = weight / weight.sum()
+        mean[:, k] = weight @ scores
+        centred = scores - mean[:, k]
+        V[k] = (centred * weight[:, None]).T @ centred
+    return mean, V, np.maximum(rows - 1, 0.5)  # one is used up by the mean
+
+
+def _thinned(values: Matrix, target: TargetRows) -> Matrix:
+    """Return the covariance (K, K) of the mean of values (N, K), for the target's rows are a sample of its objects."""
+    centred = values - target.mean(values)
+    covariance = (centred * target.weight[:, None]).T @ centred / target.weight.sum()
+    return np.asarray(covariance * max(0.0, 1 / target.n_effective - 1 / target.n_objects))
+
+
+def _log_normal(residual: Matrix, covariance: Matrix) -> Vector:
+    """Return the log density (S,), less a constant, of residuals (S, D) under covariances (S, D, D)."""
+    L = np.linalg.cholesky(covariance)
+    whitened = np.linalg.solve(L, residual[..., None])[..., 0]
+    return -0.5 * (whitened**2).sum(axis=1) - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+
+
+def _log_prior(shares: Matrix, labelled: LabelledRows) -> Vector:
+    """Return the log density of the Dirichlet prior with respect to log ratios of shares."""
+    return np.log(np.maximum(shares, 1e-300)) @ (PRIOR_LABELS * labelled.shares + PRIOR_EACH)

@@ -1,0 +1,156 @@
+"""The census of an output folder: class counts, purity and completeness, under an assumption that is named.
+
+Where no count can be defended, it says "cannot be said", and why.  Shapes: n rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from blr.census.counts import Assumption, Counted, count_classes
+from blr.census.purity import Selection, n_selected, selection, threshold_for
+from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import LEVEL
+from flows.classification._census_rows import CensusRows, joined
+from flows.classification._census_wish import CensusWish
+from flows.errors import ModelError
+from flows.models.model import Model
+from flows.models.unseen_rows import UnseenRows, read_unseen_rows
+from flows.runs.census import Census, ClassCensus, SelectionCensus
+
+__all__ = ["census_of", "unsaid"]
+
+THRESHOLDS = (0.5, 0.8, 0.95)
+"""Probabilities at which purity and completeness of every class are given."""
+
+
+def census_of(
+    model: Model,
+    folder: Path,
+    rows: Sequence[CensusRows | None],
+    *,
+    n_objects: int,
+    wish: CensusWish = CensusWish(),  # noqa: B008  it is frozen
+) -> Census:
+    """Return the census of `n_objects` classified objects, of which `rows` are a sample, a part for each file.
+
+    `folder` is the model's, where its unseen rows lie.  A file without rows (None) was annotated by an earlier version.
+    """
+    assumes = wish.assumes
+    parts = [part for part in rows if part is not None]
+    if len(parts) < len(rows):
+        return unsaid(
+            model,
+            n_objects,
+            assumes,
+            f"{len(rows) - len(parts)} of {len(rows)} files were classified by a version that kept no rows for a "
+            "census; classify them again, with --overwrite",
+        )
+    try:
+        unseen = read_unseen_rows(folder, classes=len(model.classes), features=len(model.features))
+    except ModelError as error:
+        return unsaid(model, n_objects, assumes, str(error))
+    lacking = _lacking(model, unseen)
+    if unseen is None or lacking or not parts:
+        return unsaid(model, n_objects, assumes, lacking or "no object was classified")
+    labelled, target = _labelled(unseen), _target(joined(parts), n_objects)
+    counted = count_classes(labelled, target, assumes=assumes)
+    if counted.shares is None:
+        return unsaid(model, n_objects, counted.assumes, counted.reason)
+    return _census(model, counted, labelled, target, wish)
+
+
+def unsaid(model: Model, n_objects: int, assumes: Assumption | None, reason: str) -> Census:
+    """Return the census that says of no class how many there are, and why."""
+    said = ClassCensus(
+        count=None, low=None, high=None, source="cannot be said", assumes=assumes, reason=reason
+    )
+    return Census(n_rows=n_objects, level=LEVEL, classes=dict.fromkeys(model.classes, said))
+
+
+def _lacking(model: Model, unseen: UnseenRows | None) -> str:
+    """Return why this model can make no census; '' where it can."""
+    label = model.specification.label
+    if label.votes is not None:
+        return "the model was trained on votes, which say of no labelled object which class it is; audit the output"
+    if label.noise is not None:
+        return "the model's labels may be wrong, so they calibrate no count; audit the output"
+    if unseen is None:
+        return f"{model.label} was trained by a version that kept no unseen rows; train it again"
+    return ""
+
+
+def _labelled(unseen: UnseenRows) -> LabelledRows:
+    known = np.isfinite(unseen.probability).all(axis=1) & (unseen.weight > 0)
+    return LabelledRows(
+        unseen.probability[known], unseen.target[known], unseen.weight[known], unseen.X[known]
+    )
+
+
+def _target(rows: CensusRows, n_objects: int) -> TargetRows:
+    p, X, weight = (np.asarray(a, dtype=np.float64) for a in (rows.probability, rows.X, rows.weight))
+    known = np.isfinite(p).all(axis=1) & (weight > 0)
+    p = np.maximum(p[known], 0.0)
+    return TargetRows(p / p.sum(axis=1, keepdims=True), weight[known], X[known], n_objects)
+
+
+def _census(
+    model: Model, counted: Counted, labelled: LabelledRows, target: TargetRows, wish: CensusWish
+) -> Census:
+    shares = counted.shares
+    assert shares is not None  # noqa: S101
+    n = target.n_objects
+    low, high = shares.interval()
+    return Census(
+        n_rows=n,
+        level=LEVEL,
+        classes={
+            name: ClassCensus(
+                count=float(shares.mean[k] * n),
+                low=float(low[k] * n),
+                high=float(high[k] * n),
+                source="model",
+                assumes=counted.assumes,
+                reason=counted.reason,
+                selections=()
+                if counted.assumes == "features"  # the recall of biased labels is not the target's
+                else tuple(_selections(k, name, shares.draws, labelled, target, wish)),
+            )
+            for k, name in enumerate(model.classes)
+        },
+    )
+
+
+def _selections(
+    k: int, name: str, draws: np.ndarray, labelled: LabelledRows, target: TargetRows, asked: CensusWish
+) -> Iterator[SelectionCensus]:
+    """Yield purity and completeness of class k at each threshold, then at those of a stated purity or completeness."""
+    for threshold in THRESHOLDS:
+        n = n_selected(target, k, threshold)
+        if n:
+            chosen = labelled.probability[:, k] >= threshold
+            found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
+            yield _said(found, threshold)
+    for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
+        if name in stated:
+            best = threshold_for(labelled, target, k, draws, **{what: stated[name]})
+            if best is not None:
+                yield _said(best[1], best[0], f"{what} {stated[name]:g}")
+
+
+def _said(found: Selection, threshold: float, stated: str = "") -> SelectionCensus:
+    purity, completeness = found.interval(found.purity), found.interval(found.completeness)
+    return SelectionCensus(
+        threshold=threshold,
+        stated=stated,
+        objects=found.n_selected,
+        purity=float(found.purity.mean()),
+        purity_low=purity[0],
+        purity_high=purity[1],
+        completeness=float(found.completeness.mean()),
+        completeness_low=completeness[0],
+        completeness_high=completeness[1],
+    )

@@ -1,0 +1,43 @@
+"""What a specification asks of a census; no copy depends on it, so it is no part of the settings of a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blr.census.counts import Assumption
+from flows.errors import SpecificationError
+from flows.models.model import Model
+from flows.specification.specification import Flags, Shift, Specification
+
+__all__ = ["CensusWish", "without_wish"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusWish:
+    """The assumption, None where a test chooses it, and the purity and completeness stated by class."""
+
+    assumes: Assumption | None = None
+    purity: Mapping[str, float] = field(default_factory=dict)
+    completeness: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Model, wanted: Specification) -> CensusWish:
+        """Return what is wanted of a census by a model; SpecificationError for a class that it does not know."""
+        purity, completeness = wanted.flags.purity, wanted.flags.completeness
+        for key, stated in (("purity", purity), ("completeness", completeness)):
+            unknown = [name for name in stated if name not in model.classes]
+            if unknown:
+                raise SpecificationError(
+                    f"flags.{key}: got the class '{unknown[0]}', expected one of {', '.join(model.classes)}; correct "
+                    "the name"
+                )
+        assumes = wanted.shift.assumes or model.specification.shift.assumes
+        return cls(assumes=assumes, purity=dict(purity), completeness=dict(completeness))
+
+
+def without_wish(settings: Specification) -> Specification:
+    """Return settings of copies, without what is asked of the census alone."""
+    flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})
+    shift: Shift = settings.shift.model_copy(update={"assumes": None})
+    return settings.model_copy(update={"flags": flags, "shift": shift})

@@ -1,0 +1,117 @@
+"""The census of an output folder, taken again, or of a table in memory: one call each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import catalogs
+from blr.census.counts import Assumption
+from blr.threads import single_threaded_blas
+from flows.classification._census import census_of
+from flows.classification._census_rows import read_census_rows, rows_a_file
+from flows.classification._census_wish import CensusWish
+from flows.classification.annotation import scorer_for
+from flows.classification.request import CensusRequest
+from flows.classification.steps import annotation_settings
+from flows.documents import read_document, write_document
+from flows.errors import OutputFolderError
+from flows.models.model import Model
+from flows.models.store import Store
+from flows.runs.allowed_roots import check_output
+from flows.runs.census import Census, CensusResult
+from flows.runs.lock import exclusive
+from flows.runs.manifest import SUMMARY, Manifest
+from flows.runs.summary import Summary
+
+__all__ = ["table_census", "take_census"]
+
+
+def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResult:
+    """Return the census of an output folder; write it into `summary.json` and `manifest.json` unless `dry_run`.
+
+    Raises
+    ------
+    OutputFolderError
+        If nothing was classified into the folder, or another run works in it.
+    ModelError
+        If the store has not the model that the folder was made by.
+    """
+    out = check_output(request.out, key="out")
+    manifest = _manifest(out)
+    stored = Store.named(request.store).find(manifest.model)
+    model = Store.named(request.store).read(stored)
+    census = _of_folder(manifest, model, stored.path.parent, out, request.assumes)
+    if not dry_run:
+        with exclusive(out):
+            if _manifest(out) != manifest:
+                raise OutputFolderError(
+                    f"{out}: another run has changed it meanwhile; run the same command again"
+                )
+            _write(out, manifest, census)
+    return CensusResult(
+        out=out,
+        model=manifest.model,
+        release=manifest.release,
+        census=census,
+        written=None if dry_run else out / SUMMARY,
+    )
+
+
+def table_census(
+    table: object, *, model: str, store: str | Path = "models", assumes: Assumption | None = None
+) -> Census:
+    """Return the census of an astropy, pandas or Arrow table, or of a catalogue's path, by a model of the store."""
+    place = Store.named(store)
+    stored = place.find(model)
+    loaded = place.read(stored)
+    catalog = catalogs.open(table)
+    settings = annotation_settings(loaded, loaded.specification)
+    step = max(1, catalog.n_rows // rows_a_file(1))
+    scorer = scorer_for(loaded, settings, catalog).kept_for_census(step)
+    with single_threaded_blas():
+        for batch in catalog.batches(scorer.reader.read):
+            scorer(batch)
+    return census_of(
+        loaded,
+        stored.path.parent,
+        [scorer.census_rows()],
+        n_objects=scorer.tally().n_classified,
+        wish=_wish(loaded, assumes),
+    )
+
+
+def _wish(model: Model, assumes: Assumption | None) -> CensusWish:
+    wish = CensusWish.of(model, model.specification)
+    return wish if assumes is None else replace(wish, assumes=assumes)
+
+
+def _manifest(out: Path) -> Manifest:
+    manifest = Manifest.read(out)
+    if manifest is None or not manifest.outputs:
+        raise OutputFolderError(
+            f"{out}: got a folder without a manifest of annotated files, expected one that `blr classify` has written"
+        )
+    return manifest
+
+
+def _of_folder(
+    manifest: Manifest, model: Model, folder: Path, out: Path, assumes: Assumption | None
+) -> Census:
+    kept = read_census_rows(out, classes=len(model.classes), features=len(model.features))
+    counts = [(o, o.summary) for o in manifest.outputs if o.summary is not None]
+    counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
+    return census_of(
+        model,
+        folder,
+        [kept.get(o.sha256) for o, c in counted if c.tally.n_classified],
+        n_objects=sum(c.tally.n_classified for _, c in counted),
+        wish=_wish(model, assumes),
+    )
+
+
+def _write(out: Path, manifest: Manifest, census: Census) -> None:
+    summary = read_document(Summary, out / SUMMARY)
+    write_document(out / SUMMARY, replace(summary, census=census))
+    if manifest.totals is not None:
+        replace(manifest, totals=replace(manifest.totals, census=census)).write(out)

@@ -1,0 +1,68 @@
+"""Purity and completeness: against a closed form, and by repeated simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from blr.census.purity import n_selected, selection, threshold_for
+from blr.census.rows import LabelledRows, TargetRows
+
+
+def labelled_of(right: int, wrong: int, n: int) -> tuple[LabelledRows, np.ndarray]:
+    """Return n rows of each of two classes: `right` of class 1 are chosen, `wrong` of class 0."""
+    y = np.repeat(np.array([0, 1], dtype=np.intp), n)
+    chosen = np.concatenate([np.arange(n) < wrong, np.arange(n) < right])
+    return LabelledRows(np.full((2 * n, 2), 0.5), y, np.ones(2 * n), np.zeros((2 * n, 1))), chosen
+
+
+def test_purity_of_very_many_rows_is_bayes_rule() -> None:
+    labelled, chosen = labelled_of(80_000, 10_000, 100_000)
+    shares = np.tile([0.7, 0.3], (4000, 1))
+    found = selection(labelled, chosen, 1, shares, n_selected=10**8, n_objects=10**9)
+    assert abs(found.purity.mean() - 0.3 * 0.8 / (0.3 * 0.8 + 0.7 * 0.1)) < 1e-3
+    assert abs(found.completeness.mean() - 0.8) < 1e-3
+    assert found.purity.std() < 5e-3
+
+
+def test_no_error_seen_is_not_no_error() -> None:
+    labelled, chosen = labelled_of(50, 0, 50)
+    found = selection(labelled, chosen, 1, np.tile([0.5, 0.5], (4000, 1)), n_selected=1000, n_objects=2000)
+    low, high = found.interval(found.purity)
+    assert 0.9 < low < 0.975
+    assert high == 1.0
+    assert found.interval(found.completeness)[0] < 0.97
+
+
+def test_intervals_hold() -> None:
+    rng = np.random.default_rng(1)
+    hits = []
+    for _ in range(150):
+        n, m, share, recall, taken = 60, 800, 0.3, 0.85, 0.1
+        labelled, chosen = labelled_of(rng.binomial(n, recall), rng.binomial(n, taken), n)
+        of_class = rng.binomial(m, share)
+        right, wrong = rng.binomial(of_class, recall), rng.binomial(m - of_class, taken)
+        shares = np.tile([1 - of_class / m, of_class / m], (1000, 1))
+        found = selection(labelled, chosen, 1, shares, n_selected=right + wrong, n_objects=m)
+        for draws, truth in ((found.purity, right / (right + wrong)), (found.completeness, right / of_class)):
+            low, high = found.interval(draws)
+            hits.append(low <= truth <= high)
+    assert 0.9 <= np.mean(hits) <= 0.99
+
+
+def test_a_stated_purity_or_completeness_has_a_threshold() -> None:
+    """Two normal classes, equally frequent: purity and completeness at a threshold are known."""
+    rng = np.random.default_rng(2)
+    n, N = 4000, 20_000
+    y, truth = (rng.random(n) < 0.5).astype(np.intp), rng.random(N) < 0.5
+    x, z = rng.normal(size=n) + 2 * y, rng.normal(size=N) + 2 * truth
+    p, q = expit(2 * x - 2), expit(2 * z - 2)
+    labelled = LabelledRows(np.column_stack([1 - p, p]), y, np.ones(n), x[:, None])
+    target = TargetRows(np.column_stack([1 - q, q]), np.ones(N), z[:, None], N)
+    shares = np.tile([0.5, 0.5], (1000, 1))
+    threshold, pure = threshold_for(labelled, target, 1, shares, purity=0.95)
+    assert abs(truth[q >= threshold].mean() - 0.95) < 0.015
+    assert pure.n_selected == n_selected(target, 1, threshold) == (q >= threshold).sum()
+    threshold, _ = threshold_for(labelled, target, 1, shares, completeness=0.9)
+    assert abs((q >= threshold)[truth].mean() - 0.9) < 0.03
+    assert threshold_for(labelled, target, 1, np.tile([1.0, 1e-9], (1000, 1)), purity=0.9) is None

@@ -1,0 +1,172 @@
+"""Class shares of a target: against closed forms, an obvious twin, and repeated simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from blr.census._scaling import Scaling, scaled
+from blr.census._stretch import draws_on_simplex
+from blr.census.counts import count_classes
+from blr.census.rows import LabelledRows, TargetRows
+from blr.census.shares import em_shares, shares_if_features, shares_if_same, shares_if_shares
+
+
+def two_normals(
+    n: int, share: float, seed: int, *, distance: float = 2.0, moved: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return probabilities at equal class shares (n, 2), classes and one feature (n, 1) of two normal classes."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < share).astype(np.intp)
+    x = rng.normal(size=n) + distance * (y - 0.5) + moved
+    p = expit(distance * x)
+    return np.column_stack([1 - p, p]), y, np.column_stack([x])
+
+
+def sets(
+    seed: int, *, n: int = 300, N: int = 2000, share: float = 0.5, moved: float = 0.0
+) -> tuple[LabelledRows, TargetRows, np.ndarray]:
+    p, y, X = two_normals(n, 0.5, seed)
+    q, truth, Z = two_normals(N, share, seed + 10_000, moved=moved)
+    labelled = LabelledRows(p, y, np.ones(n), X)
+    return labelled, TargetRows(q, np.ones(N), Z, N), np.bincount(truth, minlength=2) / N
+
+
+def test_scaling_finds_the_mode_that_a_general_optimiser_finds() -> None:
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(80, 3)) * 2
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(3, p=row**0.5 / (row**0.5).sum()) for row in p])
+    weight = rng.uniform(0.5, 2, 80)
+
+    def loss(theta: np.ndarray) -> float:
+        fit = np.log(scaled(p, theta)[np.arange(80), y])
+        return float(-weight @ fit + 0.5 * ((theta[0] - 1) / 0.5) ** 2 + 0.5 * (theta[1:] ** 2).sum())
+
+    slow = minimize(loss, [1.0, 0, 0, 0], method="BFGS", options={"gtol": 1e-8})
+    np.testing.assert_allclose(Scaling.learn(p, y, weight).parameters, slow.x, atol=2e-5)
+
+
+def test_a_weight_of_two_is_a_row_twice() -> None:
+    labelled, _, _ = sets(3, n=40)
+    twice = np.concatenate([np.arange(40), np.arange(10)])
+    weight = np.where(np.arange(40) < 10, 2.0, 1.0)
+    one = Scaling.learn(labelled.probability, labelled.y, weight)
+    other = Scaling.learn(labelled.probability[twice], labelled.y[twice], np.ones(50))
+    np.testing.assert_allclose(one.parameters, other.parameters, atol=1e-6)
+
+
+def test_em_finds_the_most_probable_shares() -> None:
+    _, target, _ = sets(4, share=0.2)
+    odds = target.probability / 0.5
+    grid = np.linspace(0.001, 0.999, 9981)
+    value = [np.log(odds @ [1 - s, s]).sum() for s in grid]
+    found = em_shares(odds, target.weight, np.array([0.5, 0.5]))
+    assert abs(found[1] - grid[np.argmax(value)]) < 2e-4
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_draws_are_of_the_density_that_was_asked_for(K: int) -> None:
+    alpha = np.array([5.0, 2.0, 3.0, 4.0])[:K]  # Dirichlet: moments in closed form
+    draws = draws_on_simplex(lambda s: np.log(s) @ alpha, np.full(K, 1 / K), steps=600)
+    mean, total = alpha / alpha.sum(), alpha.sum()
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.01)
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(mean * (1 - mean) / (total + 1)), rtol=0.08)
+
+
+def test_classes_that_do_not_overlap_are_counted() -> None:
+    """Nothing but the prior and the realised objects is left: the shares are those of a count."""
+    p, y, X = two_normals(400, 0.5, 5, distance=14.0)
+    q, truth, Z = two_normals(3000, 0.1, 6, distance=14.0)
+    counted = shares_if_shares(LabelledRows(p, y, np.ones(400), X), TargetRows(q, np.ones(3000), Z, 3000))
+    assert abs(counted.mean[1] - truth.mean()) < 0.004
+
+
+def coverage(assumes: str, share: float, repeats: int = 80) -> tuple[float, float, float]:
+    """Return the coverage of 95 % intervals, their mean width, and the root mean square error."""
+    hits, widths, errors = [], [], []
+    for seed in range(repeats):
+        labelled, target, truth = sets(seed, n=200, N=1000, share=share)
+        if assumes == "shares":
+            found = shares_if_shares(labelled, target)
+        elif assumes == "same":
+            found = shares_if_same(labelled, target)
+        else:
+            found = shares_if_features(labelled, target, np.ones(200))
+        low, high = found.interval()
+        hits.append(low[1] <= truth[1] <= high[1])
+        widths.append(high[1] - low[1])
+        errors.append(found.mean[1] - truth[1])
+    return float(np.mean(hits)), float(np.mean(widths)), float(np.sqrt(np.mean(np.square(errors))))
+
+
+@pytest.mark.parametrize(
+    ("assumes", "share"), [("shares", 0.5), ("shares", 0.15), ("same", 0.5), ("features", 0.5)]
+)
+def test_intervals_hold_under_their_assumption(assumes: str, share: float) -> None:
+    """Of 80 repeats three standard deviations are 7 %; widths are those that the errors ask for."""
+    held, width, error = coverage(assumes, share)
+    assert held >= 0.88
+    assert 0.75 < width / (3.92 * error) < 1.5
+
+
+def test_changed_shares_contradict_same() -> None:
+    labelled, target, _ = sets(7, share=0.1)
+    counted = count_classes(labelled, target, assumes="same")
+    assert counted.shares is None
+    assert "standard deviations apart" in counted.reason
+
+
+def test_the_test_chooses_shares_and_names_it() -> None:
+    labelled, target, truth = sets(8, share=0.15)
+    counted = count_classes(labelled, target)
+    assert counted.assumes == "shares"
+    assert counted.shares is not None
+    assert "chosen by a test" in counted.reason
+    low, high = counted.shares.interval(0.999)
+    assert low[1] < truth[1] < high[1]
+
+
+def test_objects_that_look_otherwise_cannot_be_counted() -> None:
+    labelled, target, _ = sets(9, moved=2.5)
+    counted = count_classes(labelled, target)
+    assert counted.shares is None
+    assert counted.told_apart is not None
+    assert counted.told_apart.auc > 0.7
+    assert "audit" in counted.reason
+    assert count_classes(labelled, target, assumes="shares").shares is None
+    far = count_classes(labelled, target, assumes="features")
+    assert far.shares is None
+    assert "overlap too little" in far.reason
+    near, target, _ = sets(9, share=0.4)
+    counted = count_classes(near, target, assumes="features")
+    assert counted.assumes == "features"
+    assert counted.shares is not None
+
+
+def test_without_labelled_rows_of_a_class_nothing_is_said() -> None:
+    labelled, target, _ = sets(10)
+    only = labelled.y == 0
+    few = LabelledRows(labelled.probability[only], labelled.y[only], labelled.weight[only], labelled.X[only])
+    counted = count_classes(few, target)
+    assert counted.shares is None
+    assert "fewer than 2 labelled rows" in counted.reason
+
+
+def test_a_sample_of_the_target_has_wider_intervals_than_the_target() -> None:
+    labelled, target, _ = sets(11, N=4000)
+    some = slice(None, None, 40)
+    thin = TargetRows(target.probability[some], np.full(100, 40.0), target.X[some], 4000)
+    whole, part = shares_if_shares(labelled, target), shares_if_shares(labelled, thin)
+    assert np.ptp(part.interval(), axis=0)[1] > 1.3 * np.ptp(whole.interval(), axis=0)[1]
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="two classes or more"):
+        TargetRows(np.ones((3, 1)), np.ones(3), np.ones((3, 1)), 3)
+    with pytest.raises(ValueError, match="3 rows of each"):
+        TargetRows(np.full((3, 2), 0.5), np.ones(2), np.ones((3, 1)), 3)
+    with pytest.raises(ValueError, match="values from 0 to 1"):
+        LabelledRows(np.full((3, 2), 0.5), np.array([0, 1, 2]), np.ones(3), np.ones((3, 1)))

@@ -1,0 +1,215 @@
+"""The census of an output folder: what it holds, what it survives, and where it says that it cannot say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flows.classification._census_rows import (
+    CENSUS_ROWS_FILE,
+    CensusRows,
+    joined,
+    read_census_rows,
+    write_census_rows,
+)
+from flows.classification.census_taking import table_census, take_census
+from flows.classification.request import CensusRequest
+from flows.cli.app import run
+from flows.errors import OutputFolderError, SpecificationError
+from flows.models.store import Store
+from flows.models.unseen_rows import UNSEEN_ROWS_FILE
+from flows.runs.census import Census, ClassCensus, count_changes
+from tests.flows.verbs import classify, reprocess
+
+
+def summary(out: Path) -> dict[str, object]:
+    return json.loads((out / "summary.json").read_text())["census"]
+
+
+@pytest.fixture(scope="module")
+def classified(trained: Path, tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Path:
+    """Return a folder with a catalogue of 3,000 objects, its annotated copies, the models; not to be written to."""
+    folder = tmp_path_factory.mktemp("classified")
+    shutil.copytree(trained / "models", folder / "models")
+    make.parquet(folder / "target.parquet", make.survey(3000, seed=5))
+    classify([folder / "target.parquet"], "morphology", folder / "models", folder / "out")
+    return folder
+
+
+@pytest.fixture
+def mine(classified: Path, tmp_path: Path) -> Path:
+    """Return a copy of that folder, to be written to."""
+    return shutil.copytree(classified, tmp_path / "mine")
+
+
+def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make: SimpleNamespace) -> None:
+    made = make.survey(3000, seed=5)
+    census = summary(classified / "out")
+    inside = made["jmag"] > 0  # others have no feature
+    early = np.isin(made["hubble"], ["E", "S0"])[inside].sum()
+    counts = census["classes"]
+    assert census["n_rows"] == inside.sum()
+    assert counts["early"]["source"] == "model"
+    assert counts["early"]["assumes"] == "shares"
+    assert "chosen by a test" in counts["early"]["reason"]
+    # A tenth of the survey's objects has no type and lies between: a count holds them as one of the two.
+    assert counts["early"]["low"] < early + 0.1 * 3000
+    assert counts["early"]["high"] > early
+    assert sum(c["count"] for c in counts.values()) == pytest.approx(census["n_rows"])
+    for selected in counts["early"]["selections"]:
+        assert selected["purity_low"] <= selected["purity"] <= selected["purity_high"] <= 1
+        assert selected["completeness_low"] <= selected["completeness"] <= selected["completeness_high"] <= 1
+
+
+def test_threads_and_slim_copies_change_nothing(classified: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for out, threads in ((one, 1), (two, 2)):
+        classify([classified / "target.parquet"], "morphology", classified / "models", out, threads=threads)
+    assert (one / CENSUS_ROWS_FILE).read_bytes() == (two / CENSUS_ROWS_FILE).read_bytes()
+    assert summary(one) == summary(two) == summary(classified / "out")
+
+
+def test_the_command_writes_what_it_prints(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "census",
+        str(mine / "out"),
+        "--store",
+        str(mine / "models"),
+        "--assumes",
+        "features",
+        "--json",
+    ]
+    assert run([*arguments, "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["written"] is None
+    assert summary(mine / "out")["classes"]["early"]["assumes"] == "shares"
+    assert run(arguments) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["census"] == planned["census"] == summary(mine / "out")
+    assert printed["census"]["classes"]["early"]["assumes"] == "features"
+    assert json.loads((mine / "out" / "manifest.json").read_text())["totals"]["census"] == printed["census"]
+    assert run(["census", str(mine / "out"), "--store", str(mine / "models")]) == 0
+    assert "95 % from" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path, classified: Path) -> None:
+    with pytest.raises(OutputFolderError, match="without a manifest"):
+        take_census(CensusRequest(tmp_path, store=classified / "models"))
+
+
+def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamespace) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(make.survey(3000, seed=5))
+    found = table_census(frame, model="morphology", store=classified / "models")
+    folder = take_census(CensusRequest(classified / "out", store=classified / "models"), dry_run=True)
+    for name, counted in found.classes.items():
+        assert counted.count == pytest.approx(folder.census.classes[name].count, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [(UNSEEN_ROWS_FILE, "kept no unseen rows"), (CENSUS_ROWS_FILE, "kept no rows for a census")],
+)
+def test_what_earlier_versions_lack_is_a_reason_not_an_error(mine: Path, lost: str, reason: str) -> None:
+    for path in mine.rglob(lost):
+        path.unlink()
+    found = take_census(CensusRequest(mine / "out", store=mine / "models"))
+    assert {c.source for c in found.census.classes.values()} == {"cannot be said"}
+    assert all(reason in c.reason and c.count is None for c in found.census.classes.values())
+
+
+def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: SimpleNamespace) -> None:
+    faint = make.survey(1500, seed=6)
+    faint["bmag"] = faint["bmag"] + 1.5
+    make.parquet(mine / "faint.parquet", faint)
+    classify([mine / "faint.parquet"], "morphology", mine / "models", mine / "faint")
+    said = summary(mine / "faint")["classes"]["late"]
+    assert said["source"] == "cannot be said"
+    assert "do not look alike" in said["reason"]
+
+
+def test_a_stated_purity_has_a_threshold_and_its_cost(mine: Path, make: SimpleNamespace) -> None:
+    text = make.specification + "\n[flags]\npurity = { late = 0.8 }\ncompleteness = { late = 0.8 }\n"
+    (mine / "spec.toml").write_text(text)
+    spec, out = mine / "spec.toml", mine / "again"
+    classify([mine / "target.parquet"], "morphology", mine / "models", out, specification=spec)
+    pure, complete = summary(out)["classes"]["late"]["selections"][-2:]
+    assert pure["stated"] == "purity 0.8"
+    assert pure["purity"] >= 0.8
+    assert complete["stated"] == "completeness 0.8"
+    assert complete["completeness"] >= 0.8
+    stored = Store(mine / "models").find("morphology").label
+    assert json.loads((out / "manifest.json").read_text())["model"] == stored
+    before = json.loads((mine / "out" / "manifest.json").read_text())["specification_hash"]
+    assert (
+        json.loads((out / "manifest.json").read_text())["specification_hash"] == before
+    )  # no copy depends on it
+    (mine / "spec.toml").write_text(text.replace("late =", "lat ="))
+    with pytest.raises(SpecificationError, match="got the class 'lat'"):
+        classify([mine / "target.parquet"], "morphology", mine / "models", mine / "no", specification=spec)
+
+
+def test_a_release_says_how_counts_have_changed(mine: Path, make: SimpleNamespace) -> None:
+    (mine / "spec.toml").write_text(make.specification + '\n[target]\npaths = ["release/*.parquet"]\n')
+    (mine / "release").mkdir()
+    make.parquet(mine / "release" / "a.parquet", make.survey(1200, seed=7))
+    options = {"store": mine / "models", "quiet_seconds": 0}
+    reprocess(mine / "spec.toml", **options)
+    first = summary(mine / "annotated")
+    make.parquet(mine / "release" / "b.parquet", make.survey(1200, seed=8))
+    result = reprocess(mine / "spec.toml", **options)
+    report = json.loads(result.report.read_text())
+    now = summary(mine / "annotated")
+    change = report["counts"]["early"]
+    assert change["change"] == pytest.approx(
+        now["classes"]["early"]["count"] - first["classes"]["early"]["count"]
+    )
+    assert change["low"] < change["change"] < change["high"]
+    assert result.summary.census is not None
+    rows = read_census_rows(mine / "annotated", classes=2, features=2)
+    assert len(rows) == 2  # the file left alone has kept its rows
+    assert sum(part.weight.sum() for part in rows.values()) == pytest.approx(now["n_rows"], rel=1e-3)
+
+
+def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    p, X = rng.dirichlet(np.ones(3), 50), rng.normal(size=(50, 4))
+    p[3], X[5, 1] = np.nan, np.nan
+    rows = CensusRows.of(p, X, 2)
+    assert len(rows.weight) == 24
+    assert rows.weight.sum() == pytest.approx(49)
+    again = CensusRows.of_text(rows.text(), classes=3, features=4)
+    np.testing.assert_array_equal(again.matrix, rows.matrix)
+    assert CensusRows.of_text(rows.text(), classes=3, features=6) is None
+    assert CensusRows.of_text("no text of ours", classes=3, features=4) is None
+    write_census_rows(tmp_path, {"a": rows, "b": rows.thinned(5)})
+    found = read_census_rows(tmp_path, classes=3, features=4)
+    np.testing.assert_array_equal(found["a"].matrix, rows.matrix)
+    assert found["b"].weight.sum() == pytest.approx(49)
+    assert read_census_rows(tmp_path, classes=2, features=4) == {}
+    (tmp_path / CENSUS_ROWS_FILE).write_bytes(b"PAR1 damaged")
+    assert read_census_rows(tmp_path, classes=3, features=4) == {}
+
+
+def test_the_order_of_batches_does_not_matter() -> None:
+    rng = np.random.default_rng(2)
+    parts = [CensusRows.of(rng.dirichlet(np.ones(2), 9), rng.normal(size=(9, 1)), 2) for _ in range(3)]
+    np.testing.assert_array_equal(joined(parts).sorted().matrix, joined(parts[::-1]).sorted().matrix)
+
+
+def test_a_change_of_counts_adds_the_errors() -> None:
+    def census(count: float | None, half: float = 0.0) -> Census:
+        low, high = (None, None) if count is None else (count - half, count + half)
+        one = ClassCensus(count=count, low=low, high=high, source="model", assumes="shares", reason="")
+        return Census(n_rows=100, level=0.95, classes={"a": one})
+
+    change = count_changes(census(10, 3), census(20, 4))["a"]
+    assert (change.change, change.low, change.high) == (10, 5, 15)
+    assert count_changes(census(None), census(20, 4))["a"].change is None
+    assert count_changes(None, census(20, 4)) == {}
