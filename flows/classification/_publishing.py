@@ -23,10 +23,12 @@ from flows.errors import OutputFolderError
 from flows.features.drift import drift, total_counts
 from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import open_source
+from flows.models.labelled_objects import read_labelled_objects
 from flows.models.model import Model
 from flows.reports.shift import why_no_error
 from flows.runs.census import Census
 from flows.runs.counts import FileCounts, ShiftRecord, Tally
+from flows.runs.labelled import write_labelled_names
 from flows.runs.manifest import (
     SUMMARY,
     ColumnDetails,
@@ -55,6 +57,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         staging.publish(output)
     staging.flush(outputs)
     _finish_catalogues(model, specification, publication.catalogues, outputs, staging.out)
+    _keep_labelled_names(model, publication)
     summary = replace(summary_of(model, outputs), census=_census(model, publication, outputs))
     write_document(staging.out / SUMMARY, summary)
     totals = narrowed(Totals, summary)
@@ -86,6 +89,15 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
     manifest.write(staging.out)
     staging.close()
     return published
+
+
+def _keep_labelled_names(model: Model, publication: Publication) -> None:
+    """Write down which objects have labels, so that a review asks about none of them."""
+    folder = publication.request.model.folder
+    labelled = read_labelled_objects(folder, classes=len(model.classes), features=len(model.features))
+    if labelled is not None:
+        names = [name.decode(errors="replace") for name in labelled.identifier.tolist()]
+        write_labelled_names(names, publication.staging.out)
 
 
 def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -> Census:

@@ -16,7 +16,7 @@ from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Partition
 from catalogs.errors import nearest
 from flows.errors import UsageError
 
-__all__ = ["ID_NAMES", "ObjectRow", "find_object", "identifier_column", "read_object"]
+__all__ = ["ObjectRow", "find_object", "identifier_column", "read_object"]
 
 ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")
 """Names that columns of identifiers have in many catalogues, in lower case."""

@@ -19,7 +19,7 @@ from flows.errors import ModelError
 __all__ = ["LABELLED_OBJECTS_FILE", "LabelledObjects", "read_labelled_objects", "write_labelled_objects"]
 
 LABELLED_OBJECTS_FILE = "labelled_objects.parquet"
-MOST_OBJECTS = 200_000
+MOST_OBJECTS = 1_000_000
 """Most objects that are kept: evenly spaced ones."""
 
 Floats = NDArray[np.float64]

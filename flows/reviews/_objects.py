@@ -8,15 +8,14 @@ from typing import get_args
 
 from catalogs.arrays.values import is_text
 from catalogs.catalog.catalog import Catalog
-from catalogs.errors import CatalogError, nearest
+from catalogs.errors import CatalogError
 from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
 from flows.errors import UsageError
+from flows.inputs.object_row import identifier_column
 from flows.inputs.table_choice import annotated_table
 from flows.runs.manifest import Manifest, ObjectColumns
 
 __all__ = ["ObjectTable", "annotated_manifest", "object_tables"]
-
-ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")
 
 
 def annotated_manifest(folder: Path) -> tuple[Manifest, str]:
@@ -60,15 +59,7 @@ def object_tables(folder: Path, manifest: Manifest, prefix: str, identifier: str
 
 def _object_table(catalog: Catalog, prefix: str, identifier: str | None, known: ObjectColumns) -> ObjectTable:
     """Return the columns of a catalogue; `known` is what the specification says of identifier and position."""
-    stated_id = [name for name in [known.id] if name in catalog.names]
-    by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
-    by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]
-    column = identifier or next(iter((*stated_id, *by_ucd, *by_name)), None)
-    if column is None or column not in catalog.names:
-        raise UsageError(
-            f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, expected "
-            f"the column of the identifier; name it with --id; {nearest(column or 'id', catalog.names)}"
-        )
+    column = identifier_column(catalog, asked=identifier, stated=known.id, option="--id")
     stated = (known.ra or "", known.dec or "")
     place = stated if {*stated} <= {*catalog.names} else find_position_columns(catalog)
     if place is None:

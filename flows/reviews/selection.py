@@ -24,6 +24,7 @@ from flows.reviews._files import Chosen, write_lists
 from flows.reviews._objects import ObjectTable, annotated_manifest, object_tables
 from flows.reviews.request import ReviewRequest
 from flows.runs.allowed_roots import check_output
+from flows.runs.labelled import LabelledNames, read_labelled_names
 
 __all__ = ["ReviewResult", "review"]
 
@@ -33,6 +34,10 @@ WORTH_A_LOOK = int(
     Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
 )
 SCORES = ("class", "p_max", "mutual_info", "flags")
+UNKNOWN = (
+    "objects that have a label may be among them: the folder has no names of labelled objects; train and classify "
+    "again with [catalog] id"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ class ReviewResult:
     """Which objects were chosen for a human look, and where the lists are.
 
     `id` is the column that names an object, None where there are no catalogues.  `top` counts the flagged objects,
-    `drawn` those drawn of all `n_classified`.  `files` is empty where nothing was written.
+    `drawn` those drawn of all `n_classified` that have no label.  `files` is empty where nothing was written.
     """
 
     status: Literal["planned", "done"]
@@ -84,14 +89,15 @@ def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
     """Write the review list of a folder that `classify` has written; return what was done.
 
     The `top` flagged objects, the least certain first, then `draw` of all that are classified, in proportion to their
-    mutual information.
+    mutual information.  Objects that the model was trained on are in neither.
     """
     folder = check_output(request.out, key="out")
     manifest, prefix = annotated_manifest(folder)
     tables = object_tables(folder, manifest, prefix, request.identifier)
-    best, largest, n, total = _survey(tables, request.top, request.draw)
+    labelled = read_labelled_names(folder)
+    best, largest, n, total = _survey(tables, labelled, request.top, request.draw)
     scale = _scale(largest, total, request.draw)
-    drawn = [*_drawn(tables, scale, request.seed)] if request.draw else []
+    drawn = [*_drawn(tables, labelled, scale, request.seed)] if request.draw else []
     # With their weight, top or not: without it the drawn ones stand for nothing.
     weighted = {c.name for c in drawn}
     chosen = [*(c for c in best if c.name not in weighted), *drawn]
@@ -105,13 +111,13 @@ def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
         n_classified=n,
         top=sum(c.how == "top" for c in chosen),
         drawn=sum(c.how == "drawn" for c in chosen),
-        remarks=tuple(t.remark for t in tables if t.remark),
+        remarks=(*(t.remark for t in tables if t.remark), *([] if labelled else [UNKNOWN])),
         files=() if dry_run else tuple(write_lists(chosen, folder, identity or "id", label)),
     )
 
 
-def _rows(table: ObjectTable) -> Iterator[_Rows]:
-    """Yield the classified rows, batch by batch."""
+def _rows(table: ObjectTable, labelled: LabelledNames | None) -> Iterator[_Rows]:
+    """Yield the classified rows of objects without a label, batch by batch."""
     read = table.read(*(table.prefix + name for name in SCORES))
     for batch in table.catalog.batches(read):
         values = batch_values(batch, read)
@@ -120,9 +126,10 @@ def _rows(table: ObjectTable) -> Iterator[_Rows]:
         nowhere = np.full(batch.num_rows, np.nan)
         ra, dec = table.place or (table.identifier,) * 2
         place = positions(values[ra], values[dec], table.unit) if table.place else None
-        kept = np.isfinite(p)
+        names = label_texts(values[table.identifier])
+        kept = np.isfinite(p) if labelled is None else np.isfinite(p) & ~labelled.among(names)
         yield _Rows(
-            label_texts(values[table.identifier])[kept],
+            names[kept],
             label_texts(name)[kept],
             (place.ra if place else nowhere)[kept],
             (place.dec if place else nowhere)[kept],
@@ -133,14 +140,14 @@ def _rows(table: ObjectTable) -> Iterator[_Rows]:
 
 
 def _survey(
-    tables: Sequence[ObjectTable], top: int, draw: int
+    tables: Sequence[ObjectTable], labelled: LabelledNames | None, top: int, draw: int
 ) -> tuple[list[Chosen], list[float], int, float]:
     """Return the least certain flagged objects, the largest values of the information, rows, and its sum."""
     heap: list[tuple[float, int, Chosen]] = []
     largest: list[float] = []
     n, total = 0, 0.0
     for table in tables:
-        for rows in _rows(table):
+        for rows in _rows(table, labelled):
             total += float(rows.information.sum())
             largest = heapq.nlargest(draw, [*largest, *rows.information.tolist()])
             flagged = np.flatnonzero(rows.flags & WORTH_A_LOOK)
@@ -177,11 +184,13 @@ def _scale(largest: Sequence[float], total: float, draw: int) -> float:
     return 0.0
 
 
-def _drawn(tables: Sequence[ObjectTable], scale: float, seed: int) -> Iterator[Chosen]:
+def _drawn(
+    tables: Sequence[ObjectTable], labelled: LabelledNames | None, scale: float, seed: int
+) -> Iterator[Chosen]:
     """Yield a systematic sample with those inclusion probabilities: one pass, and the number that was asked for."""
     passed = float(np.random.default_rng(seed).random())
     for table in tables:
-        for rows in _rows(table):
+        for rows in _rows(table, labelled):
             m = rows.information
             share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
             marks = np.concatenate([[passed], passed + np.cumsum(share)])

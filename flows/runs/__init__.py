@@ -9,6 +9,7 @@
   release.
 - `interrupt`: Stopping at a good moment: the file or candidate in hand is finished, then the run says how
   to go on.
+- `labelled`: Which objects of an output folder have a label already: nobody is asked about them again.
 - `lock`: One run at a time in a folder: a lock that goes with its process, and says whose it is.
 - `manifest`: What lies in an output folder and where it came from: `manifest.json`, the truth about what is
   done.
@@ -31,6 +32,7 @@ __all__ = [
     "counts",
     "difference",
     "interrupt",
+    "labelled",
     "lock",
     "manifest",
     "model_reference",

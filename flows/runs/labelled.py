@@ -1,0 +1,52 @@
+"""Which objects of an output folder have a label already: nobody is asked about them again.
+
+`classify` keeps the names of its model's labelled objects beside the copies, in `_labelled/names.parquet`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from catalogs.files.atomic import atomic_path
+
+__all__ = ["LabelledNames", "read_labelled_names", "write_labelled_names"]
+
+PLACE = ("_labelled", "names.parquet")
+
+
+class LabelledNames:
+    """The names of labelled objects."""
+
+    def __init__(self, names: pa.Array) -> None:
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def among(self, names: NDArray[np.object_]) -> NDArray[np.bool_]:
+        """Return which of the names (n,) are labelled objects'."""
+        found = pc.is_in(pa.array(names.tolist(), pa.string()), value_set=self._names)
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def write_labelled_names(names: list[str], out: Path) -> None:
+    """Write the names into an output folder, whole or not at all; empty ones name nobody."""
+    path = out.joinpath(*PLACE)
+    path.parent.mkdir(exist_ok=True)
+    known = sorted({name for name in names if name})
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.table({"name": pa.array(known, pa.string())}), temporary)
+
+
+def read_labelled_names(out: Path) -> LabelledNames | None:
+    """Return the names in an output folder; None where an earlier version classified, or the model keeps none."""
+    path = out.joinpath(*PLACE)
+    if not path.exists():
+        return None
+    return LabelledNames(pq.read_table(path)["name"].combine_chunks().cast(pa.string()))
