@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,8 @@ from astropy.table import Table
 from catalogs.sky.survey_links import survey_links
 from flows.documents import from_document, to_document
 from flows.errors import TrainingError, UsageError
+from flows.models.labelled_objects import read_labelled_objects
+from flows.models.store import Store
 from flows.reviews._files import Chosen, write_lists
 from flows.reviews.selection import ReviewResult, _scale
 from tests.flows.verbs import classify, review
@@ -22,9 +25,32 @@ from tests.flows.verbs import classify, review
 
 @pytest.fixture(scope="module")
 def annotated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return annotated copies of the survey, in which nobody is known to have a label."""
     out = tmp_path_factory.mktemp("annotated") / "out"
     classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    shutil.rmtree(out / "_labelled")
     return out
+
+
+def test_nobody_with_a_label_is_asked_about(trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    told = review(out, top=400, draw=10)
+    assert not told.remarks
+    with (out / "review.csv").open(encoding="utf-8") as stream:
+        names = {row["name"] for row in csv.DictReader(stream)}
+    folder = Store(trained / "models").find("morphology").folder
+    labelled = {
+        name.decode() for name in read_labelled_objects(folder, classes=2, features=2).identifier.tolist()
+    }
+    assert names
+    assert not names & labelled
+    classified = pq.read_table(out / "survey.parquet").to_pandas().dropna(subset=["blr_p_max"])
+    assert told.n_classified == (~classified["name"].isin(labelled)).sum()
+
+
+def test_a_folder_of_an_earlier_version_says_that_labels_are_not_known(annotated: Path) -> None:
+    assert any("may be among them" in remark for remark in review(annotated, dry_run=True).remarks)
 
 
 def test_the_least_certain_of_those_flagged(annotated: Path) -> None:
