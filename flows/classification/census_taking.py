@@ -33,7 +33,7 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     Raises
     ------
     OutputFolderError
-        If nothing was classified into the folder, or another run works in it.
+        If nothing was classified into the folder, another run works in it, or its census is from an audit.
     ModelError
         If the store has not the model that the folder was made by.
     """
@@ -43,6 +43,7 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     model = Store.named(request.store).read(stored)
     census = _of_folder(manifest, model, stored.path.parent, out, request.assumes)
     if not dry_run:
+        _check_no_audit(out)
         with exclusive(out):
             if _manifest(out) != manifest:
                 raise OutputFolderError(
@@ -79,6 +80,16 @@ def table_census(
         n_objects=scorer.tally().n_classified,
         wish=_wish(loaded, assumes),
     )
+
+
+def _check_no_audit(out: Path) -> None:
+    """Raise OutputFolderError where people's answers are quoted: the model's counts must not replace them unasked."""
+    known = read_document(Summary, out / SUMMARY).census
+    if known is not None and any(c.source == "audit" for c in known.classes.values()):
+        raise OutputFolderError(
+            f"{out / SUMMARY}: got a census from an audit, which the model's would replace; --dry-run prints the "
+            "model's, and audit.json keeps it beside the audit's"
+        )
 
 
 def _wish(model: Model, assumes: Assumption | None) -> CensusWish:

@@ -213,3 +213,15 @@ def test_a_change_of_counts_adds_the_errors() -> None:
     assert (change.change, change.low, change.high) == (10, 5, 15)
     assert count_changes(census(None), census(20, 4))["a"].change is None
     assert count_changes(None, census(20, 4)) == {}
+
+
+def test_the_census_of_an_audit_is_not_replaced_unasked(mine: Path) -> None:
+    document = json.loads((mine / "out/summary.json").read_text())
+    for said in document["census"]["classes"].values():
+        said |= {"source": "audit", "assumes": None}
+    (mine / "out/summary.json").write_text(json.dumps(document))
+    request = CensusRequest(mine / "out", store=mine / "models")
+    with pytest.raises(OutputFolderError, match="got a census from an audit"):
+        take_census(request)
+    assert summary(mine / "out") == document["census"]
+    assert take_census(request, dry_run=True).census.classes["early"].source == "model"

@@ -36,7 +36,7 @@ def test_nobody_with_a_label_is_asked_about(trained: Path, tmp_path: Path) -> No
     out = tmp_path / "out"
     classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
     told = review(out, top=400, draw=10)
-    assert not told.remarks
+    assert not any("may be among them" in remark for remark in told.remarks)
     with (out / "review.csv").open(encoding="utf-8") as stream:
         names = {row["name"] for row in csv.DictReader(stream)}
     folder = Store(trained / "models").find("morphology").folder
@@ -91,6 +91,7 @@ def test_the_identifier_is_the_specifications_and_an_object_is_listed_once(
     classify(
         [tmp_path / "zall.fits"], model="morphology", store=trained / "models", out=out, specification=spec
     )
+    shutil.rmtree(out / "_labelled")
     told = review(out, top=60, draw=30)
     with (out / "review.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
