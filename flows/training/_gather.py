@@ -120,8 +120,16 @@ def gather(
     label = specification.label
     plain = training_reader(specification, split_by=split_columns(specification))
     located = place_columns(specification, catalogs)
-    brightness = magnitude_column(specification, catalogs)
-    more = dict.fromkeys(located, "catalog.ra and catalog.dec") | dict.fromkeys(brightness, "the report")
+    # A column of the features stays theirs, so that its unit is converted; one behind photometry is not read twice.
+    featured = {name for expression in plain.features.values() for name in expression.names}
+    brightness = tuple(
+        name
+        for name in magnitude_column(specification, catalogs)
+        if name in featured or name not in plain.names
+    )
+    more = dict.fromkeys(located, "catalog.ra and catalog.dec") | dict.fromkeys(
+        set(brightness) - featured, "the report"
+    )
     general = replace(plain, also=more | dict(plain.also))
     source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
     seen: Counter[str] = Counter()

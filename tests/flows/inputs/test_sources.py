@@ -25,6 +25,7 @@ from flows.runs.outputs import FileState
 FLOWS = Path(__file__).resolve().parents[3] / "flows"
 
 DOORS = {
+    "flows/classification/explanation.py",
     "flows/classification/reprocessing.py",
     "flows/classification/steps.py",
     "flows/cli/_inspect.py",
