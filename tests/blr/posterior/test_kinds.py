@@ -23,7 +23,7 @@ from blr.trust.verdict import Trust
 
 COMMON = {"problem", "gaussian", "converged", "n_iter", "status", "verdict"}
 OWN = {
-    LaplacePosterior: {"log_likelihood"},
+    LaplacePosterior: {"log_likelihood", "path"},
     ShiftedPosterior: {"laplace"},
     SandwichPosterior: {"laplace"},
     RefinedPosterior: {"laplace", "elbo"},
