@@ -324,7 +324,6 @@ def _trained(task: TrainingTask, steps: Steps) -> ModelDescription:
         for index in range(n):
             stop()
             candidates.append(steps.fit(folder, index, threads))
-            tell().advance(1)
         ranking = steps.choose(folder, candidates)
         members = {steps.refine(folder, index, threads): share for index, share in ranking.members}
         model = steps.save(folder, candidates, ranking, members, store)
