@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from astropy.table import Table
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_path, atomic_write_text
 from catalogs.sky.survey_links import survey_links
@@ -20,13 +24,20 @@ __all__ = ["Chosen", "Listed", "write_audit_lists", "write_lists"]
 
 NAME: Final = "review"
 AUDIT_NAME: Final = "audit"
+UNSURE: Final = ("?",)
+"""Answers of a review that are no class: nobody can tell."""
+NO_CLASS: Final = ("other", "?")
+"""Answers of an audit that are no class of the model."""
 COLUMNS: Final = {
     "ra": "right ascension, degrees",
     "dec": "declination, degrees",
     "class_given": "class of the largest moderated probability",
     "p_max": "the largest moderated probability",
+    "runner_up": "class of the second largest moderated probability",
+    "p_runner_up": "that probability",
     "mutual_info": "epistemic part of the entropy, in nats",
     "flags": "bits, as in the annotated catalogue",
+    "flag_names": "names of these bits",
     "how": "top: least certain of those flagged; drawn: in proportion to mutual_info",
     "weight": "one over the probability of being chosen so; 1 for top, which stand for themselves",
     "label": "the answer, to be filled in",
@@ -42,22 +53,24 @@ class Chosen:
     dec: float
     class_given: str
     p_max: float
+    runner_up: str
+    p_runner_up: float
     mutual_info: float
     flags: int
+    flag_names: str
     how: str
     weight: float
     label: str = ""
 
 
-def write_lists(rows: Sequence[Chosen], folder: Path, identifier: str, title: str) -> list[Path]:
+def write_lists(
+    rows: Sequence[Chosen], folder: Path, identifier: str, classes: Sequence[str], title: str
+) -> list[Path]:
     """Write `review.csv`, `review.vot` and `review.html`, each whole or not at all; return where they are."""
-    values = [list(asdict(row).values()) for row in rows]
-    types = [str, float, float, str, float, float, int, str, float, str]
-    key = _key(identifier, COLUMNS)
-    page = _page("review.html.j2").render(
-        title=title, key=key, rows=[(r, survey_links(r.ra, r.dec)) for r in rows]
+    types = [str, float, float, str, float, str, float, float, int, str, str, float, str]
+    return _write(
+        folder, _List(NAME, _key(identifier, COLUMNS), COLUMNS, types), rows, classes, UNSURE, title
     )
-    return _write(folder, NAME, key, COLUMNS, values, types, page)
 
 
 @dataclass(frozen=True)
@@ -87,13 +100,9 @@ def write_audit_lists(
     rows: Sequence[Listed], folder: Path, identifier: str, classes: Sequence[str], title: str
 ) -> list[Path]:
     """Write `audit.csv`, `audit.vot` and `audit.html`, each whole or not at all; return where they are."""
-    values = [list(asdict(row).values()) for row in rows]
     types = [str, float, float, int, float, float, str]
     key = _key(identifier, AUDIT_COLUMNS)
-    page = _page("audit.html.j2").render(
-        title=title, key=key, classes=classes, rows=[(r, survey_links(r.ra, r.dec)) for r in rows]
-    )
-    return _write(folder, AUDIT_NAME, key, AUDIT_COLUMNS, values, types, page)
+    return _write(folder, _List(AUDIT_NAME, key, AUDIT_COLUMNS, types), rows, classes, NO_CLASS, title)
 
 
 def _key(identifier: str, columns: Mapping[str, str]) -> str:
@@ -101,33 +110,55 @@ def _key(identifier: str, columns: Mapping[str, str]) -> str:
     return identifier if identifier not in columns else "id"
 
 
-def _page(template: str) -> Template:
-    loader = PackageLoader("flows", "templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(template)
+@dataclass(frozen=True)
+class _List:
+    """A kind of list: its file's name, the identifier's column, the columns besides with meanings, and all types."""
+
+    name: str
+    key: str
+    columns: Mapping[str, str]
+    types: Sequence[type]
 
 
 def _write(
     folder: Path,
-    name: str,
-    key: str,
-    columns: Mapping[str, str],
-    values: Sequence[Sequence[str | float]],
-    types: Sequence[type],
-    page: str,
+    kind: _List,
+    rows: Sequence[Chosen | Listed],
+    classes: Sequence[str],
+    others: Sequence[str],
+    title: str,
 ) -> list[Path]:
-    """Write a list as CSV, VOTable and HTML; return where they are."""
-    names = [key, *columns]
+    """Write a list as CSV, VOTable and HTML; return where they are.  `others` are answers that are no class."""
+    values = [list(asdict(row).values()) for row in rows]
+    names = [kind.key, *kind.columns]
+    cells = [["" if isinstance(v, float) and math.isnan(v) else str(v) for v in row] for row in values]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([["" if isinstance(v, float) and math.isnan(v) else v for v in row] for row in values])
-    paths = [folder / f"{name}.{ending}" for ending in ("csv", "vot", "html")]
+    writer.writerows(cells)
+    paths = [folder / f"{kind.name}.{ending}" for ending in ("csv", "vot", "html")]
     atomic_write_text(paths[0], stream.getvalue())
-    table = Table(rows=list(values) or None, names=names, dtype=types)
-    for column, meaning in columns.items():
+    table = Table(rows=values or None, names=names, dtype=list(kind.types))
+    for column, meaning in kind.columns.items():
         table[column].description = meaning
     with atomic_path(paths[1]) as temporary:
         # BINARY2, as all our VOTables: and astropy 8.0's writer of TABLEDATA corrupted the process's memory here.
         table.write(temporary, format="votable", tabledata_format="binary2", overwrite=True)
-    atomic_write_text(paths[2], page)
+    script = resources.files("flows").joinpath("templates", "labelling.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = Environment(
+        loader=PackageLoader("flows", "templates"), autoescape=True, undefined=StrictUndefined
+    ).get_template(f"{kind.name}.html.j2")
+    html = page.render(
+        title=title,
+        key=kind.key,
+        columns=names,
+        file=f"{kind.name}-answers.csv",
+        classes=classes,
+        options=[*classes, *others],
+        rows=[(r, c, survey_links(r.ra, r.dec)) for r, c in zip(rows, cells, strict=True)],
+        script=Markup(script),  # noqa: S704  our own file
+        script_hash=f"sha256-{digest}",
+    )
+    atomic_write_text(paths[2], html)
     return paths

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.decisions import Flag
+from blr.decisions import FLAG_MEANINGS, Flag
 from catalogs.arrays.values import batch_values
+from catalogs.catalog.new_columns import safe_name
 from catalogs.sky.positions import positions
 from flows.labels.reader import label_texts
 from flows.labels.source import require_exact
@@ -68,6 +69,8 @@ class _Rows:
     ra: Floats
     dec: Floats
     p_max: Floats
+    runner_up: NDArray[Any]
+    p_runner_up: Floats
     information: Floats
     flags: NDArray[np.int64]
 
@@ -78,8 +81,11 @@ class _Rows:
             float(self.dec[i]),
             str(self.classes[i]),
             float(self.p_max[i]),
+            str(self.runner_up[i]),
+            float(self.p_runner_up[i]),
             float(self.information[i]),
             int(self.flags[i]),
+            ", ".join(str(flag.name) for flag in FLAG_MEANINGS if int(self.flags[i]) & int(flag.value)),
             how,
             1.0 / probability,
         )
@@ -94,10 +100,11 @@ def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
     folder = check_output(request.out, key="out")
     manifest, prefix = annotated_manifest(folder)
     tables = object_tables(folder, manifest, prefix, request.identifier)
-    labelled = read_labelled_names(folder)
-    best, largest, n, total = _survey(tables, labelled, request.top, request.draw)
+    labelled, classes = read_labelled_names(folder), tuple(manifest.details.classes)
+    sources = [_Source(table, classes, labelled) for table in tables]
+    best, largest, n, total = _survey(sources, request.top, request.draw)
     scale = _scale(largest, total, request.draw)
-    drawn = [*_drawn(tables, labelled, scale, request.seed)] if request.draw else []
+    drawn = [*_drawn(sources, scale, request.seed)] if request.draw else []
     # With their weight, top or not: without it the drawn ones stand for nothing.
     weighted = {c.name for c in drawn}
     chosen = [*(c for c in best if c.name not in weighted), *drawn]
@@ -112,42 +119,65 @@ def review(request: ReviewRequest, *, dry_run: bool = False) -> ReviewResult:
         top=sum(c.how == "top" for c in chosen),
         drawn=sum(c.how == "drawn" for c in chosen),
         remarks=(*(t.remark for t in tables if t.remark), *([] if labelled else [UNKNOWN])),
-        files=() if dry_run else tuple(write_lists(chosen, folder, identity or "id", label)),
+        files=() if dry_run else tuple(write_lists(chosen, folder, identity or "id", classes, label)),
     )
 
 
-def _rows(table: ObjectTable, labelled: LabelledNames | None) -> Iterator[_Rows]:
-    """Yield the classified rows of objects without a label, batch by batch."""
-    read = table.read(*(table.prefix + name for name in SCORES))
-    for batch in table.catalog.batches(read):
-        values = batch_values(batch, read)
-        require_exact(values[table.identifier], f"{table.catalog.path}: --id", table.identifier)
-        name, p, information, flags = (values[table.prefix + key] for key in SCORES)
-        nowhere = np.full(batch.num_rows, np.nan)
-        ra, dec = table.place or (table.identifier,) * 2
-        place = positions(values[ra], values[dec], table.unit) if table.place else None
-        names = label_texts(values[table.identifier])
-        kept = np.isfinite(p) if labelled is None else np.isfinite(p) & ~labelled.among(names)
-        yield _Rows(
-            names[kept],
-            label_texts(name)[kept],
-            (place.ra if place else nowhere)[kept],
-            (place.dec if place else nowhere)[kept],
-            np.asarray(p, dtype=np.float64)[kept],
-            np.maximum(np.asarray(information, dtype=np.float64)[kept], 0.0),
-            np.asarray(flags, dtype=np.int64)[kept],
-        )
+@dataclass(frozen=True)
+class _Source:
+    """A catalogue to choose from, the classes of its model, and the objects that have a label."""
+
+    table: ObjectTable
+    classes: tuple[str, ...]
+    labelled: LabelledNames | None
+
+    def rows(self) -> Iterator[_Rows]:
+        """Yield the classified rows of objects without a label, batch by batch."""
+        table, prefix = self.table, self.table.prefix
+        chances = [f"{prefix}p_{safe_name(name)}" for name in self.classes]
+        read = table.read(*(prefix + name for name in SCORES), *chances)
+        for batch in table.catalog.batches(read):
+            values = batch_values(batch, read)
+            require_exact(values[table.identifier], f"{table.catalog.path}: --id", table.identifier)
+            name, p, information, flags = (values[prefix + key] for key in SCORES)
+            nowhere = np.full(batch.num_rows, np.nan)
+            ra, dec = table.place or (table.identifier,) * 2
+            place = positions(values[ra], values[dec], table.unit) if table.place else None
+            names = label_texts(values[table.identifier])
+            kept = np.isfinite(p) if self.labelled is None else np.isfinite(p) & ~self.labelled.among(names)
+            runner_up, p_runner_up = self._second(
+                [values[column][kept] for column in chances], int(kept.sum())
+            )
+            yield _Rows(
+                names[kept],
+                label_texts(name)[kept],
+                (place.ra if place else nowhere)[kept],
+                (place.dec if place else nowhere)[kept],
+                np.asarray(p, dtype=np.float64)[kept],
+                runner_up,
+                p_runner_up,
+                np.maximum(np.asarray(information, dtype=np.float64)[kept], 0.0),
+                np.asarray(flags, dtype=np.int64)[kept],
+            )
+
+    def _second(self, chances: Sequence[Floats], n: int) -> tuple[NDArray[Any], Floats]:
+        """Return the second most probable class (n,) and its probability (n,); of classes that are not known, none."""
+        if len(chances) < 2:
+            return np.full(n, "", dtype=object), np.full(n, np.nan)
+        p = np.stack([np.asarray(values, dtype=np.float64) for values in chances], axis=1)
+        second = np.argsort(p, axis=1, kind="stable")[:, -2]
+        return np.array(self.classes, dtype=object)[second], np.take_along_axis(p, second[:, None], axis=1)[
+            :, 0
+        ]
 
 
-def _survey(
-    tables: Sequence[ObjectTable], labelled: LabelledNames | None, top: int, draw: int
-) -> tuple[list[Chosen], list[float], int, float]:
+def _survey(sources: Sequence[_Source], top: int, draw: int) -> tuple[list[Chosen], list[float], int, float]:
     """Return the least certain flagged objects, the largest values of the information, rows, and its sum."""
     heap: list[tuple[float, int, Chosen]] = []
     largest: list[float] = []
     n, total = 0, 0.0
-    for table in tables:
-        for rows in _rows(table, labelled):
+    for source in sources:
+        for rows in source.rows():
             total += float(rows.information.sum())
             largest = heapq.nlargest(draw, [*largest, *rows.information.tolist()])
             flagged = np.flatnonzero(rows.flags & WORTH_A_LOOK)
@@ -184,13 +214,11 @@ def _scale(largest: Sequence[float], total: float, draw: int) -> float:
     return 0.0
 
 
-def _drawn(
-    tables: Sequence[ObjectTable], labelled: LabelledNames | None, scale: float, seed: int
-) -> Iterator[Chosen]:
+def _drawn(sources: Sequence[_Source], scale: float, seed: int) -> Iterator[Chosen]:
     """Yield a systematic sample with those inclusion probabilities: one pass, and the number that was asked for."""
     passed = float(np.random.default_rng(seed).random())
-    for table in tables:
-        for rows in _rows(table, labelled):
+    for source in sources:
+        for rows in source.rows():
             m = rows.information
             share = np.minimum(1.0, m / scale) if scale > 0 else (m > 0).astype(float)
             marks = np.concatenate([[passed], passed + np.cumsum(share)])

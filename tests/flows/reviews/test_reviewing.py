@@ -123,14 +123,15 @@ def test_inclusion_probabilities_sum_to_the_number_drawn() -> None:
 
 
 def test_texts_are_escaped_and_positions_linked(tmp_path: Path) -> None:
-    row = Chosen("<script>x", 10.5, -2.25, "a&b", 0.5, 0.1, 1, "top", 1.0)
-    write_lists([row], tmp_path, "name", "Review of <b>")
+    row = Chosen("<script>x", 10.5, -2.25, "a&b", 0.5, "'c'", 0.3, 0.1, 1, "LOW_CONFIDENCE", "top", 1.0)
+    write_lists([row], tmp_path, "name", ["a&b", "'c'"], "Review of <b>")
     page = (tmp_path / "review.html").read_text(encoding="utf-8")
-    assert "<script" not in page
+    assert page.count("<script") == 1  # our own
     assert "&lt;script&gt;x" in page
+    assert "Review of <b>" not in page
     assert "ra=10.500000&amp;dec=-2.250000" in page
     assert survey_links(np.nan, 1.0) == {}
-    write_lists([], tmp_path, "name", "none")
+    write_lists([], tmp_path, "name", ["a"], "none")
     assert len(Table.read(tmp_path / "review.vot")) == 0
 
 

@@ -1,0 +1,65 @@
+// Labels chosen in the page: kept in the browser, written into a CSV file when asked.
+"use strict";
+const rows = Array.from(document.querySelectorAll("tr[data-cells]"));
+const columns = JSON.parse(document.querySelector("table[data-columns]").dataset.columns);
+const place = columns.indexOf("label");
+const shelf = "blr answers: " + document.title;
+const state = document.getElementById("answered");
+let current = 0;
+
+function choice(row) { return row.querySelector("select"); }
+
+function kept() {
+  try { return JSON.parse(localStorage.getItem(shelf)) || {}; } catch (error) { return {}; }
+}
+
+function keep() {
+  const answers = {};
+  rows.forEach((row, i) => { if (choice(row).value) { answers[i] = choice(row).value; } });
+  try { localStorage.setItem(shelf, JSON.stringify(answers)); } catch (error) { /* nowhere to keep them */ }
+  state.textContent = Object.keys(answers).length + " of " + rows.length + " answered";
+}
+
+function quoted(text) { return /[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; }
+
+function table() {
+  const lines = [columns.map(quoted).join(",")];
+  for (const row of rows) {
+    const cells = JSON.parse(row.dataset.cells);
+    cells[place] = choice(row).value;
+    lines.push(cells.map(quoted).join(","));
+  }
+  return lines.join("\n") + "\n";
+}
+
+function go(to) {
+  current = Math.max(0, Math.min(rows.length - 1, to));
+  choice(rows[current]).focus();
+  rows[current].scrollIntoView({ block: "nearest" });
+}
+
+const answers = kept();
+rows.forEach((row, i) => {
+  choice(row).value = answers[i] || JSON.parse(row.dataset.cells)[place];
+  choice(row).addEventListener("change", keep);
+  choice(row).addEventListener("focus", () => { current = i; });
+});
+document.addEventListener("keydown", (event) => {
+  if (!rows.length || event.ctrlKey || event.metaKey || event.altKey) { return; }
+  const options = choice(rows[current]).options;
+  const digit = "123456789".indexOf(event.key) + 1;
+  if (digit && digit < options.length) {
+    choice(rows[current]).selectedIndex = digit;
+    keep();
+    go(current + 1);
+  } else if (event.key === "n") { go(current + 1); } else if (event.key === "p") { go(current - 1); } else { return; }
+  event.preventDefault();
+});
+document.getElementById("download").addEventListener("click", () => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([table()], { type: "text/csv" }));
+  link.download = document.querySelector("table[data-columns]").dataset.file;
+  link.click();
+  URL.revokeObjectURL(link.href);
+});
+keep();

@@ -1,0 +1,66 @@
+"""A review list in a browser: labels by keyboard, kept over a reload, written as the file that training reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from flows.reviews._files import Chosen, Listed, write_audit_lists, write_lists
+from tests.e2e.browser import Browser, browser, missing
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
+
+NAMES = ('NGC "1", a', "<b>2</b>", "3")
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def answers(window: Browser) -> list[dict[str, str]]:
+    """Return the rows that the page would write."""
+    return list(csv.DictReader(io.StringIO(window.driver.execute_script("return table()"))))
+
+
+def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_path: Path) -> None:
+    rows = [
+        Chosen(name, 10.0, 2.0, "early", 0.6, "late", 0.4, 0.1, 1, "LOW_CONFIDENCE", "drawn", 7.5)
+        for name in NAMES
+    ]
+    paths = write_lists(rows, tmp_path, "name", ["early", "late"], "Review of m@1")
+    window.open(paths[2].as_uri())
+    window.shows("0 of 3 answered", "LOW_CONFIDENCE")
+    body = window.driver.find_element(By.TAG_NAME, "body")
+    body.send_keys("2")
+    window.driver.switch_to.active_element.send_keys("n")
+    window.driver.switch_to.active_element.send_keys("3")
+    window.shows("2 of 3 answered")
+    found = answers(window)
+    with paths[0].open(encoding="utf-8") as stream:
+        listed = list(csv.DictReader(stream))
+    assert [row["label"] for row in found] == ["late", "", "?"]
+    assert [row | {"label": ""} for row in found] == [row | {"label": ""} for row in listed]
+    window.driver.refresh()
+    window.shows("2 of 3 answered")
+    assert [row["label"] for row in answers(window)] == ["late", "", "?"]
+    logged = [entry["message"] for entry in window.driver.get_log("browser")]
+    assert [text for text in logged if "favicon" not in text] == []
+
+
+def test_an_audit_offers_what_is_no_class(window: Browser, tmp_path: Path) -> None:
+    rows = [Listed(name, 10.0, 2.0, 0, 0.5, 2.0) for name in NAMES]
+    paths = write_audit_lists(rows, tmp_path, "name", ["early", "late"], "Audit of m@1")
+    window.open(paths[2].as_uri())
+    window.shows("0 of 3 answered")
+    window.driver.find_element(By.TAG_NAME, "body").send_keys("3")
+    window.driver.switch_to.active_element.send_keys(Keys.END)
+    window.shows("2 of 3 answered")
+    assert [row["label"] for row in answers(window)] == ["other", "?", ""]
