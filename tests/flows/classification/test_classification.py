@@ -67,6 +67,7 @@ def test_the_same_probabilities_in_both_formats(work):
     assert set(contents(work / "out")) == {
         *FILES,
         "_census/rows.parquet",
+        "_labelled/names.parquet",
         "manifest.json",
         "report.html",
         "summary.json",

@@ -102,6 +102,7 @@ def test_the_first_release(release):
         "report.html",
         "summary.json",
         "_census",
+        "_labelled",
         "_releases",
     }
 
