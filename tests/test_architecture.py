@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -75,8 +75,15 @@ class Module:
     def package(self) -> str:
         return self.name.split(".", maxsplit=1)[0]
 
-    def imports(self) -> Iterator[Import]:
-        """Yield every import: at the top, in functions, under `if TYPE_CHECKING`, by `import_module`."""
+    def imports(self) -> tuple[Import, ...]:
+        """Return every import: at the top, in functions, under `if TYPE_CHECKING`, by `import_module`."""
+        return self._imports
+
+    @cached_property
+    def _imports(self) -> tuple[Import, ...]:
+        return tuple(self._found_imports())
+
+    def _found_imports(self) -> Iterator[Import]:
         for node, deferred in _walk(self.tree, deferred=False):
             if isinstance(node, ast.Import):
                 yield from (Import(alias.name, node.lineno, deferred) for alias in node.names)
@@ -158,9 +165,25 @@ def allowed_to_defer(module: str) -> bool:
     return any(module == key or (key.endswith("*") and module.startswith(key[:-1])) for key in DEFERRED)
 
 
-def each_module(*packages: str) -> pytest.MarkDecorator:
+def each_module(*packages: str) -> Callable[[Callable[[Module], None]], Callable[[], None]]:
+    """Make of a test of one module a test of all: a test item a module would take half a minute."""
     chosen = [module for module in modules().values() if module.package in (packages or MAY_IMPORT)]
-    return pytest.mark.parametrize("module", chosen, ids=[module.name for module in chosen])
+
+    def of_all(test: Callable[[Module], None]) -> Callable[[], None]:
+        def run() -> None:
+            faults = []
+            for module in chosen:
+                try:
+                    test(module)
+                except (AssertionError, pytest.fail.Exception) as fault:
+                    faults.append(f"{module.name}: {fault}")
+            assert chosen
+            if faults:
+                pytest.fail("\n".join(faults), pytrace=False)
+
+        return run
+
+    return of_all
 
 
 def complain(module: Module, faults: list[str]) -> None:

@@ -117,16 +117,7 @@ def read_healpix(path: Path, *, column: str | None = None, frame: Frame | None =
         raise FormatError(
             f"{path}: got no such file, expected a map as HEALPix FITS; correct the name"
         ) from error
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-        TypeError,
-        ValueError,
-        IndexError,
-        fits.VerifyError,
-        AstropyWarning,
-    ) as error:
+    except UNREADABLE as error:
         raise DamagedFileError(
             f"{path}: got a file that cannot be read as a map ({error}); fetch it again"
         ) from error

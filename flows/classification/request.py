@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from flows.errors import UsageError
 from flows.inputs.still_written import PATIENCE, QUIET
-from flows.runs.parameters import STORE, THREADS, Parameter
+from flows.runs.parameters import OUTPUT_FOLDER, STORE, THREADS, Parameter
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
 if TYPE_CHECKING:
@@ -206,12 +206,7 @@ class ExplainRequest:
 class MapRequest:
     """Which fraction of annotated catalogues to map over the sky."""
 
-    out: Annotated[
-        Path,
-        Parameter(
-            words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
-        ),
-    ]
+    out: Annotated[Path, OUTPUT_FOLDER]
     class_name: Annotated[str, Parameter(words="Class that is mapped.", flag="--class", metavar="CLASS")]
     what: Annotated[
         Literal["fraction", "contamination", "completeness"],
@@ -278,12 +273,7 @@ class MapRequest:
 class CensusRequest:
     """Which output folder to count, and what its labelled rows and the catalogue have in common."""
 
-    out: Annotated[
-        Path,
-        Parameter(
-            words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
-        ),
-    ]
+    out: Annotated[Path, OUTPUT_FOLDER]
     store: Annotated[Path, STORE] = Path("models")
     assumes: Annotated[
         Literal["same", "shares", "features"] | None,

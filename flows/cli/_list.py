@@ -13,7 +13,6 @@ from flows.errors import ModelError
 from flows.models.history import standing_vetoes, veto_words
 from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
 from flows.models.store_folder import StoredModel, StoreFolder
-from flows.reports.skill import has_skill
 from flows.runs.allowed_roots import check_output
 
 __all__ = ["run_list"]
@@ -61,26 +60,19 @@ def _listed(store: StoreFolder, stored: StoredModel) -> ListedModel:
 def _described(stored: StoredModel) -> DescriptionFile | None:
     """Return the description of a model of an earlier version, from its file; None where that is damaged."""
     from flows.models.asdf_file import read_facts
+    from flows.models.description_file import description_file
 
     try:
         facts = read_facts(stored.path)
     except ModelError:
         return None
-    metrics, changed = facts.metrics, datetime.fromtimestamp(stored.path.stat().st_mtime, UTC)
-    return DescriptionFile(
-        format="blr-description",
-        model=stored.label,
-        size=stored.path.stat().st_size,
-        trained=changed.isoformat(timespec="seconds"),
-        code_version="",
-        log_loss=metrics.log_loss,
-        log_loss_low=None,
-        log_loss_high=None,
-        judged_on=metrics.n,
-        judged_by=metrics.judged_by,
-        has_skill=has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline),
-        skill=metrics.skill,
+    file = stored.path.stat()
+    return description_file(
+        stored.label,
+        facts.metrics,
         trust=facts.trust.verdict,
+        size=file.st_size,
+        trained=datetime.fromtimestamp(file.st_mtime, UTC),
     )
 
 

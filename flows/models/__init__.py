@@ -8,6 +8,8 @@
 - `comparison_tables`: Champion and challenger in tables: for the page on which a person decides, and for a
   terminal.
 - `description`: The description of a model: where it came from, how good it is, and what it was trained on.
+- `description_file`: What is written to a model's `description.json`, from the metrics and the verdict that its
+  model file holds.
 - `history`: Who decided what about a model's name, and when: `champion.log`, a line a decision, from which one
   can be undone.
 - `judged_rows`: The rows that a model was judged on, each with its loss: what champion and challenger are
@@ -40,6 +42,7 @@ __all__ = [
     "comparison",
     "comparison_tables",
     "description",
+    "description_file",
     "history",
     "judged_rows",
     "labelled_objects",

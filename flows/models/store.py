@@ -15,11 +15,11 @@ from catalogs.files.atomic import atomic_write_text
 from flows.errors import ModelError
 from flows.models.asdf_file import read_model, write_model
 from flows.models.description import ModelDescription
+from flows.models.description_file import description_file
 from flows.models.history import Promotion, write_decision
-from flows.models.listing import DescriptionFile, write_description
+from flows.models.listing import write_description
 from flows.models.model import Model
 from flows.models.store_folder import MODEL_FILE, StoredModel, StoreFolder
-from flows.reports.skill import has_skill
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.model_reference import ModelReference, check_name
 
@@ -98,8 +98,16 @@ class Store(StoreFolder):
         folder = self.make_folder(model.name, model.version)
         atomic_write_text(folder / "card.md", card)
         write_model(model, folder / MODEL_FILE)
-        size = (folder / MODEL_FILE).stat().st_size
-        write_description(folder, _description(model, interval, size=size))
+        described = description_file(
+            model.label,
+            model.metrics,
+            trust=model.trust.verdict,
+            interval=interval,
+            size=(folder / MODEL_FILE).stat().st_size,
+            trained=datetime.now(UTC),
+            code_version=model.code_version,
+        )
+        write_description(folder, described)
         return StoredModel(model.name, model.version, folder, self.champion(model.name) == model.version)
 
     def make_folder(self, name: str, version: str, *, staging: bool = False) -> Path:
@@ -150,26 +158,6 @@ class Store(StoreFolder):
                 + ("" if names else " (train one with `blr train SPEC --store DIR`)")
             )
         return name
-
-
-def _description(model: Model, interval: tuple[float, float] | None, *, size: int) -> DescriptionFile:
-    metrics = model.metrics
-    low, high = interval or (None, None)
-    return DescriptionFile(
-        format="blr-description",
-        model=model.label,
-        size=size,
-        trained=datetime.now(UTC).isoformat(timespec="seconds"),
-        code_version=model.code_version,
-        log_loss=metrics.log_loss,
-        log_loss_low=low,
-        log_loss_high=high,
-        judged_on=metrics.n,
-        judged_by=metrics.judged_by,
-        has_skill=has_skill(metrics.skill, log_loss=metrics.log_loss, baseline=metrics.log_loss_baseline),
-        skill=metrics.skill,
-        trust=model.trust.verdict,
-    )
 
 
 def _decision(

@@ -38,6 +38,7 @@ For this folder alone:
   approximation, on odd objects.
 - `_per_class`: Completeness and purity of each class, with intervals, from the objects that judge a model.
 - `_picture`: A picture of a report: an image, and the words that belong to it.
+- `_templates`: The templates of pages: every text that they are given is escaped.
 - `_training_pictures`: The pictures of a model, in the order of their worth; matplotlib is imported with this
   module.
 """

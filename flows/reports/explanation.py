@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from flows.reports._templates import TEMPLATES
 
 __all__ = [
     "ClassProbabilities",
@@ -17,15 +16,6 @@ __all__ = [
     "explanation_page",
     "explanation_sentences",
 ]
-
-_ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("flows", "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +146,7 @@ def _flags(explained: Explanation) -> str:
 def explanation_page(explained: Explanation) -> str:
     """Return the explanation as one HTML page that loads nothing."""
     largest = max((abs(c.contribution or 0.0) for c in explained.contributions), default=0.0)
-    return _ENVIRONMENT.get_template("explanation.html.j2").render(
+    return TEMPLATES.get_template("explanation.html.j2").render(
         explained=explained,
         sentences=explanation_sentences(explained),
         widths={c.name: 50 * abs(c.contribution or 0.0) / (largest or 1.0) for c in explained.contributions},

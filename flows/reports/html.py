@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_write_text
@@ -23,21 +21,13 @@ from catalogs.sky.survey_links import survey_links
 from flows.reports import tables
 from flows.reports._drawings import lacking_pictures, pictures
 from flows.reports._picture import Picture
+from flows.reports._templates import TEMPLATES
 from flows.reports.answers import Answer, training_answers
 from flows.reports.data import TrainReport
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
 
 __all__ = ["AnswerPart", "Page", "TableGroup", "render_page", "render_report", "write_report"]
-
-_ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("flows", "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +70,7 @@ def render_page(page: Page) -> str:
     """Return a report as HTML."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _ENVIRONMENT.get_template("report.html.j2").render(
+    return TEMPLATES.get_template("report.html.j2").render(
         **vars(page),
         script=Markup(script),  # noqa: S704  our own file
         script_hash=f"sha256-{digest}",

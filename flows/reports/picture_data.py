@@ -1,11 +1,13 @@
 """What a training stores beside the model so that its report can be drawn again: small arrays, and objects to look at.
 
-Models of earlier versions lack these files; their reports say so.  Shapes: K classes, T thresholds, B bins.
+Models of earlier versions lack these files; their reports say so.
+Shapes: K classes, T thresholds, B bins, I iterations, W weights shown.
 """
 
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +17,15 @@ import numpy as np
 
 from catalogs.files.atomic import atomic_path
 
-__all__ = ["FeatureComparison", "Made", "NotableObject", "ReportNotes", "SkyMap", "StoredPictures"]
+__all__ = [
+    "FeatureComparison",
+    "Made",
+    "NotableObject",
+    "ReportNotes",
+    "SkyMap",
+    "StoredPictures",
+    "WeightPictures",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -56,17 +66,45 @@ class ReportNotes:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredPictures:
+class WeightPictures:
+    """Arrays that pictures of weights are drawn from; None where a picture cannot be drawn.
+
+    `newton_weights` (I, W) are some weights of the largest part at each of Newton's iterations, `newton_names` (W,)
+    their functions.  `pair_*` are two weights of it: the names (2,), mean (2,) and covariance (2, 2) of the Laplace and
+    of the refined posterior, and draws (n, 2) of the exact one, each with its weight (n,).
+    """
+
+    newton_weights: Array | None = None
+    newton_names: Array | None = None
+    pair_names: Array | None = None
+    pair_laplace_mean: Array | None = None
+    pair_laplace_covariance: Array | None = None
+    pair_refined_mean: Array | None = None
+    pair_refined_covariance: Array | None = None
+    pair_draws: Array | None = None
+    pair_weight: Array | None = None
+
+    def to_tree(self) -> dict[str, Array | list[str]]:
+        """Return arrays, and lists of texts, that `from_tree` takes."""
+        return {
+            name: value.tolist() if value.dtype.kind == "U" else value
+            for name, value in vars(self).items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> WeightPictures:
+        """Return what `to_tree` made."""
+        return cls(**{name: np.asarray(value) for name, value in tree.items()})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredPictures(WeightPictures):
     """Arrays that pictures of a training are drawn from; None where a picture cannot be drawn.
 
     Of the rows that judge: `threshold` (T,) of the class's probability, with `completeness` and `purity` (K, T) of
     the objects above it (NaN of too few).  By magnitude and by galactic latitude: `*_centres`
     (B,), the means of bins, and `*_counts` (3, B, K), the objects of a class, those assigned to it, and both.
-
-    `newton_weights` (I, W) are some weights of the largest part at each
-    of Newton's iterations, `newton_names` (W,) their functions.  `pair_*` are two weights of it: the names (2,), mean
-    (2,) and covariance (2, 2) of the Laplace and of the refined posterior, and draws (n, 2) of the exact one, each
-    with its weight (n,).
     """
 
     threshold: Array
@@ -77,15 +115,6 @@ class StoredPictures:
     magnitude_counts: Array | None = None
     latitude_centres: Array | None = None
     latitude_counts: Array | None = None
-    newton_weights: Array | None = None
-    newton_names: Array | None = None
-    pair_names: Array | None = None
-    pair_laplace_mean: Array | None = None
-    pair_laplace_covariance: Array | None = None
-    pair_refined_mean: Array | None = None
-    pair_refined_covariance: Array | None = None
-    pair_draws: Array | None = None
-    pair_weight: Array | None = None
 
     def write(self, path: Path) -> None:
         """Write the arrays, whole or not at all."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from flows.errors import UsageError
-from flows.runs.parameters import Parameter
+from flows.runs.parameters import IDENTIFIER, OUTPUT_FOLDER, Parameter
 
 __all__ = ["AuditDrawRequest", "AuditEstimateRequest", "ReviewRequest", "read_edges", "read_threshold"]
 
@@ -40,12 +40,7 @@ def read_edges(text: str) -> list[float]:
 class ReviewRequest:
     """Which objects of annotated catalogues a person is to see."""
 
-    out: Annotated[
-        Path,
-        Parameter(
-            words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
-        ),
-    ]
+    out: Annotated[Path, OUTPUT_FOLDER]
     top: Annotated[
         int, Parameter(words="Flagged objects, the least certain first.", least=0, metavar="N")
     ] = 100
@@ -57,23 +52,15 @@ class ReviewRequest:
             metavar="N",
         ),
     ] = 0
-    identifier: Annotated[
-        str | None,
-        Parameter(
-            words="Column that names an object; default: what looks like it.", flag="--id", metavar="COLUMN"
-        ),
-    ] = None
+    identifier: Annotated[str | None, IDENTIFIER] = None
     seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
-
-
-OUT = Parameter(words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True)
 
 
 @dataclass(frozen=True)
 class AuditDrawRequest:
     """Of which annotated catalogues to draw objects, how many, and by what."""
 
-    out: Annotated[Path, OUT]
+    out: Annotated[Path, OUTPUT_FOLDER]
     n: Annotated[int, Parameter(words="Objects to draw.", least=10, metavar="N")] = 200
     by: Annotated[
         str | None,
@@ -109,12 +96,7 @@ class AuditDrawRequest:
             metavar="FILE",
         ),
     ] = None
-    identifier: Annotated[
-        str | None,
-        Parameter(
-            words="Column that names an object; default: what looks like it.", flag="--id", metavar="COLUMN"
-        ),
-    ] = None
+    identifier: Annotated[str | None, IDENTIFIER] = None
     seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
     overwrite: Annotated[
         bool, Parameter(words="Replace an earlier list, unless answers have been filled in there.")
@@ -125,7 +107,7 @@ class AuditDrawRequest:
 class AuditEstimateRequest:
     """Which audit to estimate from, and where its answers are."""
 
-    out: Annotated[Path, OUT]
+    out: Annotated[Path, OUTPUT_FOLDER]
     answers: Annotated[
         list[Path],
         Parameter(

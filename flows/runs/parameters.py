@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-__all__ = ["STORE", "THREADS", "Field", "Parameter", "request_fields"]
+__all__ = ["IDENTIFIER", "OUTPUT_FOLDER", "STORE", "THREADS", "Field", "Parameter", "request_fields"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,12 @@ class Parameter:
 
 
 STORE = Parameter(words="Folder of the model store.", metavar="DIR", written=True)
+OUTPUT_FOLDER = Parameter(
+    words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
+)
+IDENTIFIER = Parameter(
+    words="Column that names an object; default: what looks like it.", flag="--id", metavar="COLUMN"
+)
 THREADS = Parameter(
     words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
 )

@@ -25,13 +25,14 @@ from blr.predictive.temperature import Temperature
 from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
 from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
+from flows.reports.picture_data import WeightPictures
 from flows.runs.progress import tell
 from flows.specification.basis import SigmoidBasis, basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification
 from flows.training._candidate_parts import CandidateProblem, Part, fitted_parts, left_out
 from flows.training._checks import posterior_check
 from flows.training._rows import TrainingRows
-from flows.training._weight_pictures import WeightPictures, weight_pictures
+from flows.training._weight_pictures import weight_pictures
 
 __all__ = [
     "CandidateData",

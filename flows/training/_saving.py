@@ -30,7 +30,7 @@ from flows.reports.boundary import boundary_picture
 from flows.reports.candidates import CandidateRow, PosteriorCheck
 from flows.reports.html import write_report
 from flows.reports.label_noise import WrongLabels
-from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredPictures
+from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredPictures, WeightPictures
 from flows.reports.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
@@ -43,7 +43,6 @@ from flows.training._rows import TrainingRows
 from flows.training._shift import corrected, target_loss
 from flows.training._staging import StagedDescription
 from flows.training._target_rows import StagedShift
-from flows.training._weight_pictures import WeightPictures
 from flows.training.report import REPORT_FILE, ReportParts, train_report
 
 __all__ = [

@@ -18,12 +18,12 @@ from flows.documents import from_document, read_document, to_document, write_doc
 from flows.models.asdf_file import read_tree, write_tree
 from flows.models.description import TrainingDescription
 from flows.reports.candidates import PosteriorCheck
+from flows.reports.picture_data import WeightPictures
 from flows.specification.specification import Specification
 from flows.training._candidates import CandidateData, FinalMember
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
 from flows.training._target_rows import read_shift
-from flows.training._weight_pictures import WeightPictures
 
 __all__ = [
     "StagedDescription",

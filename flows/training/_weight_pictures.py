@@ -5,8 +5,7 @@ Shapes: I iterations, W weights shown, D weights, S draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,41 +14,14 @@ from blr.basis.base import Basis
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.pair import weight_pair
 from blr.posterior.posterior import Posterior
+from flows.reports.picture_data import WeightPictures
 
-__all__ = ["WeightPictures", "weight_pictures"]
+__all__ = ["weight_pictures"]
 
 Array = np.ndarray[Any, Any]
 
 MOST_SHOWN: Final = 6
 """Weights whose way is shown: as many as there are colours."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WeightPictures:
-    """The arrays of `flows.reports.picture_data.StoredPictures` that are of weights."""
-
-    newton_weights: Array | None = None
-    newton_names: Array | None = None
-    pair_names: Array | None = None
-    pair_laplace_mean: Array | None = None
-    pair_laplace_covariance: Array | None = None
-    pair_refined_mean: Array | None = None
-    pair_refined_covariance: Array | None = None
-    pair_draws: Array | None = None
-    pair_weight: Array | None = None
-
-    def to_tree(self) -> dict[str, Array | list[str]]:
-        """Return arrays, and lists of texts, that `from_tree` takes."""
-        return {
-            name: value.tolist() if value.dtype.kind == "U" else value
-            for name, value in vars(self).items()
-            if value is not None
-        }
-
-    @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> WeightPictures:
-        """Return what `to_tree` made."""
-        return cls(**{name: np.asarray(value) for name, value in tree.items()})
 
 
 def weight_pictures(

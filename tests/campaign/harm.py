@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,40 +12,26 @@ from astropy.io import fits
 from flows.runs.lock import LOCK
 from flows.runs.manifest import MANIFEST
 from flows.runs.staging import FOLDER as STAGING
-from flows.runs.staging import RETIRED
 from tests.campaign.material import Scenario
+from tests.lasting import lasting_bytes
 
 HARMS = ("lost", "duplicated", "mixed", "other bytes", "half-written", "left over", "done again", "untrue")
 """Rows that are not there, are there twice, or are of another model; files that are not those of an undisturbed run;
 with a final name, but not whole; not swept away; finished, but annotated once more.  Last: what was said is not so."""
 
 Harm = Counter[str]
-OF_THE_RUN = frozenset({"created", "mtime_ns", "inode"})
-"""What manifests and reports tell of the run itself, or of where a disk has put a file."""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return what is in a folder by name, JSON without what it tells of the run, folders as empty names."""
+    """Return what is in a folder by name, without what is of the run, folders as empty names."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file():
-            found[name] = _lasting(path)
+            found[name] = lasting_bytes(path)
         elif path.is_dir():
             found[f"{name}/"] = b""
     return found
-
-
-def _lasting(path: Path) -> bytes:
-    if path.suffix != ".json" or path.name.startswith("."):
-        return path.read_bytes()
-    return json.dumps(_without(json.loads(path.read_bytes()))).encode()
-
-
-def _without(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _without(value) for key, value in tree.items() if key not in OF_THE_RUN}
-    return [_without(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def harm_of_stop(scenario: Scenario, out: Path) -> Harm:
@@ -58,7 +42,7 @@ def harm_of_stop(scenario: Scenario, out: Path) -> Harm:
         name = path.relative_to(out)
         if path.is_file() and not any(part.startswith(".") for part in name.parts):
             try:
-                content = _lasting(path)
+                content = lasting_bytes(path)
             except ValueError:
                 content = b"no JSON"
             harm["half-written"] += all(content != there.get(str(name)) for there in whole)
@@ -81,9 +65,9 @@ def harm_of_rerun(scenario: Scenario, out: Path) -> Harm:
 
 
 def outputs(out: Path) -> list[Path]:
-    """Return the annotated files of a folder, as a reader of folders finds them."""
+    """Return the annotated files of a folder, as readers of folders find them: they skip names with `_` or `.`."""
     paths = (path for kind in ("*.parquet", "*.fits") for path in sorted(out.rglob(kind)))
-    return [p for p in paths if p.relative_to(out).parts[0] != RETIRED and STAGING not in p.parts]
+    return [p for p in paths if not p.relative_to(out).parts[0].startswith(("_", "."))]
 
 
 def rows_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +92,11 @@ def finished(scenario: Scenario, out: Path) -> set[str]:
     expected = contents(scenario.after)
     kinds = (".parquet", ".fits")
     named = (
-        {n for n, c in contents(out).items() if n.endswith(kinds) and c == expected.get(n)}
+        {
+            n
+            for n, c in contents(out).items()
+            if n.endswith(kinds) and n[0] not in "_." and c == expected.get(n)
+        }
         if out.is_dir()
         else set()
     )

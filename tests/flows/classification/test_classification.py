@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +27,7 @@ from flows.runs.outputs import file_sha256
 from flows.runs.results import FinishedClassification
 from flows.specification.toml_file import load_specification
 from tests.flows.verbs import classify
+from tests.lasting import lasting_contents
 
 FILES = ("survey.fits", "survey.parquet")
 
@@ -46,25 +46,11 @@ def run(work: Path, *names: str, **options: object) -> dict:
     return classify([work / name for name in names or FILES], **chosen)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file's bytes by name; the manifest without its date."""
-    found = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-    if "manifest.json" in found:
-        tree = json.loads(found["manifest.json"])
-        del tree["created"]
-        for file in (*tree["inputs"], *tree["outputs"]):
-            del file["mtime_ns"], file["inode"]
-        found["manifest.json"] = json.dumps(tree).encode()
-    if "report.html" in found:  # says when it was made
-        found["report.html"] = re.sub(rb"Made on [^<]*", b"", found["report.html"])
-    return found
-
-
 def test_the_same_probabilities_in_both_formats(work):
     told = run(work)
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(FinishedClassification, document, source="the result") == told
-    assert set(contents(work / "out")) == {
+    assert set(lasting_contents(work / "out")) == {
         *FILES,
         "_census/rows.parquet",
         "_labelled/names.parquet",
@@ -137,19 +123,19 @@ def test_a_file_more_joins_the_others(work):
 
 def test_a_lost_output_is_made_again(work):
     whole = run(work)
-    before = contents(work / "out")
+    before = lasting_contents(work / "out")
     (work / "out/survey.fits").unlink()
     assert run(work).files["survey.fits"].to_do
     (work / "out/summary.json").unlink()
     assert run(work).summary == whole.summary
-    assert contents(work / "out") == before
+    assert lasting_contents(work / "out") == before
 
 
 @pytest.mark.parametrize("step", ["annotate", "finish"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work, step, when):
     run(work)
-    expected = contents(work / "out")
+    expected = lasting_contents(work / "out")
     shutil.rmtree(work / "out")
     done = []
 
@@ -172,12 +158,12 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work, step, when):
         steps=replace(DIRECT, annotate=lambda job: (counted.append(job.name), DIRECT.annotate(job))[1]),
     )
     assert len(counted) == {"annotate": 1, "finish": 0}[step]
-    assert contents(work / "out") == expected
+    assert lasting_contents(work / "out") == expected
 
 
 def test_killed_between_two_final_names(work, monkeypatch):
     run(work)
-    expected = contents(work / "out")
+    expected = lasting_contents(work / "out")
     shutil.rmtree(work / "out")
     from flows.runs.staging import Staging
 
@@ -195,14 +181,14 @@ def test_killed_between_two_final_names(work, monkeypatch):
             run(work)
     assert len(list((work / "out").glob("survey.*"))) == 1
     assert run(work).status == "done"
-    assert contents(work / "out") == expected
+    assert lasting_contents(work / "out") == expected
 
 
 def test_killed_by_the_system(work, make):
     """SIGKILL at some moments: no file with a final name is incomplete, and a rerun finishes."""
     make.parquet(work / "survey.parquet", make.survey(60_000))
     run(work, "survey.parquet")
-    expected = contents(work / "out")
+    expected = lasting_contents(work / "out")
     shutil.rmtree(work / "out")
     command = [
         sys.executable,
@@ -222,11 +208,11 @@ def test_killed_by_the_system(work, make):
         time.sleep(delay)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        found = contents(work / "out") if (work / "out").exists() else {}
+        found = lasting_contents(work / "out") if (work / "out").exists() else {}
         for name in ("survey.parquet", "summary.json", "manifest.json"):
             assert found.get(name, expected[name]) == expected[name]
     run(work, "survey.parquet")
-    assert contents(work / "out") == expected
+    assert lasting_contents(work / "out") == expected
 
 
 def test_ctrl_c_finishes_the_file_in_hand(work):
@@ -248,8 +234,10 @@ def test_threads_do_not_matter(work, make):
     make.parquet(work / "survey.parquet", make.survey(2000))
     run(work, "survey.parquet", threads=1)
     run(work, "survey.parquet", threads=3, out=work / "three")
-    assert contents(work / "out")["survey.parquet"] == contents(work / "three")["survey.parquet"]
-    assert contents(work / "out")["summary.json"] == contents(work / "three")["summary.json"]
+    assert (
+        lasting_contents(work / "out")["survey.parquet"] == lasting_contents(work / "three")["survey.parquet"]
+    )
+    assert lasting_contents(work / "out")["summary.json"] == lasting_contents(work / "three")["summary.json"]
 
 
 def other_model(work: Path) -> str:
@@ -261,7 +249,7 @@ def other_model(work: Path) -> str:
 
 def test_outputs_of_another_model_are_not_mixed(work):
     run(work)
-    before, label = contents(work / "out"), other_model(work)
+    before, label = lasting_contents(work / "out"), other_model(work)
     with pytest.raises(
         OutputExistsError, match=f"out: got a folder with outputs of the model .*{label}.*--overwrite"
     ):
@@ -270,7 +258,7 @@ def test_outputs_of_another_model_are_not_mixed(work):
         OutputExistsError, match=r"got survey.parquet of the model .* beside what is to be replaced"
     ):
         run(work, "survey.fits", model=label, overwrite=True)
-    assert contents(work / "out") == before
+    assert lasting_contents(work / "out") == before
     assert run(work, model=label, overwrite=True).status == "done"
     assert Manifest.read(work / "out").model == label
     assert set(pq.read_table(work / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
@@ -278,7 +266,7 @@ def test_outputs_of_another_model_are_not_mixed(work):
 
 def test_an_overwriting_run_that_stops_changes_nothing(work):
     run(work)
-    before, label = contents(work / "out"), other_model(work)
+    before, label = lasting_contents(work / "out"), other_model(work)
 
     def annotate(job):
         if job.name == "survey.parquet":
@@ -287,7 +275,7 @@ def test_an_overwriting_run_that_stops_changes_nothing(work):
 
     with pytest.raises(KeyboardInterrupt):
         run(work, model=label, overwrite=True, steps=replace(DIRECT, annotate=annotate))
-    assert {n: b for n, b in contents(work / "out").items() if not n.startswith(".")} == before
+    assert {n: b for n, b in lasting_contents(work / "out").items() if not n.startswith(".")} == before
 
 
 def test_another_specification_is_another_maker(work):

@@ -1,0 +1,35 @@
+"""What two runs that do the same leave alike: files without the time of the run and the place on the disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+OF_THE_RUN = frozenset({"created", "mtime_ns", "inode"})
+"""The keys under which manifests and summaries say when a run was, or where a disk has put a file."""
+
+
+def lasting_bytes(path: Path) -> bytes:
+    """Return a file's bytes, a JSON document and a report without what is of the run.
+
+    Raises ValueError for a JSON document that is cut off.
+    """
+    if path.name == "report.html":
+        return re.sub(rb"Made on [^<]*", b"", path.read_bytes())
+    if path.suffix == ".json" and not path.name.startswith("."):
+        return json.dumps(_without(json.loads(path.read_bytes()))).encode()
+    return path.read_bytes()
+
+
+def lasting_contents(folder: Path) -> dict[str, bytes]:
+    """Return what lasts of each file of a folder, by its path in the folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
+
+
+def _without(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _without(value) for key, value in tree.items() if key not in OF_THE_RUN}
+    return [_without(item) for item in tree] if isinstance(tree, list) else tree
