@@ -39,21 +39,20 @@ def cholesky_of_precision(A: Matrix) -> tuple[Matrix, float]:
         )
     # A column of zeros without a prior says nothing of its weight: the jitter stands in for a scale.
     scale = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
-    C = A / scale[:, None] / scale
     jitter = 0.0
     while jitter < 1e-6:
-        try:
-            L = scipy.linalg.cholesky(_raised(C, jitter), lower=True, check_finite=False)
-            return L * scale[:, None], jitter
-        except np.linalg.LinAlgError:
-            jitter = max(10 * jitter, len(C) * np.finfo(float).eps)
+        C = A / scale[:, None]
+        C /= scale
+        C.flat[:: len(C) + 1] += jitter
+        # In place: the transpose of a symmetric matrix has the order of columns that LAPACK asks for.
+        L, status = scipy.linalg.lapack.dpotrf(C.T, lower=1, clean=1, overwrite_a=1)
+        if status == 0:
+            L *= scale[:, None]
+            return L, jitter
+        jitter = max(10 * jitter, len(C) * np.finfo(float).eps)
     raise np.linalg.LinAlgError(
         "precision is not positive definite; its quadratic form is negative somewhere"
     )
-
-
-def _raised(C: Matrix, jitter: float) -> Matrix:
-    return C if jitter == 0 else C + jitter * np.eye(len(C))
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,6 +72,10 @@ class Likelihood(Protocol):
         """Return the squared length of the third derivative, (N,), in the metric V (N, C, C)."""
         ...
 
+    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+        """Return u (N, J) and v (N, J, C) of the third derivative of -ln p, Σ_j u_j v_j ⊗ v_j ⊗ v_j."""
+        ...
+
     def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
         """Return the fourth derivative of -ln p on V (N, C, C) and V, (N,)."""
         ...
@@ -130,6 +134,10 @@ class Bernoulli:
     def third_squared(self, a: Matrix, t: Vector, V: Matrix) -> Vector:
         """Return c3² V³, (N,)."""
         return self.higher(a[:, 0], t)[0] ** 2 * V[:, 0, 0] ** 3
+
+    def third_cubes(self, a: Matrix, t: Vector) -> tuple[Matrix, Matrix]:
+        """Return -c3 (N, 1) and ones (N, 1, 1)."""
+        return -self.higher(a[:, 0], t)[0][:, None], np.ones((len(a), 1, 1))
 
     def fourth_on(self, a: Matrix, t: Vector, V: Matrix) -> Vector:
         """Return -c4 V², (N,)."""
@@ -219,6 +227,14 @@ class Categorical:
         """Return the squared length of the third cumulant Σ_k y_k (e_k - y)^⊗3 in the metric V, (N,)."""
         y = self._softmax(a)[1]
         return self.third_cumulants_product(y, y, V)
+
+    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:  # noqa: ARG002  same verbs for all
+        """Return the probabilities y (N, K), and e_k - y in the outputs' coordinates (N, K, C)."""
+        y = self._softmax(a)[1]
+        return y, self._from_mean(y)
+
+    def _from_mean(self, y: Matrix) -> Matrix:
+        return self.transform - (y @ self.transform)[:, None, :]
 
     def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:  # noqa: ARG002  same verbs for all
         """Return the fourth cumulant, Σ_k y_k (e_k - y)^⊗4 less its Gaussian part, on V and V, (N,)."""

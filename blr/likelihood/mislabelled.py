@@ -134,6 +134,11 @@ class MislabelledCategorical(Categorical):
         own = self.third_cumulants_product(y, y, V) + self.third_cumulants_product(q, q, V)
         return np.asarray(np.maximum(own - 2 * self.third_cumulants_product(y, q, V), 0.0))
 
+    def third_cubes(self, a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the classes' probabilities, and minus those given the record (N, 2 K), with e_k less their means."""
+        y, q, _ = self._both(a, t)
+        return np.hstack([y, -q]), np.hstack([self._from_mean(y), self._from_mean(q)])
+
     def fourth_on(self, a: Matrix, t: Matrix, V: Matrix) -> Vector:
         """Return the fourth derivative of -ln p on V and V, (N,)."""
         y, q, _ = self._both(a, t)

@@ -8,6 +8,7 @@ the difference of the two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -66,13 +67,18 @@ class Acceleration:
         share = np.linalg.lstsq(changes, residuals[:, -1], rcond=1e-10)[0]
         # The last image, less its shares of the changes from each image to the next.
         weight = np.diff(share, prepend=0.0, append=1.0)
-        mean, precision = (
-            sum(w * x for w, x in zip(weight.tolist(), images, strict=True))
-            for images in zip(*self._images, strict=True)
-        )
-        extrapolated = Gaussian(mean, precision)
+        means, precisions = zip(*self._images, strict=True)
+        extrapolated = Gaussian(_combined(weight, means), _combined(weight, precisions))
         try:
             _ = extrapolated.cholesky
         except (np.linalg.LinAlgError, ValueError):
             return None
         return extrapolated
+
+
+def _combined(weight: Vector, arrays: Sequence[Matrix]) -> Matrix:
+    """Return Σ w x, without a new array for each product."""
+    total, product = weight[0] * arrays[0], np.empty_like(arrays[0])
+    for w, x in zip(weight[1:], arrays[1:], strict=True):
+        total += np.multiply(w, x, out=product)
+    return total

@@ -20,12 +20,13 @@ from blr.posterior._convergence import effective_size, nested_r_hat
 from blr.posterior._hamiltonian import brief_warm_up
 from blr.posterior.ensemble import draw_probabilities
 from blr.trust.importance import smooth
-from blr.trust.whitened import log_posterior, whitened_density
+from blr.trust.whitened import log_posterior, single_serves, whitened_density
 
 __all__ = ["Exact", "by_chains", "by_importance", "least_work"]
 
 _DRAWS = 16384  # importance draws
 _BLOCK = 512  # of them evaluated at once
+_COMPARED = 64  # of them on which single precision is tried
 _FIRST = 2048  # of them that tell whether the others are worth their time
 _HOPELESS = 0.3  # of the effective share that is needed, below which the first ones say that they are not
 _K_HAT = 0.7
@@ -79,10 +80,14 @@ def least_work(problem: Problem, n_weights: int, n_rows: int) -> float:
 
 
 class _Counted:
-    """The log posterior and its gradient in whitened coordinates, and the operations spent on them."""
+    """The log posterior and its gradient in whitened coordinates, and the operations spent on them.
 
-    def __init__(self, problem: Problem, white: Gaussian, n_rows: int) -> None:
-        self._density = whitened_density(problem, white)
+    In single precision, where that serves at the places `start` (C, D) where chains begin.
+    """
+
+    def __init__(self, problem: Problem, white: Gaussian, n_rows: int, start: Matrix) -> None:
+        theta = white.mean + start @ white.inverse_cholesky
+        self._density = whitened_density(problem, white, single=single_serves(problem, theta))
         self._each = _operations(problem, n_rows)
         self.spent = 0.0
 
@@ -96,10 +101,11 @@ def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.rando
     z = rng.standard_normal((_DRAWS, len(start.mean)))
     draws = start.mean + z @ start.inverse_cholesky
     constant = 0.5 * (start.log_det_precision - z.shape[1] * np.log(2 * np.pi))
+    single = single_serves(problem, draws[:_COMPARED])
 
     def log_ratios(some: slice) -> Vector:
         blocks = np.array_split(draws[some], max(1, len(draws[some]) // _BLOCK))
-        log_joint = np.concatenate([log_posterior(problem, x) for x in blocks])
+        log_joint = np.concatenate([log_posterior(problem, x, single=single) for x in blocks])
         return np.asarray(log_joint + 0.5 * np.einsum("sd,sd->s", z[some], z[some]) - constant)
 
     log_ratio = log_ratios(slice(_FIRST))
@@ -137,10 +143,10 @@ def by_chains(
     (7 to 25 ns each) are spent, the data having n_rows rows; or twice these, while the worst row has fewer independent
     draws than `enough`.  None if they do not suffice for a first look.
     """
-    density = _Counted(problem, start, n_rows)
     D = len(start.mean)
-    chains = _chains(n_rows, D)
-    sampler, state = brief_warm_up(density, rng.standard_normal((chains, D)), rng)
+    first = rng.standard_normal((_chains(n_rows, D), D))
+    density = _Counted(problem, start, n_rows, first)
+    sampler, state = brief_warm_up(density, first, rng)
     blocks: list[tuple[Matrix, Matrix]] = []
     warm, looks = density.spent, 1
     while len(blocks) * _MOVES < _MOST_MOVES:
@@ -164,9 +170,10 @@ def _of_chains(blocks: list[tuple[Matrix, Matrix]]) -> Exact:
     draws = np.concatenate([z for z, _ in blocks], axis=1)
     p = np.concatenate([part for _, part in blocks], axis=3)
     (C, n, D), (K, P) = draws.shape, p.shape[:2]
-    by_chain = p[1:].reshape((K - 1) * P, C, n).transpose(1, 2, 0)
+    # Contiguous: passes along a chain would else jump through memory.
+    by_chain = np.ascontiguousarray(p[1:].reshape((K - 1) * P, C, n).transpose(1, 2, 0))
     size = np.maximum(effective_size(by_chain), 1.0)
-    moving = by_chain.std(axis=(0, 1)) > _STILL
+    moving = p[1:].std(axis=(2, 3)).ravel() > _STILL
     flat = draws.reshape(-1, D)
     return Exact(
         p.mean(axis=(2, 3)).T,

@@ -22,13 +22,14 @@ from blr.gaussian import Gaussian, cholesky_of_precision
 from blr.posterior._convergence import effective_size
 from blr.posterior.kinds import SampledPosterior
 from blr.threads import single_threaded_blas
-from blr.trust.whitened import log_posterior
+from blr.trust.whitened import log_posterior, single_serves
 
 __all__ = ["bridge_evidence"]
 
 _FEWEST = 64  # draws
 _MOST_ITERATIONS = 500
 _SETTLED = 1e-8  # nats
+_COMPARED = 64  # weights at which single precision is tried
 _BLOCK = 512  # weights whose densities are evaluated at once
 _SHRINK = 16.0  # draws a weight at which half of the covariance is the stand-in's
 _STRETCHES = 4  # of consecutive draws, by which their autocorrelation is judged
@@ -61,9 +62,12 @@ class _Warp:
         """Return ln of the folded posterior, not normalised, over the standard normal, at x (S, D): (S,)."""
         D = x.shape[1]
         parts = []
+        single = single_serves(problem, self.centre + x[:_COMPARED] @ self.L.T)
         for block in np.array_split(x, max(1, len(x) // _BLOCK)):
             step = block @ self.L.T
-            both = log_posterior(problem, np.concatenate([self.centre + step, self.centre - step]))
+            both = log_posterior(
+                problem, np.concatenate([self.centre + step, self.centre - step]), single=single
+            )
             parts.append(logsumexp(both.reshape(2, -1), axis=0) - np.log(2.0))
         scale = float(np.log(np.diag(self.L)).sum()) + 0.5 * D * np.log(2 * np.pi)
         return np.concatenate(parts) + scale + 0.5 * np.einsum("sd,sd->s", x, x)

@@ -43,6 +43,8 @@ _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its node
 _SLOW = 1e-4  # nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each
 _MAX_ITER = 200
 _MAX_HALVINGS = 12
+_NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
+_FEW_HALVINGS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +94,11 @@ def refine(
             search.most_nodes = _COARSE_NODES
         state = _evaluate(problem, (start or laplace).gaussian, search.most_nodes)
         n_iter, status = 1, "iterations exhausted"
+        gain = np.inf
         while n_iter < _MAX_ITER:
-            following, length = search.step(state)
+            following, length = search.step(
+                state, _FEW_HALVINGS if draft and gain < _NEAR_END else _MAX_HALVINGS
+            )
             gain, state = following.elbo - state.elbo, following
             n_iter += 1
             if on_step is not None:
@@ -153,7 +158,7 @@ class _Search:
     length: float = 1.0
     gains: list[float] = field(default_factory=list)
 
-    def step(self, state: _State) -> tuple[_State, float]:
+    def step(self, state: _State, most_halvings: int = _MAX_HALVINGS) -> tuple[_State, float]:
         """Return where a step leads without a fall of the bound, and its length."""
         prior = self.problem.solver_prior
         _, gradient, hessian = state.terms
@@ -164,7 +169,7 @@ class _Search:
         if following is not None:
             return following, 1.0
         length = self.length
-        for _ in range(_MAX_HALVINGS):
+        for _ in range(most_halvings):
             following = self._tried(state, _moved(state.q, direction, A, length))
             if following is not None:
                 self.length = length

@@ -40,6 +40,7 @@ Index = NDArray[np.intp]
 _IMPOSSIBLE = 1e-300  # likelihood of a record that stands for none: its logarithm is finite
 _WIDE = 4.0  # largest contrast sd above which single precision serves
 _MANY_NODES = 64  # Sobol points, whose weights are equal, from which single precision is taken
+_REACH = 80.0  # of activations about their means: up to here exponentials are finite in single precision
 _NUMBERS = 2**18  # activations at nodes held at a time
 
 # Gauss-Hermite nodes along each axis up to an sd of the widest, for 2, 3 and 4 contrasts; then Sobol points.
@@ -232,15 +233,20 @@ def _at_many_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, 
     """
     assert w[0] == w[-1]  # noqa: S101  Sobol points
     n, K = m.shape
-    loads = np.concatenate([B, m[:, :, None]], axis=2).astype(np.float32).reshape(n * K, -1)
+    top = m.max(axis=1)
+    loads = np.concatenate([B, (m - top[:, None])[:, :, None]], axis=2).astype(np.float32).reshape(n * K, -1)
     columns = np.concatenate([z.T, np.ones((1, len(z)))]).astype(np.float32)
     a = (loads @ columns).reshape(n, K, len(z))
-    top = a.max(axis=1)
-    a -= top[:, None]
+    if (
+        float(np.abs(B).sum(axis=2).max()) * float(np.abs(z).max()) > _REACH
+    ):  # e^a might overflow, or all vanish
+        highest = a.max(axis=1)
+        a -= highest[:, None]
+        top = top + np.mean(highest, axis=1, dtype=np.float64)
     np.exp(a, out=a)
     total = a.sum(axis=1)
-    log_sum = np.asarray(np.mean(np.log(total) + top, axis=1, dtype=np.float64))
     a *= (1 / total)[:, None]
+    log_sum = top + np.mean(np.log(total, out=total), axis=1, dtype=np.float64)
     products = np.asarray(a @ a.transpose(0, 2, 1), dtype=np.float64) / len(z)
     y: Matrix = np.asarray(products.sum(axis=2))  # the classes' probabilities sum to one at each node
     R = -products

@@ -6,6 +6,7 @@ what is stacked is then what is kept.  Shapes: N rows, K classes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,11 @@ from blr.arrays import Matrix
 from blr.fitting.newton import maximise
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
+from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
 from blr.threads import single_threaded_blas
 
-__all__ = ["assign_folds", "fold_probability"]
+__all__ = ["assign_folds", "fold_probabilities", "fold_probability"]
 
 
 def assign_folds(stratum: ArrayLike, group: ArrayLike | None = None, *, n_folds: int = 5) -> NDArray[np.intp]:
@@ -68,6 +70,26 @@ def fold_probability(q: LaplacePosterior, fold: NDArray[np.intp], *, refined: bo
     TypeError
         If its rows came as a stream, which are not kept.
     """
+    return next(fold_probabilities([q], fold, refined=refined))
+
+
+def fold_probabilities(
+    fits: Sequence[LaplacePosterior], fold: NDArray[np.intp], *, refined: bool = True
+) -> Iterator[Matrix]:
+    """Yield for each of the fits what `fold_probability` returns; they have the same rows and different priors.
+
+    A refinement begins where that of the fit before ended on the same rows: it has not seen the fold that is left out.
+    The first one begins at its own Laplace fit.
+    """
+    ended: dict[int, Posterior] = {}
+    for q in fits:
+        yield _without_each(q, fold, ended, refined=refined)
+
+
+def _without_each(
+    q: LaplacePosterior, fold: NDArray[np.intp], ended: dict[int, Posterior], *, refined: bool
+) -> Matrix:
+    """Return the probabilities (N, K); `ended` has where each fold's refinement ended, and is brought up to date."""
     data = q.problem.require_rows()
     p = np.empty((len(data.Phi), q.problem.n_classes))
     with single_threaded_blas():
@@ -75,7 +97,8 @@ def fold_probability(q: LaplacePosterior, fold: NDArray[np.intp], *, refined: bo
             left = fold == number
             problem = replace(q.problem, data=data.chosen(~left))
             mode = maximise(problem.evaluate, problem.solver_prior, q.mode)
-            without = posterior_at(problem, mode)
-            served = refine(without, draft=True) if refined else without
+            served: Posterior = posterior_at(problem, mode)
+            if refined:
+                served = ended[number] = refine(served, start=ended.get(number), draft=True)
             p[left] = served.prediction(data.Phi[left]).probability
     return p

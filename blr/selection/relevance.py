@@ -17,10 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from blr.arrays import Vector, as_matrix
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
+from blr.fitting.newton import maximise
+from blr.fitting.problem import Problem, pose
 from blr.likelihood.prior import GaussianPrior
-from blr.posterior.laplace import fit
+from blr.posterior.kinds import LaplacePosterior
+from blr.posterior.laplace import posterior_at
 from blr.selection.evidence import fit_evidence
 from blr.selection.prior_scale import SCALES, log_hyperprior
+from blr.threads import single_threaded_blas
 
 __all__ = ["with_relevant_heights", "with_relevant_widths"]
 
@@ -74,13 +78,17 @@ def with_relevant_widths(
         "threads": threads,
     }
 
+    mode: Vector | None = None
+
     def evidence(log_width: Vector, scale: float) -> float:
+        nonlocal mode
         prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
         Phi = replace(basis, width=np.exp(log_width))(rows)
-        log_evidence = fit(Phi, t, prior, likelihood, **response).log_evidence
+        q = _fitted(pose(Phi, t, prior, likelihood, **response), mode)
+        mode = q.mode
         if on_step is not None:
             on_step()
-        return log_evidence - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
+        return q.log_evidence - float(np.sum(np.square(log_width - start))) / (2 * _SPREAD**2)
 
     start = np.log(np.broadcast_to(basis.width, (basis.n_features,)).astype(np.float64))
     at_scale = [evidence(start, scale) + float(log_hyperprior(scale)) for scale in SCALES]
@@ -165,3 +173,13 @@ def with_relevant_heights(
     height = np.ones(basis.n_features)
     height[stepped] = np.exp(log_scale - log_scale.mean())
     return replace(even, height=height)
+
+
+def _fitted(problem: Problem, mode: Vector | None) -> LaplacePosterior:
+    """Return the Laplace fit, begun at the mode (C M,) of a fit with other widths, where that is known.
+
+    Of labels that may be wrong there may be several modes, so that the search begins at zero.
+    """
+    start = np.zeros(problem.n_solved) if mode is None or problem.mislabelled else mode
+    with single_threaded_blas():
+        return posterior_at(problem, maximise(problem.evaluate, problem.solver_prior, start))

@@ -7,8 +7,9 @@ doi:10.1111/j.2517-6161.1995.tb02060.x):
     E[w] - w_MAP  ≈  δ = -1/2 Σ g,   g_i = ψ_ijk Σ_jk
     Δ ln p(D)     ≈  -1/8 ψ_ijkl Σ_ij Σ_kl + 1/8 gᵀ Σ g + 1/12 ψ_ijk ψ_lmn Σ_il Σ_jm Σ_kn
 
-The first two terms of the evidence are sums over rows; the third is the squared length of a tensor with D³ entries, of
-which never more than some slices are held.  Shapes: D = C M weights in the solver's coordinates, C outputs.
+The first two terms of the evidence are sums over rows; the third is the squared length of a tensor with D³ entries.
+Of few rows it is a sum over pairs of them; of many rows some slices of the tensor are held at a time.
+Shapes: D = C M weights in the solver's coordinates, C outputs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.likelihood.likelihoods import Likelihood, pairs
+from blr.likelihood.likelihoods import Categorical, Likelihood, pairs
 from blr.sums import ChunkFunction, Data, Terms, activations, blockwise, output_covariances, thinned
 
 __all__ = ["Corrections", "corrections"]
@@ -28,6 +29,7 @@ __all__ = ["Corrections", "corrections"]
 _FLOPS = 3e9  # for the tensor's slices: beyond, rows are drawn
 _DIRECTIONS = 64  # slices of the tensor: all of them up to here, beyond a random orthonormal set
 _SLICE_COLUMNS = 256  # of each slice, likewise
+_CUBE = 10  # products that a cube of a pair of rows costs beside its scalar product
 _HELD = 2**22  # numbers of the tensor held at a time, by a thread
 
 
@@ -48,8 +50,9 @@ class Corrections:
 def corrections(data: Data, likelihood: Likelihood, gaussian: Gaussian) -> Corrections:
     """Return the corrections to the Laplace approximation `gaussian` of the posterior that has this likelihood.
 
-    Above some size the third term comes from every n-th row, drawn by position: products of a row with itself, which
-    would bias the square, are taken out and those of all rows put in.  It is exact below, and unbiased above.
+    The third term is exact where pairs of rows are few, or weights and rows are.  Elsewhere it comes from random
+    slices, and from every n-th row, drawn by position: products of a row with itself, which would bias the square, are
+    taken out and those of all rows put in.  It is unbiased there.
     """
     U = gaussian.inverse_cholesky
     g, fourth, squares, n = data.accumulate(_row_sums(likelihood, gaussian.mean, U))
@@ -105,7 +108,11 @@ class _Triple:
         """Return |Σ_n x_n|² and the rows used; `own` is Σ_n |x_n|² over all n rows."""
         D = len(self.theta)
         m = min(D, _DIRECTIONS)
-        step = max(1, int(np.ceil(2.0 * n * m * self.numbers_per_direction / _FLOPS)))
+        of_slices = 2.0 * n * m * self.numbers_per_direction
+        step = max(1, int(np.ceil(of_slices / _FLOPS)))
+        of_pairs = (n * self._cubes_per_row) ** 2 * (D + _CUBE)
+        if of_pairs < min(of_slices, _FLOPS) + 4.0 * m * D**2 * min(D, _SLICE_COLUMNS):
+            return self._over_pairs(data), n
         rng = np.random.default_rng(0)
         first, second = _frame(D, m, rng), _frame(D, min(D, _SLICE_COLUMNS), rng)
         block = max(1, _HELD // self.numbers_per_direction)
@@ -118,6 +125,28 @@ class _Triple:
         if used == n or used < 2:
             return total, used
         return (total - drawn) * (n * (n - 1.0)) / (used * (used - 1.0)) + own, used
+
+    @property
+    def _cubes_per_row(self) -> int:
+        return len(self.likelihood.transform) if isinstance(self.likelihood, Categorical) else 1
+
+    def _over_pairs(self, data: Data) -> float:
+        """Return |Σ_n x_n|² from all pairs of rows: x_n is a sum of cubes, and (u⊗u⊗u)·(v⊗v⊗v) = (u·v)³."""
+        U = self.gaussian.inverse_cholesky
+
+        def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+            u, v = self.likelihood.third_cubes(activations(Phi, self.theta, self.likelihood.n_outputs), t)
+            u = u if weight is None else weight[:, None] * u
+            return [u.ravel()], [np.einsum("njc,nm->njcm", v, Phi).reshape(u.size, -1) @ U.T]
+
+        u, X = (np.concatenate(parts) for parts in data.accumulate(terms))
+        total, size = 0.0, max(1, _HELD // len(X))
+        for start in range(0, len(X), size):
+            some = slice(start, start + size)
+            G = X[some] @ X[start:].T  # each pair of blocks once: those beside the diagonal count twice
+            twice = np.where(np.arange(G.shape[1]) < len(G), 1.0, 2.0)
+            total += float(u[some] @ (G * G * G) @ (twice * u[start:]))
+        return total
 
     def _slices(self, B: Matrix) -> ChunkFunction:
         """Return the tensor's slices along directions B (D, m), (M(M+1)/2, P m); the rows' own squares; the rows."""

@@ -19,7 +19,7 @@ from flows.reports.data import BoundaryPicture
 
 __all__ = ["boundary_picture", "separation"]
 
-NODES: Final = (81, 61)
+NODES: Final = (61, 46)
 MOST_POINTS: Final = 1500
 DRAWS: Final = 20
 # Wider than the bulk of the data by this share of its range: confidence is to be seen falling away outside.

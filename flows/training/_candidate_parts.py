@@ -6,7 +6,7 @@ compared by what is kept.  Shapes: N training rows, F features used, M basis fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
@@ -25,7 +25,7 @@ from blr.posterior.posterior import Posterior
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out_probability, recorded_shares
 from blr.selection.evidence import fit_evidence
-from blr.selection.folds import fold_probability
+from blr.selection.folds import fold_probabilities
 from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
 from flows.reports.candidates import CandidatePart
@@ -173,12 +173,21 @@ def _refined(parts: Sequence[Part], on_step: Callable[[], None]) -> list[Part]:
     Their shares follow the lower bounds instead of Laplace's evidences, which are wild where classes are separable.
     Bounds are compared with bounds only.
     """
-    refined = []
+    refined, ended = [], dict[int, Posterior]()
     for part in parts:
-        served = refine(part.laplace, draft=True, on_step=on_step)
+        # Of another scale, and the same width: nearer than the Laplace fit.
+        served = refine(part.laplace, start=ended.get(part.width), draft=True, on_step=on_step)
+        ended[part.width] = served
         bound = part.log_weight + served.elbo - part.laplace.log_evidence
         refined.append(replace(part, served=served, log_weight=bound))
     return _shared(refined)
+
+
+def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the parts of each width: they share a design matrix."""
+    return [
+        [part for part in parts if part.width == width] for width in sorted({part.width for part in parts})
+    ]
 
 
 def left_out(
@@ -199,10 +208,13 @@ def left_out(
     dear = len(share) * float(parts[0].laplace.problem.n_solved) ** 2 > FOLD_WORK
     one_step = dear and n_influential <= MOST_INFLUENTIAL * len(share)
     p = np.zeros_like(share)
-    for part in parts:
+    for alike in _by_width(parts):
+        unseen: Iterator[Floats]
         if one_step:
-            p += part.weight * leave_one_out_probability(part.served, records=False)[0]
+            unseen = (leave_one_out_probability(part.served, records=False)[0] for part in alike)
         else:
-            p += part.weight * fold_probability(part.laplace, fold, refined=refined)
-        on_part()
+            unseen = fold_probabilities([part.laplace for part in alike], fold, refined=refined)
+        for part, probability in zip(alike, unseen, strict=True):
+            p += part.weight * probability
+            on_part()
     return np.stack([p, weight[:, None] * share]), "one step" if one_step else "folds"

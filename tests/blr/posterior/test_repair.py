@@ -166,7 +166,7 @@ def test_hopeless_importance_draws_are_given_up_after_a_few(monkeypatch):
     monkeypatch.setattr(
         blr.posterior._short_chains,
         "log_posterior",
-        lambda p, x: (seen.append(len(x)), log_posterior(p, x))[1],
+        lambda p, x, single: (seen.append(len(x)), log_posterior(p, x, single=single))[1],
     )
     assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
     assert sum(seen) == 2048
@@ -207,9 +207,9 @@ def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
     q, new = separable(F=20, sd=25.0)
     sizes = []
 
-    def counted(problem, theta):
+    def counted(problem, theta, *, single):
         sizes.append(len(theta))
-        return log_posterior(problem, theta)
+        return log_posterior(problem, theta, single=single)
 
     monkeypatch.setattr(blr.posterior._short_chains, "log_posterior", counted)
     assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None

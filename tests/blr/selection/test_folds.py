@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import blr
-from blr.selection.folds import assign_folds, fold_probability
+from blr.selection.folds import assign_folds, fold_probabilities, fold_probability
 
 
 def problem(K=2, n=60, seed=0):
@@ -44,6 +44,32 @@ def test_a_row_has_no_part_in_its_own_prediction():
     changed[fold == 2] = 1 - changed[fold == 2]
     other = blr.fit(Phi, changed, prior, classes=range(2))
     before, after = fold_probability(q, fold), fold_probability(other, fold)
+    np.testing.assert_allclose(before[fold == 2], after[fold == 2], atol=1e-3)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_fits_of_other_priors_begin_where_the_one_before_ended(K):
+    q, Phi, t, _ = problem(K)
+    wide = blr.GaussianPrior.isotropic(3, precision=0.01, intercept=0)
+    other = blr.fit(Phi, t, wide, likelihood=q.likelihood, classes=range(K))
+    fold = assign_folds(t)
+    together = list(fold_probabilities([q, other], fold))
+    alone = [fold_probability(fit, fold) for fit in (q, other)]
+    np.testing.assert_array_equal(together[0], alone[0])
+    np.testing.assert_allclose(together[1], alone[1], atol=0.02)
+    assert np.abs(together[1] - together[0]).max() > 0.05
+
+
+def test_a_row_has_no_part_in_its_own_prediction_by_a_second_fit():
+    _, Phi, t, prior = problem()
+    fold = assign_folds(t)
+    changed = t.copy()
+    changed[fold == 2] = 1 - changed[fold == 2]
+    wide = blr.GaussianPrior.isotropic(3, precision=0.01, intercept=0)
+    before, after = (
+        list(fold_probabilities([blr.fit(Phi, labels, p, classes=range(2)) for p in (prior, wide)], fold))[1]
+        for labels in (t, changed)
+    )
     np.testing.assert_allclose(before[fold == 2], after[fold == 2], atol=1e-3)
 
 

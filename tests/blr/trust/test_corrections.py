@@ -11,6 +11,7 @@ from blr.fitting.newton import SolverPrior, maximise
 from blr.fitting.streams import Stream
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
+from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical
 from blr.sums import Rows, likelihood_terms
 from blr.trust._corrections import corrections
 
@@ -61,6 +62,25 @@ def test_equal_the_whole_tensors(dense, likelihood):
     assert found.second_order == pytest.approx(second_order, rel=1e-10)
     assert found.shift_norm == pytest.approx(np.sqrt(shift @ gaussian.precision @ shift), rel=1e-10)
     assert found.rows == 60
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [*CASES.values(), MislabelledBernoulli(), MislabelledCategorical(3)],
+    ids=[*CASES, "mislabelled logistic", "mislabelled softmax"],
+)
+def test_pairs_of_rows_give_what_slices_of_the_tensor_give(dense, likelihood, monkeypatch):
+    data = problem(dense, likelihood)
+    if likelihood in (MislabelledBernoulli(), MislabelledCategorical(3)):
+        one_hot = data.t if data.t.ndim == 2 else np.stack([1 - data.t, data.t], axis=1)
+        data = Rows(data.Phi, 0.9 * one_hot + 0.05, data.weight)
+    gaussian = fitted(data, likelihood)
+    found = []
+    for cube in (-1e9, 1e30):  # pairs that cost nothing, and pairs that cost too much
+        monkeypatch.setattr(blr.trust._corrections, "_CUBE", cube)
+        monkeypatch.setattr(blr.trust._corrections, "_HELD", 5000)  # in blocks
+        found.append(corrections(data, likelihood, gaussian).second_order)
+    assert found[0] == pytest.approx(found[1], rel=1e-10)
 
 
 def test_scales_and_collinear_columns_lose_no_digits(dense):
