@@ -13,14 +13,13 @@ from flows.errors import ModelError
 from flows.models.history import standing_vetoes, veto_words
 from flows.models.listing import DescriptionFile, ListedModel, ModelListing, read_description
 from flows.models.store_folder import StoredModel, StoreFolder
-from flows.runs.allowed_roots import check_output
 
 __all__ = ["run_list"]
 
 
 def run_list(store: Path, *, json: bool) -> None:
     """List a store."""
-    folder = StoreFolder(check_output(store, key="store"))
+    folder = StoreFolder.named(store)
     models = tuple(_listed(folder, stored) for stored in folder.models())
     show(ModelListing(store=str(store), models=models), show_models, json=json)
 

@@ -29,6 +29,7 @@ __all__ = [
     "Comparison",
     "InRelease",
     "compare",
+    "compare_stored",
     "gain_words",
     "losses_words",
 ]
@@ -93,7 +94,13 @@ def compare(request: PromoteRequest, *, in_release: InRelease | None = None) -> 
     `in_release` says what the model would change in the last release; without it nothing is said of that.
     """
     place = Store.named(request.store)
-    stored = place.find(request.model, newest=True)
+    return compare_stored(request, place, place.find(request.model, newest=True), in_release=in_release)
+
+
+def compare_stored(
+    request: PromoteRequest, place: Store, stored: StoredModel, *, in_release: InRelease | None = None
+) -> Comparison:
+    """Compare a model that was found in a store, as `compare` does."""
     challenger, version = place.read(stored), place.champion(stored.name)
     vetoes = standing_vetoes(place.history(stored.name), stored.version)
     if version is None:

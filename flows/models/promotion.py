@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from flows.errors import ModelError, UsageError
-from flows.models.comparison import Comparison, InRelease, compare, gain_words, losses_words
+from flows.models.comparison import Comparison, InRelease, compare_stored, gain_words, losses_words
 from flows.models.history import champion_before
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
@@ -85,7 +85,7 @@ def promote(
         )
     place = Store.named(request.store)
     stored = place.find(request.model, newest=True)
-    comparison = compare(request, in_release=in_release)
+    comparison = compare_stored(request, place, stored, in_release=in_release)
     result = PromotionResult(
         model=comparison.challenger,
         previous=comparison.champion,

@@ -20,7 +20,7 @@ from flows.models.history import Promotion, write_decision
 from flows.models.listing import write_description
 from flows.models.model import Model
 from flows.models.store_folder import MODEL_FILE, StoredModel, StoreFolder
-from flows.runs.allowed_roots import check_inside, check_output
+from flows.runs.allowed_roots import check_inside
 from flows.runs.model_reference import ModelReference, check_name
 
 __all__ = ["Store"]
@@ -33,11 +33,6 @@ class Store(StoreFolder):
     """The models below a folder; a `temporary` one, of a trial, lies where the machine's temporary files lie."""
 
     temporary: bool = False
-
-    @classmethod
-    def named(cls, folder: str | Path) -> Store:
-        """Return the store in a folder that a user named; UsageError where it may not be written to."""
-        return cls(check_output(folder, key="store"))
 
     @classmethod
     def around(cls, file: Path) -> Store:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from flows.models.history import Promotion, read_history
+from flows.runs.allowed_roots import check_output
 from flows.runs.model_reference import ModelReference, check_name, check_version
 
 __all__ = ["MODEL_FILE", "StoreFolder", "StoredModel"]
@@ -39,6 +41,11 @@ class StoreFolder:
     """The folders of models below a folder."""
 
     root: Path
+
+    @classmethod
+    def named(cls, folder: str | Path) -> Self:
+        """Return the store in a folder that a user named; UsageError where it may not be written to."""
+        return cls(check_output(folder, key="store"))
 
     def folder(self, name: str, version: str) -> Path:
         """Return where a model lies, or would."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,7 @@ def test_the_table_that_has_the_columns_is_meant(as_fits):
         assert [h.name for h in hdus[1:]] == ["STARS", "DEEP"]
         assert "blr_flags" not in hdus["STARS"].columns.names
         assert np.isfinite(hdus["DEEP"].data["blr_p_early"]).all()
+    shutil.rmtree(as_fits / "out" / "_labelled")  # all of them have a label
     chosen = review(as_fits / "out", top=3)
     assert (chosen.n_classified, chosen.top) == (200, 3)
 
