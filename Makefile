@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types architecture review bench campaign schemas lock clean distclean
+.PHONY: help venv demo test long check lint format types architecture review bench campaign schemas lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +21,12 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 
 # A file's tests stay together, for they share servers; the longest files come first (tests/conftest.py).
 # `check` has run the architecture's.
-test: check ## all checks, then all tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py tests
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
+test: check ## all checks, then all tests but the long ones
+	$(PYTEST) -m 'not long' tests
+
+long: venv ## the long tests: many repeats, a second database, every default candidate
+	$(PYTEST) -m long tests
 
 check: lint format types architecture review ## what pre-commit checks too
 

@@ -36,6 +36,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_ours_and_a_peer_are_fitted_once_and_make_the_table(bench, tmp_path, capsys):
     given = arguments(tmp_path, "--methods", "ours", "linear")
     assert bench.main(given) == 0

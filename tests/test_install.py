@@ -121,7 +121,7 @@ def test_a_plain_install_runs_flows_on_the_embedded_server(plain_install, clean_
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plain_install_schedules_cron_deployments(plain_install, clean_environment, tmp_path):
     environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "prefect")}
     with server(plain_install, environment, tmp_path) as url:

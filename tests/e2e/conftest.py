@@ -37,7 +37,7 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_survey(tmp_path_factory.mktemp("made") / "survey", late=HOSTILE)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def team(
     request: pytest.FixtureRequest, survey: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Team]:

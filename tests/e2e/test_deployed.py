@@ -261,6 +261,7 @@ SILENCE = 10
 """Seconds, in the place of the nine minutes of the example; Prefect takes no fewer."""
 
 
+@pytest.mark.long
 def test_only_runs_that_are_silent_are_crashed(team):
     """A run that completed stays so when a heartbeat comes after its end, as in Prefect's issues 18653 and 21932."""
     if team.database != "sqlite":

@@ -19,7 +19,7 @@ import yaml
 from tests.e2e.conftest import once
 from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, clean_environment, running, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # its own waits are over before
 
 
 @contextmanager

@@ -34,7 +34,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 ZOMBIES = "crash runs that are silent"
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(1800),  # its own waits are over before
     pytest.mark.skipif(NEWER is None, reason="BLR_NEWER_PREFECT names no second environment"),
 ]

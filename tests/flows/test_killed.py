@@ -38,7 +38,9 @@ def harmless(line: Line) -> bool:
     return not harmed([line])
 
 
-@pytest.mark.parametrize("which", [1, 3, 4], ids=["classify", "reprocess", "next release"])
+@pytest.mark.parametrize(
+    "which", [1, pytest.param(3, marks=pytest.mark.long), 4], ids=["classify", "reprocess", "next release"]
+)
 def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
     scenario = scenarios[which]
     _, steps = bench.length(scenario)
@@ -57,6 +59,7 @@ def test_terminated_at_steps_over_the_whole_run(bench, scenarios):
     assert {"annotating", "giving names"} <= line.seen.keys()
 
 
+@pytest.mark.long
 def test_killed_at_random_times(bench, scenarios):
     line = at_times(bench, scenarios[0], 2, RANDOM)
     assert harmless(line), table([line])

@@ -38,6 +38,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("quick")
 def test_evidence_of_separable_problems():
     """Within 0.05 nats of brute force, with an error that is neither too small nor meaningless."""

@@ -81,7 +81,7 @@ def test_intervals_cover_in_a_few_repeats():
     assert covered((0.05, 0.2), range(10), 400).min() >= 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [(0.0, 0.2), (0.05, 0.2)])
 def test_intervals_cover(rate):
     hits = covered(rate, range(100, 160), 800)

@@ -631,7 +631,7 @@ def test_free_space_is_asked_for_before_the_work(release, monkeypatch):
     assert size < first[1] < size + 240 * 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_files(release, monkeypatch):
     """A few hundred tasks; then nothing to do, and of no file more than its footer is read."""
     for i in range(1000):

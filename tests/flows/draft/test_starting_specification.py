@@ -137,7 +137,7 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert "which exists, expected a new file; add --overwrite" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("unknown", ["", "unknown"])
+@pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])
 def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     """Of 200,000 rows 600 have a class: some sixty in a sample of all, too few for anything that is asked of them."""
     monkeypatch.setattr(
@@ -159,6 +159,7 @@ def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
     out = tmp_path / "spec.toml"
     assert run(["init", str(tmp_path / "sparse.parquet"), "--label", "kind", "--out", str(out)]) == 0
     assert "mu" not in read_specification(out).features.values()
+    out.write_text("[[candidate]]".join(out.read_text().split("[[candidate]]")[:3]))  # all take half a minute
     told = train(out, tmp_path / "models")
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
@@ -178,6 +179,7 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(rows, 
     assert specification.candidate == default_candidates(rows, len(specification.features), 2)
 
 
+@pytest.mark.long
 def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
@@ -186,6 +188,7 @@ def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
     assert trained.metrics.log_loss < trained.metrics.log_loss_baseline
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REAL)
 def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
     path, (_, label, left_out) = real(name), REAL[name]
