@@ -46,6 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let chains end early: what they say is tested with their numerics."""
+    monkeypatch.setattr("blr.posterior.sampling._WORK", 1.0)
+    monkeypatch.setattr("blr.posterior.sampling._ERROR", 0.05)
+
+
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """Run one Prefect server for all who ask; yield its address, the `PREFECT_API_URL` of subprocesses."""

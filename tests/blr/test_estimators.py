@@ -31,6 +31,7 @@ def test_it_is_the_fit_underneath() -> None:
     assert c.bic_ == pytest.approx(q.bic)
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
 def test_it_predicts(load, posterior: str) -> None:

@@ -35,6 +35,7 @@ def test_a_bar_of_work_without_a_known_end_is_shown():
     assert (task.total, task.completed) == (None, 3)
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["refined", "sampled"])
 def test_every_long_part_of_a_training_has_a_bar(folder, posterior):
     class Heard:

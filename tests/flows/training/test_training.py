@@ -254,6 +254,7 @@ def test_the_model_does_not_know_the_survey_any_more(folder):
     assert read_model(Path(told.path) / "model.asdf").label == told.model
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
 def test_the_posterior_that_is_asked_for(folder, posterior):
     text_of(folder, "[features]", f'[select]\nposterior = "{posterior}"\n[features]')
