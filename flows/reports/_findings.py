@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -17,6 +17,7 @@ __all__ = [
     "approximation_finding",
     "begun_small",
     "plain_end",
+    "refusal",
     "skill_finding",
     "strange_findings",
     "worst_level",
@@ -105,6 +106,16 @@ def approximation_finding(report: Judged) -> Finding:
     what = f"{words}{f': {reasons}' if reasons else ''}"
     first = f", because {begun_small([*report.trust.reasons])}" if report.trust.reasons else ""
     return Finding(what=what, level=level, advice=advice, short=f"{begun_small([words])}{first}")
+
+
+def refusal(findings: Sequence[Finding]) -> str:
+    """Return how an answer begins of whose findings, on skill, approximation and likeness, some are bad.
+
+    What was measured on objects that no fit saw holds whatever the approximation: then the classes serve.
+    """
+    skill, approximation, likeness = (finding.level == "bad" for finding in findings)
+    probabilities_alone = approximation and not (skill or likeness)
+    return "Its classes, yes; its probabilities, not yet" if probabilities_alone else "No"
 
 
 def strange_findings(found: Classification) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from flows.reports._findings import (
     approximation_finding,
     begun_small,
     plain_end,
+    refusal,
     skill_finding,
     strange_findings,
     worst_level,
@@ -47,7 +48,7 @@ def _trust(report: TrainReport) -> Answer:
     short = {
         "good": f"Yes: it has skill, the approximation holds, and {like}.",
         "care": f"Yes, with care: {reasons}.",
-        "bad": f"No: {reasons}.",
+        "bad": f"{refusal(findings)}: {reasons}.",
     }[level]
     return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
 

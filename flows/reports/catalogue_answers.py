@@ -10,6 +10,7 @@ from flows.reports._findings import (
     Finding,
     approximation_finding,
     plain_end,
+    refusal,
     skill_finding,
     strange_findings,
     worst_level,
@@ -61,7 +62,7 @@ def _trust(found: Classification, model: ClassifyingModel) -> Answer:
     short = {
         "good": "Yes: the model has skill, its approximation holds, and these objects look like its training set.",
         "care": f"Yes, with care: {reasons}.",
-        "bad": f"No: {reasons}.",
+        "bad": f"{refusal(findings)}: {reasons}.",
     }[level]
     return Answer(question="Can I trust it?", short=short, level=level, findings=findings)
 

@@ -73,7 +73,11 @@ def test_completeness_and_purity_are_those_of_the_counts() -> None:
         ({}, "Yes:", "no target was named"),
         ({"shift": target(0.9)}, "Yes, with care:", "unlike the training set"),
         ({"trust": Verdict("amber", ("The shift is 1.2 sd.",))}, "Yes, with care:", "1.2 sd"),
-        ({"trust": Verdict("red", ("it is separable",))}, "No:", "it is separable"),
+        (
+            {"trust": Verdict("red", ("it is separable",))},
+            "Its classes, yes; its probabilities",
+            "it is separable",
+        ),
         ({"log_loss": 0.7}, "No:", "not known to predict better"),
     ],
 )
