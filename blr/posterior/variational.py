@@ -169,10 +169,10 @@ class _Search:
         if following is not None:
             return following, 1.0
         length = self.length
-        for _ in range(most_halvings):
+        for halvings in range(most_halvings):
             following = self._tried(state, _moved(state.q, direction, A, length))
             if following is not None:
-                self.length = length
+                self.length = length if halvings else min(1.0, 2 * length)
                 return following, length
             self.halved = True
             length *= 0.5

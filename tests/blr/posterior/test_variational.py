@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blr.basis.kinds import fit_basis
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior import variational
@@ -237,6 +238,20 @@ def test_a_draft_that_begins_with_few_nodes_ends_where_one_with_all_does(monkeyp
     assert quick.elbo == pytest.approx(plain.elbo, abs=0.02)
     Phi = q.problem.require_data().Phi
     np.testing.assert_allclose(quick.predict_proba(Phi), plain.predict_proba(Phi), atol=0.01)
+
+
+def test_a_step_that_was_halved_often_grows_again():
+    """Of separable classes under a broad prior: steps that stay short seem to gain nothing long before the end."""
+    rng = np.random.default_rng(1)
+    t = rng.integers(0, 5, 100)
+    X = rng.normal(size=(5, 7))[t] + rng.normal(size=(100, 7)) * rng.lognormal(0, 0.3, (100, 1))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    Phi = fit_basis("polynomial", X, degree=2)(X)
+    prior = GaussianPrior.isotropic(Phi.shape[1], 25.0**-2, intercept=0)
+    q = fit(Phi, t, prior, "softmax", classes=range(5))
+    draft = refine(q, draft=True)
+    assert draft.n_iter < 120
+    assert draft.elbo > refine(q, start=draft).elbo - 6.0
 
 
 def test_a_draft_in_single_precision_is_that_of_double(monkeypatch):
