@@ -110,6 +110,7 @@ def classification_of(model: Model, summary: Summary, files: Sequence[FileCounts
     return replace(
         reported(name, summary),
         drifted=tuple(drifted(summary.drift)),
+        census=summary.census,
         sky=None
         if sky is None
         else SkyMap(

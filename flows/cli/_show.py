@@ -9,8 +9,9 @@ from flows.cli._printing import plain_table, print_tables, say
 from flows.models.comparison_tables import comparison_tables, decision_table
 from flows.models.description import ModelDescription
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
-from flows.orchestration.tables import census_table, selection_table, trouble_table
+from flows.orchestration.tables import trouble_table
 from flows.reports.answers import answer_lines, training_answers
+from flows.reports.census import census_table, selection_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
 from flows.reports.tables import (

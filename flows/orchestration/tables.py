@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from flows.reports.census import census_table, selection_table
 from flows.reports.shift import why_no_error
 from flows.reports.tables import ReportTable
-from flows.runs.census import Census, CountChange, count_changes
+from flows.runs.census import count_changes
 from flows.runs.difference import Difference
 from flows.runs.results import (
     ClassificationResult,
@@ -24,13 +25,11 @@ from flows.runs.results import (
 from flows.runs.summary import DRIFTED, ClassEstimate, Counts, FeatureDrift, FlagCount, Totals
 
 __all__ = [
-    "census_table",
     "class_change_table",
     "difference_table",
     "drift_table",
     "flag_change_table",
     "run_tables",
-    "selection_table",
     "trouble_table",
     "work_table",
 ]
@@ -53,7 +52,10 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
     if result.summary:
         tables |= _count_tables(result.summary, before)
         if result.summary.census is not None:
-            tables["census"] = census_table(result.summary.census, before.census if before else None)
+            changes = count_changes(before.census if before else None, result.summary.census)
+            tables["census"] = census_table(result.summary.census, changes)
+            selections = selection_table(result.summary.census)
+            tables |= {"selections": selections} if selections.rows else {}
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
     if isinstance(result, FinishedClassification) and result.difference:
@@ -144,61 +146,6 @@ def flag_change_table(counts: Counts, before: Totals | None) -> ReportTable:
         rows=tuple(rows),
         numeric=frozenset({0, 2, 3, 4, 5}),
     )
-
-
-def census_table(census: Census, before: Census | None = None) -> ReportTable:
-    """Return the counts of the classes with their intervals, what they rest on, and their change since `before`."""
-    changes = count_changes(before, census)
-    said = {count.reason: None for count in census.classes.values()}
-    return ReportTable(
-        title="Census",
-        columns=("class", "objects", "95 % from", "to", "source", "change", "change from", "to"),
-        rows=tuple(
-            (
-                name,
-                *(_whole(v) for v in (count.count, count.low, count.high)),
-                count.source + (f", assuming {count.assumes}" if count.assumes else ""),
-                *_changed(changes.get(name)),
-            )
-            for name, count in census.classes.items()
-        ),
-        numeric=frozenset({1, 2, 3, 5, 6, 7}),
-        note=f"Of {_count(census.n_rows)} objects with probabilities. "
-        + " ".join(f"{text}." for text in said),
-    )
-
-
-def selection_table(census: Census) -> ReportTable:
-    """Return purity and completeness of objects selected by their probability, with intervals."""
-    return ReportTable(
-        title="Purity and completeness",
-        columns=("class", "probability from", "objects", "purity", "95 %", "completeness", "95 %"),
-        rows=tuple(
-            (
-                name,
-                f"{s.threshold:.4g}" + (f" ({s.stated})" if s.stated else ""),
-                _count(s.objects),
-                _percent(s.purity),
-                f"{_percent(s.purity_low)} to {_percent(s.purity_high)}",
-                _percent(s.completeness),
-                f"{_percent(s.completeness_low)} to {_percent(s.completeness_high)}",
-            )
-            for name, count in census.classes.items()
-            for s in count.selections
-        ),
-        numeric=frozenset({1, 2, 3, 5}),
-        note="The probabilities are those at the class shares of the training.",
-    )
-
-
-def _changed(change: CountChange | None) -> tuple[str, str, str]:
-    if change is None or change.change is None or change.low is None or change.high is None:
-        return ("–", "–", "–")
-    return (_signed(change.change, 0), _signed(change.low, 0), _signed(change.high, 0))
-
-
-def _whole(value: float | None) -> str:
-    return "–" if value is None else _fixed(value, 0)
 
 
 def drift_table(drift: Mapping[str, FeatureDrift]) -> ReportTable:

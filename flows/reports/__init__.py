@@ -8,6 +8,8 @@
 - `catalogue_answers`: The answers that the report of a classification opens with.
 - `catalogue_page`: The report of a classification: one HTML file beside the annotated catalogues that loads
   nothing from anywhere.
+- `census`: What a report says of a census: counts with intervals and what they rest on, and what
+  selections cost.
 - `choice`: Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in
   one sentence.
 - `data`: What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and
@@ -30,6 +32,7 @@
 For this folder alone:
 
 - `_catalogue_pictures`: The pictures of a classified catalogue; matplotlib is imported with this module.
+- `_census_fields`: A census as reports read it: the fields of `flows.runs.census` that they show.
 - `_check_table`: The table of posteriors compared with the exact one: what was replaced, and the evidence
   found on the way.
 - `_drawings`: The pictures of a report as SVG, each drawn once: the demonstration's report shows those of the
@@ -49,6 +52,7 @@ __all__ = [
     "candidates",
     "catalogue_answers",
     "catalogue_page",
+    "census",
     "choice",
     "data",
     "explanation",

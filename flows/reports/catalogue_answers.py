@@ -15,6 +15,7 @@ from flows.reports._findings import (
     strange_findings,
     worst_level,
 )
+from flows.reports.census import census_findings, census_words, counts_said
 from flows.reports.data import Classification, Verdict
 from flows.reports.picture_data import NotableObject
 
@@ -86,22 +87,32 @@ def _likeness(found: Classification) -> Finding:
 
 def _quality(found: Classification, model: ClassifyingModel) -> Answer:
     n = found.n_rows if found.n_classified is None else found.n_classified
-    total = max(1.0, sum(c.expected for c in found.counts))
-    fractions = ", ".join(
-        f"{c.name} {c.expected / total:.1%}" + ("" if c.error is None else f" ± {c.error / total:.1%}")
-        for c in found.counts
-    )
+    census = found.census
     findings = (
         Finding(
             what=f"The model classified {model.accuracy:.1%} of its {model.judged_objects} right, with a log loss of "
             f"{model.log_loss:.4f} nats an object",
             level="good" if model.has_skill else "bad",
         ),
+        *(() if census is None else census_findings(census)),
     )
+    counted = census is not None and counts_said(census)
+    fractions = census_words(census) if census is not None and counted else _summed_words(found)
     return Answer(
         question="How good is it?",
-        short=f"{n:,} of {found.n_rows:,} objects are classified: {fractions}.",
+        short=f"{n:,} of {found.n_rows:,} objects are classified: {fractions}"
+        + ("." if census is None or counted else ", by sums of probabilities; true counts cannot be said."),
+        level="care" if census is not None and not counted else "plain",
         findings=findings,
+    )
+
+
+def _summed_words(found: Classification) -> str:
+    """Return the shares of the classes by sums of probabilities, in a clause."""
+    total = max(1.0, sum(c.expected for c in found.counts))
+    return ", ".join(
+        f"{c.name} {c.expected / total:.1%}" + ("" if c.error is None else f" ± {c.error / total:.1%}")
+        for c in found.counts
     )
 
 

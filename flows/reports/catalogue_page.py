@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from flows.reports import tables
 from flows.reports._drawings import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
+from flows.reports.census import census_table, selection_table
 from flows.reports.data import Classification
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
 from flows.reports.picture_data import Made, NotableObject
+from flows.reports.report_table import ReportTable
 
 __all__ = ["render_classification"]
 
@@ -38,7 +41,7 @@ def render_classification(
             made=made_words(made, provenance.get("blr")),
             parts=(
                 AnswerPart(answer=trust),
-                AnswerPart(answer=quality, tables=(tables.class_count_table(found),)),
+                AnswerPart(answer=quality, tables=(tables.class_count_table(found), *_census(found))),
                 AnswerPart(answer=odd),
                 AnswerPart(answer=look, objects=linked(objects)),
             ),
@@ -47,9 +50,22 @@ def render_classification(
             if found.sky is not None
             else "No map of the sky: positions are not known here, or the files were "
             "annotated by an earlier version.",
-            groups=(TableGroup(title="Flags", tables=(tables.flag_table(found),)),),
+            groups=(TableGroup(title="Flags", tables=(tables.flag_table(found),)), *_sets(found)),
             remarks=(),
             last=(),
             provenance=provenance,
         )
     )
+
+
+def _census(found: Classification) -> tuple[ReportTable, ...]:
+    if found.census is None:
+        return ()
+    note = " Counts of a later `blr census` or `blr audit estimate` are in summary.json."
+    counts, selections = census_table(found.census), selection_table(found.census)
+    return (replace(counts, note=f"{counts.note}{note}"), *([selections] if selections.rows else []))
+
+
+def _sets(found: Classification) -> tuple[TableGroup, ...]:
+    shown = tables.set_tables(found)
+    return (TableGroup(title="Prediction sets", tables=shown),) if shown else ()

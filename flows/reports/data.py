@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from catalogs.profile.split import SplitSummary
+from flows.reports._census_fields import CensusLike
 from flows.reports.candidates import CandidateRow
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from flows.reports.shift import TargetShift
@@ -177,6 +178,7 @@ class Classification:
     sky: SkyMap | None = None  # None where positions are not known
     features: tuple[FeatureComparison, ...] = ()
     sets: SetSummary | None = None  # None where no prediction sets were asked for
+    census: CensusLike | None = None  # None where none was taken
 
 
 @dataclass(frozen=True)

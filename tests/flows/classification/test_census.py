@@ -66,6 +66,14 @@ def test_counts_hold_the_truth_and_name_their_assumption(classified: Path, make:
         assert selected["completeness_low"] <= selected["completeness"] <= selected["completeness_high"] <= 1
 
 
+def test_the_report_has_the_census(classified: Path) -> None:
+    page = (classified / "out" / "report.html").read_text()
+    count = summary(classified / "out")["classes"]["early"]["count"]
+    assert f">{count:,.0f}<" in page
+    assert "The counts are from the model, assuming" in page
+    assert "Purity and completeness" in page
+
+
 def test_threads_and_slim_copies_change_nothing(classified: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for out, threads in ((one, 1), (two, 2)):

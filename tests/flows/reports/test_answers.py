@@ -10,10 +10,12 @@ import pytest
 from flows.reports._per_class import class_performance
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
+from flows.reports.census import census_table
 from flows.reports.data import FlagShare, LeftOutRows, TrainReport, Verdict
 from flows.reports.html import render_report
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.shift import ComparedTarget, SetDifference, TargetShift
+from flows.runs.census import Census, ClassCensus, SelectionCensus
 from tests.flows.reports.test_report import make_report
 
 COUNTS = ((600, 200, 0), (100, 900, 0), (10, 30, 0))
@@ -186,3 +188,42 @@ def test_many_files_in_trouble_are_cut() -> None:
     odd = classification_answers(found, MODEL, [], ReleaseTroubles(quarantined=names, deferred={}))[2]
     assert len(odd.findings) == 9
     assert odd.findings[-1].what == "And 22 more files"
+
+
+def counted(name: str, **fields: object) -> ClassCensus:
+    purity = {"purity": 0.951, "purity_low": 0.93, "purity_high": 0.97}
+    completeness = {"completeness": 0.8, "completeness_low": 0.75, "completeness_high": 0.85}
+    chosen = SelectionCensus(threshold=0.83, stated="purity 0.95", objects=4_000, **purity, **completeness)
+    said = ClassCensus(
+        count=5_000.0,
+        low=4_800.0,
+        high=5_200.0,
+        source="model",
+        assumes="shares",
+        reason="chosen by a test",
+        selections=(chosen,) if name == "early" else (),
+    )
+    return replace(said, **fields)
+
+
+def test_a_classification_with_a_census_is_answered_by_it() -> None:
+    found = replace(make_report().classifications[0], n_classified=10_000)
+    troubles = ReleaseTroubles(quarantined={}, deferred={})
+    classes = {name: counted(name) for name in ("early", "late")}
+    census = Census(n_rows=10_000, level=0.95, classes=classes)
+    quality = classification_answers(replace(found, census=census), MODEL, [], troubles)[1]
+    assert quality.short == (
+        "10,000 of 10,521 objects are classified: early 50.0% (48.0% to 52.0%), late 50.0% (48.0% to 52.0%)."
+    )
+    _, rests, costs = (f.what for f in quality.findings)
+    assert rests == 'The counts are from the model, assuming "shares": chosen by a test'
+    assert "4,000 objects, purity 95.1% (93.0% to 97.0%)" in costs
+    assert "20.0% of the class are lost" in costs
+    nothing = {"count": None, "low": None, "high": None, "source": "cannot be said", "selections": ()}
+    unsaid = {name: counted(name, **nothing, reason="They do not look alike.") for name in classes}
+    found = replace(found, census=replace(census, classes=unsaid))
+    quality = classification_answers(found, MODEL, [], troubles)[1]
+    assert quality.short.endswith("by sums of probabilities; true counts cannot be said.")
+    assert quality.level == "care"
+    assert quality.findings[1].what == "The counts cannot be said: they do not look alike"
+    assert census_table(found.census).rows[0][1:5] == ("–", "–", "–", "–")

@@ -1,0 +1,129 @@
+"""A census as reports read it: the fields of `flows.runs.census` that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+__all__ = ["CensusLike", "ChangeLike", "CountLike", "SelectionLike"]
+
+
+class SelectionLike(Protocol):
+    """A selection by probability."""
+
+    @property
+    def threshold(self) -> float:
+        """The least probability."""
+        ...
+
+    @property
+    def stated(self) -> str:
+        """What the threshold was chosen for."""
+        ...
+
+    @property
+    def objects(self) -> int:
+        """How many are selected."""
+        ...
+
+    @property
+    def purity(self) -> float:
+        """The expected purity."""
+        ...
+
+    @property
+    def purity_low(self) -> float:
+        """The lower end of the purity."""
+        ...
+
+    @property
+    def purity_high(self) -> float:
+        """The upper end of the purity."""
+        ...
+
+    @property
+    def completeness(self) -> float:
+        """The expected completeness."""
+        ...
+
+    @property
+    def completeness_low(self) -> float:
+        """The lower end of the completeness."""
+        ...
+
+    @property
+    def completeness_high(self) -> float:
+        """The upper end of the completeness."""
+        ...
+
+
+class CountLike(Protocol):
+    """The count of a class."""
+
+    @property
+    def count(self) -> float | None:
+        """The expected count."""
+        ...
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of its interval."""
+        ...
+
+    @property
+    def high(self) -> float | None:
+        """Its upper end."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """What it comes from."""
+        ...
+
+    @property
+    def assumes(self) -> str | None:
+        """The assumption that it holds under."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        ...
+
+    @property
+    def selections(self) -> Sequence[SelectionLike]:
+        """Selections by its probability."""
+        ...
+
+
+class ChangeLike(Protocol):
+    """The change of a count."""
+
+    @property
+    def change(self) -> float | None:
+        """The expected change."""
+        ...
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of its interval."""
+        ...
+
+    @property
+    def high(self) -> float | None:
+        """Its upper end."""
+        ...
+
+
+class CensusLike(Protocol):
+    """A census."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many objects have probabilities."""
+        ...
+
+    @property
+    def classes(self) -> Mapping[str, CountLike]:
+        """The counts by class."""
+        ...

@@ -1,0 +1,127 @@
+"""What a report says of a census: counts with intervals and what they rest on, and what selections cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flows.reports._census_fields import CensusLike, ChangeLike, SelectionLike
+from flows.reports._findings import Finding, begun_small, plain_end
+from flows.reports.report_table import ReportTable
+
+__all__ = [
+    "census_findings",
+    "census_table",
+    "census_words",
+    "counts_said",
+    "selection_table",
+]
+
+
+def census_table(census: CensusLike, changes: Mapping[str, ChangeLike] | None = None) -> ReportTable:
+    """Return the counts of the classes with their intervals and what they rest on; with `changes`, these beside."""
+    said = {count.reason: None for count in census.classes.values()}
+    with_changes = changes is not None
+    return ReportTable(
+        title="Census",
+        columns=("class", "objects", "95 % from", "to", "share", "source")
+        + (("change", "change from", "to") if with_changes else ()),
+        rows=tuple(
+            (
+                name,
+                *(_whole(v) for v in (count.count, count.low, count.high)),
+                "–" if count.count is None else _percent(count.count / max(1, census.n_rows)),
+                count.source + (f", assuming {count.assumes}" if count.assumes else ""),
+                *(_changed(changes.get(name)) if changes is not None else ()),
+            )
+            for name, count in census.classes.items()
+        ),
+        numeric=frozenset({1, 2, 3, 4, 6, 7, 8} if with_changes else {1, 2, 3, 4}),
+        note=f"Of {census.n_rows:,} objects with probabilities. " + " ".join(f"{text}." for text in said),
+    )
+
+
+def selection_table(census: CensusLike) -> ReportTable:
+    """Return purity and completeness of objects selected by their probability, with intervals."""
+    return ReportTable(
+        title="Purity and completeness",
+        columns=("class", "probability from", "objects", "purity", "95 %", "completeness", "95 %"),
+        rows=tuple(
+            (
+                name,
+                f"{s.threshold:.4g}" + (f" ({s.stated})" if s.stated else ""),
+                f"{s.objects:,}",
+                _percent(s.purity),
+                f"{_percent(s.purity_low)} to {_percent(s.purity_high)}",
+                _percent(s.completeness),
+                f"{_percent(s.completeness_low)} to {_percent(s.completeness_high)}",
+            )
+            for name, count in census.classes.items()
+            for s in count.selections
+        ),
+        numeric=frozenset({1, 2, 3, 5}),
+        note="The probabilities are those at the class shares of the training.",
+    )
+
+
+def counts_said(census: CensusLike) -> bool:
+    """Say whether the census has a count of any class."""
+    return any(count.count is not None for count in census.classes.values())
+
+
+def census_words(census: CensusLike) -> str:
+    """Return the shares of the classes with their intervals, in a clause."""
+    n = max(1, census.n_rows)
+    return ", ".join(
+        f"{name} {_percent(c.count / n)} ({_percent(c.low / n)} to {_percent(c.high / n)})"
+        for name, c in census.classes.items()
+        if c.count is not None and c.low is not None and c.high is not None
+    )
+
+
+def census_findings(census: CensusLike) -> tuple[Finding, ...]:
+    """Return what the counts rest on, each reason once, and what the stated thresholds cost."""
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for name, c in census.classes.items():
+        reasons.setdefault((c.source, c.assumes or "", c.reason), []).append(name)
+    every = len(reasons) == 1
+    findings = [
+        _counts_finding(source, assumes, reason, "" if every else f" of {', '.join(names)}")
+        for (source, assumes, reason), names in reasons.items()
+    ]
+    chosen = ((name, s) for name, c in census.classes.items() for s in c.selections if s.stated)
+    return (*findings, *(_selection_finding(name, s) for name, s in chosen))
+
+
+def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
+    if source == "cannot be said":
+        return Finding(what=f"The counts{of} cannot be said: {begun_small([reason])}", level="care")
+    basis = "an audit" if source == "audit" else f'the model, assuming "{assumes}"'
+    return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level="plain")
+
+
+def _selection_finding(name: str, s: SelectionLike) -> Finding:
+    lost = 1 - s.completeness
+    return Finding(
+        what=f"For {s.stated}, select {name} by a probability of {s.threshold:.4g} or more: {s.objects:,} objects, "
+        f"purity {_percent(s.purity)} ({_percent(s.purity_low)} to {_percent(s.purity_high)}), completeness "
+        f"{_percent(s.completeness)} ({_percent(s.completeness_low)} to {_percent(s.completeness_high)}); "
+        f"{_percent(lost)} of the class are lost"
+    )
+
+
+def _changed(change: ChangeLike | None) -> tuple[str, str, str]:
+    if change is None or change.change is None or change.low is None or change.high is None:
+        return ("–", "–", "–")
+    return (_signed(change.change), _signed(change.low), _signed(change.high))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}".replace("-", "−")
+
+
+def _whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
