@@ -6,6 +6,7 @@ K classes, S draws.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +16,20 @@ from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL
 
-__all__ = ["Selection", "n_selected", "selection", "threshold_for"]
+__all__ = ["Selection", "learnt_threshold", "n_selected", "selection", "threshold_for"]
 
 _PSEUDO = 0.5
 """Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""
 _SEED = 20_100_001
 _STEPS = np.concatenate([np.linspace(0, 0.9, 46), np.linspace(0.91, 0.999, 30)])
 """Quantiles of the target's probability that are tried as thresholds."""
+_FINE = 12
+"""Thresholds between two of those that are tried next."""
+_DRAWS = 1000
+_MANY = 10**9
+"""Objects of a target of any size: so many that their number adds no error."""
+_STEPS_OF_TWO = 4096
+"""Thresholds are this many steps between powers of two: they are the same number in single and double precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +101,63 @@ def threshold_for(
     For a purity the lowest such threshold, which loses fewest objects of class `k`; for a completeness the highest,
     whose selection is purest.  The expected purity or completeness is what is stated, not the low end of its interval.
     """
-    tried = np.unique(np.quantile(target.probability[:, k], _STEPS))
-    found = [(float(t), _selected(labelled, target, k, shares, float(t))) for t in tried]
-    if purity is not None:
-        # Purity may fall again among the very last objects, where it rests on few rows: the first that reaches it.
-        return next(((t, s) for t, s in found if s.purity.mean() >= purity), None)
-    return next(((t, s) for t, s in reversed(found) if s.completeness.mean() >= (completeness or 0.0)), None)
+    p = np.sort(target.probability[:, k])
+    up = purity is not None
+
+    def first(thresholds: Vector) -> tuple[float, float, Selection] | None:
+        """Return the first of them that has what is stated, the one tried before it, and its selection."""
+        before = float(thresholds[0])
+        for threshold in thresholds.tolist():
+            found = _selected(labelled, target, k, shares, threshold)
+            reached = found.completeness.mean() - (completeness or 0.0)
+            if (found.purity.mean() - purity if purity is not None else reached) >= 0:
+                return threshold, before, found
+            before = threshold
+        return None
+
+    # Purity may fall again among the very last objects, where it rests on few rows: the first that reaches it.
+    coarse = first(_in_order(np.quantile(p, _STEPS), up=up))
+    if coarse is None:
+        return None
+    rows = np.clip(np.searchsorted(p, sorted(coarse[:2])), 0, len(p) - 1)
+    places = np.linspace(float(rows[0]), float(rows[1]), _FINE).round().astype(np.intp)
+    threshold, _, found = first(_in_order(p[places], up=up)) or coarse
+    return threshold, found
+
+
+def _in_order(thresholds: Vector, *, up: bool) -> Vector:
+    found = np.unique(thresholds)
+    return found if up else found[::-1]
+
+
+def learnt_threshold(
+    labelled: LabelledRows,
+    k: int,
+    shares: Vector,
+    *,
+    purity: float | None = None,
+    completeness: float | None = None,
+) -> tuple[float, Selection] | None:
+    """Return the threshold with a stated purity or completeness where the classes have `shares` (K,); None if none has.
+
+    For use before any row of the target is seen: the labelled rows stand for it, each class at its share.  So purity
+    holds where the shares do, completeness whatever they are.  The threshold is rounded, so that single precision has
+    it too: up for a purity, down for a completeness.
+    """
+    weight = labelled.weight * (shares / labelled.shares)[labelled.y]
+    target = TargetRows(labelled.probability, weight, labelled.X, _MANY)
+    draws = np.broadcast_to(shares, (_DRAWS, len(shares)))
+    found = threshold_for(labelled, target, k, draws, purity=purity, completeness=completeness)
+    if found is None:
+        return None
+    threshold = _rounded(found[0], up=purity is not None)
+    return threshold, _selected(labelled, target, k, draws, threshold)
+
+
+def _rounded(threshold: float, *, up: bool) -> float:
+    fraction, power = math.frexp(threshold)
+    steps = fraction * _STEPS_OF_TWO
+    return math.ldexp((math.ceil(steps) if up else math.floor(steps)) / _STEPS_OF_TWO, power)
 
 
 def _selected(

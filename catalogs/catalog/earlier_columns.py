@@ -19,7 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from catalogs.catalog.catalog import Catalog, Column, Compute
-from catalogs.catalog.new_columns import OWN, NewColumn, Provenance, check_names, standard_columns
+from catalogs.catalog.new_columns import (
+    OWN,
+    NewColumn,
+    Provenance,
+    check_names,
+    selected_column,
+    standard_columns,
+)
 from catalogs.errors import CatalogError
 
 __all__ = [
@@ -112,14 +119,25 @@ def annotation_at(columns: Sequence[Column]) -> Sequence[Column]:
         except CatalogError:
             return ()
         if names[: len(expected)] == [c.name for c in expected] and all(map(may_hold, columns, expected)):
-            return columns[: len(expected)]
+            return columns[: len(expected) + _n_selected(columns[len(expected) :], classes, prefix)]
     return ()
+
+
+def _n_selected(columns: Sequence[Column], classes: Sequence[str], prefix: str) -> int:
+    """Return how many columns of selections follow an annotation, in the order of the classes."""
+    n = 0
+    for made in (selected_column(name, prefix) for name in classes):
+        if n < len(columns) and columns[n].name == made.name and may_hold(columns[n], made):
+            n += 1
+    return n
 
 
 def may_hold(column: Column, new_column: NewColumn) -> bool:
     """Say whether text of a column that we made could have been taken for what was found: '1' for a number."""
     if pt.is_string(new_column.datatype):
         return True
+    if pt.is_boolean(new_column.datatype):
+        return bool(pt.is_boolean(column.datatype) or pt.is_string(column.datatype))
     whole = pt.is_null(column.datatype) or pt.is_integer(column.datatype)
     return whole or (pt.is_floating(new_column.datatype) and pt.is_floating(column.datatype))
 

@@ -16,7 +16,16 @@ import pyarrow as pa
 
 from catalogs.errors import CatalogError, NameClashError
 
-__all__ = ["CREDIBLE", "OWN", "NewColumn", "Provenance", "check_names", "safe_name", "standard_columns"]
+__all__ = [
+    "CREDIBLE",
+    "OWN",
+    "NewColumn",
+    "Provenance",
+    "check_names",
+    "safe_name",
+    "selected_column",
+    "standard_columns",
+]
 
 OWN = "blr."
 """How the keys of our provenance begin, in whatever metadata a format has."""
@@ -71,10 +80,12 @@ def standard_columns(
     *,
     columns: Literal["standard", "full"] = "standard",
     sets: bool = False,
+    selected: Sequence[str] = (),
 ) -> tuple[NewColumn, ...]:
     """Return the columns of an annotation, in order; K = 2 classes have a `logit_mean` too.
 
-    The full ones begin with the standard ones.  The last one is that of prediction sets, where there are `sets`.
+    The full ones begin with the standard ones.  Behind them stands the column of prediction sets, where there are
+    `sets`, then one for each of the classes that objects are `selected` of.
     """
     if len(classes) < BINARY:
         raise CatalogError(f"got the classes {list(classes)}; a classification needs two or more")
@@ -91,7 +102,7 @@ def standard_columns(
     scores = _score_columns(prefix, binary=len(classes) == BINARY)
     _check_class_names(classes, names, scores)
     standard = (_class_column(classes, prefix), *probabilities, *scores)
-    last = (_set_column(prefix),) if sets else ()
+    last = (*((_set_column(prefix),) if sets else ()), *(selected_column(c, prefix) for c in selected))
     if columns == "standard":
         return (*standard, *last)
     full = (*standard, *_full_columns(classes, prefix), *last)
@@ -138,6 +149,17 @@ def _set_column(prefix: str) -> NewColumn:
         "meta.code;src.class",
         description="prediction set: a bit for each class that is not excluded, named in this file's header or "
         "metadata; -1 for no set",
+    )
+
+
+def selected_column(class_name: str, prefix: str) -> NewColumn:
+    """Return the column that says whether an object is in the selection of a class."""
+    return NewColumn(
+        f"{prefix}selected_{safe_name(class_name)}",
+        pa.bool_(),
+        "meta.code;src.class",
+        description=f"whether the probability of class {class_name} is at or above the threshold in this file's header "
+        "or metadata",
     )
 
 

@@ -48,6 +48,8 @@ For this folder alone:
   all `manifest.json`.
 - `_releases`: What a release has changed: `_releases/0007.json` in the output folder, one small file a
   release, kept for ever.
+- `_selections`: Columns that select objects by their probability, with thresholds for a stated purity or
+  completeness.
 - `_tally`: What a catalogue's annotation adds up to: class counts with errors, flags, missing shares.
 - `_tasks`: What the tasks of a classification get and give: files to be annotated, their records, and the
   publication.

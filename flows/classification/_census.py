@@ -16,6 +16,7 @@ from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL
 from flows.classification._census_rows import CensusRows, joined
 from flows.classification._census_wish import CensusWish
+from flows.classification._selections import known_labels
 from flows.errors import ModelError
 from flows.models.model import Model
 from flows.models.unseen_rows import UnseenRows, read_unseen_rows
@@ -56,7 +57,7 @@ def census_of(
     lacking = _lacking(model, unseen)
     if unseen is None or lacking or not parts:
         return unsaid(model, n_objects, assumes, lacking or "no object was classified")
-    labelled, target = _labelled(unseen), _target(joined(parts), n_objects)
+    labelled, target = known_labels(unseen), _target(joined(parts), n_objects)
     counted = count_classes(labelled, target, assumes=assumes)
     if counted.shares is None:
         return unsaid(model, n_objects, counted.assumes, counted.reason)
@@ -81,13 +82,6 @@ def _lacking(model: Model, unseen: UnseenRows | None) -> str:
     if unseen is None:
         return f"{model.label} was trained by a version that kept no unseen rows; train it again"
     return ""
-
-
-def _labelled(unseen: UnseenRows) -> LabelledRows:
-    known = np.isfinite(unseen.probability).all(axis=1) & (unseen.weight > 0)
-    return LabelledRows(
-        unseen.probability[known], unseen.target[known], unseen.weight[known], unseen.X[known]
-    )
 
 
 def _target(rows: CensusRows, n_objects: int) -> TargetRows:
@@ -127,13 +121,15 @@ def _census(
 def _selections(
     k: int, name: str, draws: np.ndarray, labelled: LabelledRows, target: TargetRows, asked: CensusWish
 ) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k at each threshold, then at those of a stated purity or completeness."""
-    for threshold in THRESHOLDS:
+    """Yield purity and completeness of class k at each threshold, in its column, and where they are as stated."""
+    thresholds = [(threshold, "", "") for threshold in THRESHOLDS]
+    thresholds += [(c.threshold, c.stated, key) for key, c in asked.selected.items() if c.class_name == name]
+    for threshold, reason, column in thresholds:
         n = n_selected(target, k, threshold)
         if n:
             chosen = labelled.probability[:, k] >= threshold
             found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
-            yield _said(found, threshold)
+            yield _said(found, threshold, reason, column)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
             best = threshold_for(labelled, target, k, draws, **{what: stated[name]})
@@ -141,11 +137,12 @@ def _selections(
                 yield _said(best[1], best[0], f"{what} {stated[name]:g}")
 
 
-def _said(found: Selection, threshold: float, stated: str = "") -> SelectionCensus:
+def _said(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
     purity, completeness = found.interval(found.purity), found.interval(found.completeness)
     return SelectionCensus(
         threshold=threshold,
         stated=stated,
+        column=column,
         objects=found.n_selected,
         purity=float(found.purity.mean()),
         purity_low=purity[0],

@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 from blr.census.counts import Assumption
 from flows.errors import SpecificationError
 from flows.models.model import Model
+from flows.runs.manifest import SelectedColumn
 from flows.specification.specification import Flags, Shift, Specification
 
-__all__ = ["CensusWish", "without_wish"]
+__all__ = ["CensusWish", "with_stated_bias", "without_wish"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CensusWish:
-    """The assumption, None where a test chooses it, and the purity and completeness stated by class."""
+    """The assumption, None where a test chooses it, and the purity and completeness stated by class.
+
+    `selected` are the columns of selections, by name.
+    """
 
     assumes: Assumption | None = None
     purity: Mapping[str, float] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
+    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model, wanted: Specification) -> CensusWish:
@@ -38,6 +43,16 @@ class CensusWish:
 
 def without_wish(settings: Specification) -> Specification:
     """Return settings of copies, without what is asked of the census alone."""
-    flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})
     shift: Shift = settings.shift.model_copy(update={"assumes": None})
+    if settings.output.selected:
+        return settings.model_copy(update={"shift": shift})
+    flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})
     return settings.model_copy(update={"flags": flags, "shift": shift})
+
+
+def with_stated_bias(settings: Specification, model: Model, wanted: Specification) -> Specification:
+    """Return settings of copies that know of labels said to be biased, where a column rests on labels that are not."""
+    stated = wanted.shift.assumes or model.specification.shift.assumes
+    if stated != "features" or (settings.output.sets is None and not settings.output.selected):
+        return settings
+    return settings.model_copy(update={"shift": settings.shift.model_copy(update={"assumes": "features"})})

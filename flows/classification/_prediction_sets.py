@@ -64,7 +64,7 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
             f"output.sets: got {level:g} for {model.label}, which has no labelled rows with left-out probabilities "
             "beside it, expected a model of this version that lies in a store; train it again, or drop the key"
         )
-    if reason := _why_none(model):
+    if reason := _why_none(model, specification):
         return ConformalSets(SetRecord(level=level, source="cannot be said", reason=reason), None, None)
     moved = model.classifier.log_prior_shift is not None or isinstance(
         specification.shift.class_prior, Mapping
@@ -74,8 +74,13 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
     )
 
 
-def _why_none(model: Model) -> str | None:
+def _why_none(model: Model, specification: Specification) -> str | None:
     """Say why labelled objects do not tell how often a class is kept in the target; None where they do."""
+    if "features" in (specification.shift.assumes, model.specification.shift.assumes):
+        return (
+            'shift.assumes = "features" says that labelled objects were chosen by their features: objects of a class '
+            "do not look the same in the target, so that labelled ones do not say how often a class is kept there"
+        )
     if model.specification.shift.density_weights:
         return (
             "the training rows were weighted by density ratio: objects of a class do not look the same in the target, "

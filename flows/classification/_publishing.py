@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from flows.classification._class_shares import shift_record
 from flows.classification._narrowed import narrowed
 from flows.classification._output_columns import kept_columns
 from flows.classification._releases import release_report, write_report
+from flows.classification._selections import selections_of
 from flows.classification._tally import summarise, total
 from flows.classification._tasks import Publication, Published
 from flows.classification.report import write_classification_report
@@ -36,6 +37,7 @@ from flows.runs.manifest import (
     Manifest,
     ManifestDetails,
     ObjectColumns,
+    SelectedColumn,
 )
 from flows.runs.outputs import Output
 from flows.runs.summary import Counts, FileSummary, Summary, Totals, drifted
@@ -119,8 +121,14 @@ def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -
         publication.request.model.path.parent,
         list(rows.values()),
         n_objects=sum(c.tally.n_classified for _, c in counted),
-        wish=publication.request.wish,
+        wish=replace(publication.request.wish, selected=_selected(model, publication.request.specification)),
     )
+
+
+def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
+    """Return the columns of selections that the copies have."""
+    selections = selections_of(model, specification)
+    return {} if selections is None else selections.columns
 
 
 def _with_report(
@@ -215,4 +223,5 @@ def _details(model: Model, specification: Specification) -> ManifestDetails:
             **{key: theirs.get(name, name) for key, name in place.items() if name},
             unit=catalog.position_unit or None,
         ),
+        selected=_selected(model, specification),
     )

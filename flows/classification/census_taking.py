@@ -117,7 +117,7 @@ def _of_folder(
         folder,
         [kept.get(o.sha256) for o, c in counted if c.tally.n_classified],
         n_objects=sum(c.tally.n_classified for _, c in counted),
-        wish=_wish(model, assumes),
+        wish=replace(_wish(model, assumes), selected=manifest.details.selected),
     )
 
 

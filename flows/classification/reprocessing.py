@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalogs.errors import OutputExistsError
-from flows.classification._census_wish import CensusWish
+from flows.classification._census_wish import CensusWish, with_stated_bias
 from flows.classification._class_shares import chosen_shift
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
@@ -48,6 +48,7 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
     settings = annotation_settings(loaded, wanted).model_copy(
         update={"shift": chosen_shift(loaded, wanted.shift)}
     )
+    settings = with_stated_bias(settings, loaded, wanted)
 
     with fetching(
         folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run

@@ -25,6 +25,7 @@ from flows.classification._class_shares import shift_record, with_shares
 from flows.classification._object_survey import ObjectSurvey
 from flows.classification._output_columns import full_arrays
 from flows.classification._prediction_sets import ConformalSets, bits_of, set_entries, sets_of
+from flows.classification._selections import Selections, selection_entries, selections_of
 from flows.classification._tally import tally_of, total
 from flows.errors import ModelError
 from flows.features.drift import feature_counts, total_counts
@@ -65,6 +66,7 @@ class Scorer:
     target: Target = field(default_factory=Target)  # what a specification says of it
     full: bool = False  # whether the columns are the full ones
     sets: ConformalSets | None = None  # where prediction sets are asked for
+    selections: Selections | None = None  # where columns of selections are asked for
     # Of the training rows, by feature.
     tallies: list[Tally] = field(default_factory=list)
     counts: list[FeatureCounts] = field(default_factory=list)
@@ -82,15 +84,16 @@ class Scorer:
             close_call=flags.close_call,
         )
         reader = target_reader(specification, model.features)
-        prefix = specification.output.prefix
+        output, selections = specification.output, selections_of(model, specification)
+        selected = () if selections is None else selections.classes
+        prefix = output.prefix
         try:
-            output = specification.output
             columns = standard_columns(
-                model.classes, prefix, columns=output.columns, sets=output.sets is not None
+                model.classes, prefix, columns=output.columns, sets=output.sets is not None, selected=selected
             )
         except NameClashError as error:
             raise ModelError(f"the model {model.label}: {error}, and train again") from error
-        full = specification.output.columns == "full"
+        full = output.columns == "full"
         choice = target_table(specification, reader)
         return cls(
             model,
@@ -102,6 +105,7 @@ class Scorer:
             specification.target,
             full,
             sets_of(model, specification),
+            selections,
         )
 
     def on(self, catalog: Catalog) -> Scorer:
@@ -170,20 +174,28 @@ class Scorer:
             features.X[inside], features.missing[inside], errors, not_detected=unseen, credible=credible
         )
 
-    def _sets(self, scores: Scores, features: FeatureBatch) -> NDArray[np.bool_] | None:
+    def _at_training_shares(self, scores: Scores, features: FeatureBatch) -> Floats:
+        """Return the probabilities (n, K) that sets and selections are of; those of `scores` where none is moved."""
+        rules = (rule for rule in (self.sets, self.selections) if rule is not None)
+        classifier = next((rule.classifier for rule in rules if rule.classifier is not None), None)
+        return (scores if classifier is None else self._scores(classifier, features)).probability
+
+    def _sets(self, p: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Return which classes are in the prediction sets, (n, K) of all rows; None where there are no sets."""
-        if self.sets is None:
-            return None
-        if self.sets.classifier is not None:  # the rule is of other class shares
-            scores = self._scores(self.sets.classifier, features)
-        contained = self.sets.contained(scores.probability)
-        return None if contained is None else _spread(contained, features.inside, fill=True)
+        contained = None if self.sets is None else self.sets.contained(p)
+        return None if contained is None else _spread(contained, inside, fill=True)
+
+    def _selected(self, p: Floats, inside: NDArray[np.bool_]) -> list[Array]:
+        """Return whether objects are selected, (n,) of all rows for each class that has such a column."""
+        chosen = () if self.selections is None else self.selections.chosen
+        return [_spread(one.contains(p), inside, fill=False) for one in chosen]
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
         scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
         inside, missing = features.inside, features.missing[features.inside]
-        sets = self._sets(scores, features)
+        unmoved = self._at_training_shares(scores, features)
+        sets = self._sets(unmoved, inside)
         self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)
@@ -202,6 +214,7 @@ class Scorer:
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
             *([] if self.sets is None else [bits_of(sets, p)]),
+            *self._selected(unmoved, inside),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())
@@ -263,6 +276,7 @@ def provenance(
         "input_sha256": input_sha256,
         **_shift_entries(shift_record(model, specification)),
         **set_entries(sets_of(model, specification), model.classes),
+        **selection_entries(selections_of(model, specification)),
         "columns_read": ", ".join(read),
     }
     return Provenance(entries, flag_names())

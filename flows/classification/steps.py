@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flows.classification._census_wish import CensusWish, without_wish
+from flows.classification._census_wish import CensusWish, with_stated_bias, without_wish
 from flows.classification._class_shares import chosen_shift, estimated_shares
 from flows.classification._jobs import Policy
 from flows.classification._plan import Plan, known_outputs, make_plan
@@ -96,7 +96,7 @@ def settled(
         return estimated_shares(model, sources(), scorer)
 
     shift = chosen_shift(model, wanted.shift, asked=class_prior, estimate=estimate)
-    return plain.model_copy(update={"shift": shift})
+    return with_stated_bias(plain.model_copy(update={"shift": shift}), model, wanted)
 
 
 def annotation_settings(model: Model, wanted: Specification) -> Specification:

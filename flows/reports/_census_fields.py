@@ -22,6 +22,11 @@ class SelectionLike(Protocol):
         ...
 
     @property
+    def column(self) -> str:
+        """The column of the copies that has it, '' for none."""
+        ...
+
+    @property
     def objects(self) -> int:
         """How many are selected."""
         ...

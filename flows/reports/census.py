@@ -48,7 +48,8 @@ def selection_table(census: CensusLike) -> ReportTable:
         rows=tuple(
             (
                 name,
-                f"{s.threshold:.4g}" + (f" ({s.stated})" if s.stated else ""),
+                f"{s.threshold:.4g}"
+                + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
                 f"{s.objects:,}",
                 _percent(s.purity),
                 f"{_percent(s.purity_low)} to {_percent(s.purity_high)}",
@@ -101,8 +102,13 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
 
 def _selection_finding(name: str, s: SelectionLike) -> Finding:
     lost = 1 - s.completeness
+    begun = (
+        f"The column {s.column} was made for {s.stated} and has the {name} with a probability of"
+        if s.column
+        else f"For {s.stated}, select {name} by a probability of"
+    )
     return Finding(
-        what=f"For {s.stated}, select {name} by a probability of {s.threshold:.4g} or more: {s.objects:,} objects, "
+        what=f"{begun} {s.threshold:.4g} or more: {s.objects:,} objects, "
         f"purity {_percent(s.purity)} ({_percent(s.purity_low)} to {_percent(s.purity_high)}), completeness "
         f"{_percent(s.completeness)} ({_percent(s.completeness_low)} to {_percent(s.completeness_high)}); "
         f"{_percent(lost)} of the class are lost"

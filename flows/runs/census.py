@@ -34,12 +34,14 @@ class SelectionCensus:
     """The objects whose probability of a class is at or above a threshold: how many, how pure and how complete.
 
     Purity is the share of the class among them, completeness the share of the class that is among them; `low` and
-    `high` end the 95 % intervals.  `stated` is what the threshold was chosen for, such as "purity 0.95".
+    `high` end the 95 % intervals.  `stated` is what the threshold was chosen for, such as "purity 0.95"; `column` is
+    the copies' column that has the selection, '' for none: its threshold was chosen before the target was seen.
     The probability is the one at the class shares of the training.
     """
 
     threshold: float
     stated: str = ""
+    column: str = ""
     objects: int
     purity: float
     purity_low: float

@@ -34,6 +34,7 @@ __all__ = [
     "ManifestInput",
     "ManifestOutput",
     "ObjectColumns",
+    "SelectedColumn",
 ]
 
 MANIFEST = "manifest.json"
@@ -71,17 +72,30 @@ class ObjectColumns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SelectedColumn:
+    """A column that selects the objects whose probability of a class is at or above a threshold.
+
+    `stated` is what the threshold was chosen for, such as "purity 0.95".
+    """
+
+    class_name: str
+    threshold: float
+    stated: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ManifestDetails:
     """What a reader needs to understand the new columns, and to find the objects.
 
-    The classes with their shares, the columns by name, the flags by their bit; what is missing, an old version did
-    not write.
+    The classes with their shares, the columns by name, the flags by their bit, the columns of selections by name; what
+    is missing, an old version did not write.
     """
 
     classes: Mapping[str, float] = field(default_factory=dict)
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
     position: ObjectColumns | None = None
+    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +236,7 @@ class ManifestFile:
     columns: Mapping[str, ColumnDetails] = field(default_factory=dict)
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
     position: ObjectColumns | None = None
+    selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...]
     inputs: tuple[ManifestInput, ...]
     outputs: tuple[ManifestOutput, ...]
@@ -282,7 +297,11 @@ class ManifestFile:
             release=self.release,
             totals=self.totals,
             details=ManifestDetails(
-                classes=self.classes, columns=self.columns, flags=self.flags, position=self.position
+                classes=self.classes,
+                columns=self.columns,
+                flags=self.flags,
+                position=self.position,
+                selected=self.selected,
             ),
             created=self.created,
         )

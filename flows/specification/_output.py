@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from flows.specification._fields import SpecificationTable
 from flows.specification.label import Label
 
-__all__ = ["Output", "check_sets"]
+__all__ = ["Output", "check_selected", "check_sets"]
 
 MOST_SET_CLASSES = 31
 """Classes that prediction sets may be of: bits of a 32-bit integer, of which the last is the sign's."""
@@ -32,6 +33,10 @@ class Output(SpecificationTable):
         ge=0.5,
         lt=1,
         description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
+    )
+    selected: bool = Field(
+        default=False,
+        description="Add a column for each class of flags.purity and flags.completeness: whether an object is selected",
     )
     prefix: str = Field(
         default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
@@ -63,4 +68,29 @@ def check_sets(output: Output, label: Label, n_classes: int | None = None) -> No
         raise ValueError(
             f"output.sets: got {n_classes} classes, expected at most {MOST_SET_CLASSES}, since each has a bit "
             "of a 32-bit integer; drop the key, or join classes"
+        )
+
+
+def check_selected(
+    output: Output, label: Label, purity: Mapping[str, float], completeness: Mapping[str, float]
+) -> None:
+    """Raise ValueError where columns of selections are asked for that nothing is stated for, or labels do not allow."""
+    if not output.selected:
+        return
+    if not (purity or completeness):
+        raise ValueError(
+            "output.selected: got true, but no purity or completeness of a class, expected one that thresholds are "
+            "found for; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+        )
+    both = sorted(set(purity) & set(completeness))
+    if both:
+        raise ValueError(
+            f"output.selected: got a purity and a completeness of '{both[0]}', expected one of them: a class has one "
+            "column, which has one threshold; drop the one or the other"
+        )
+    if label.votes is not None or label.noise is not None:
+        what = "[label.votes]" if label.votes is not None else "label.noise"
+        raise ValueError(
+            f"output.selected: got true with {what}, expected labels that say which class an object is: thresholds are "
+            "learnt from them; drop the one or the other"
         )

@@ -18,7 +18,7 @@ from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.model_reference import NAME_PATTERN
 from flows.specification._fields import SpecificationTable
-from flows.specification._output import Output, check_sets
+from flows.specification._output import Output, check_selected, check_sets
 from flows.specification._shift import Shift
 from flows.specification.basis import Basis, LinearBasis
 from flows.specification.catalog import MARKS, CatalogTable, Marks, check_states
@@ -190,8 +190,9 @@ class Specification(SpecificationTable):
         return self
 
     def check_sets(self, n_classes: int | None = None) -> None:
-        """Raise ValueError where prediction sets are asked for that the labels, or so many classes, do not allow."""
+        """Raise ValueError where sets or selections are asked for that the labels, or so many classes, do not allow."""
         check_sets(self.output, self.label, n_classes)
+        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness)
 
     @model_validator(mode="after")
     def _check_slim(self) -> Specification:

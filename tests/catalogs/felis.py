@@ -16,7 +16,13 @@ from catalogs.catalog.new_columns import NewColumn, standard_columns
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.felis.yaml"
 EXAMPLES = {"two": ("early", "late"), "three": ("E", "S", "Irr")}
-DATATYPES = {pa.string(): "string", pa.float32(): "float", pa.int32(): "int", pa.int64(): "long"}
+DATATYPES = {
+    pa.string(): "string",
+    pa.float32(): "float",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.bool_(): "boolean",
+}
 HEAD = """# The columns that an annotated catalogue gains, as a Felis schema (https://felis.lsst.io).
 # Made by `python -m tests.catalogs.felis` from catalogs/catalog/new_columns.py, to which a test holds it.
 # Class names are examples: each class of a model has its own columns.  docs/flags.md says what they mean.
@@ -24,13 +30,14 @@ HEAD = """# The columns that an annotated catalogue gains, as a Felis schema (ht
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema: two and three classes, the standard and the full columns, and one with prediction sets."""
+    """Return the schema: two and three classes, the standard and the full columns, with sets, with selections."""
     tables = [
         table(f"{columns}_{number}", classes, columns)
         for number, classes in EXAMPLES.items()
         for columns in ("standard", "full")
     ]
     tables.append(table("sets_three", EXAMPLES["three"], "standard", sets=True))
+    tables.append(table("selected_two", EXAMPLES["two"], "standard", selected=EXAMPLES["two"]))
     return {
         "name": "blr",
         "@id": "#blr",
@@ -39,11 +46,14 @@ def schema() -> dict[str, Any]:
     }
 
 
-def table(name: str, classes: tuple[str, ...], columns: Any, *, sets: bool = False) -> dict[str, Any]:
+def table(
+    name: str, classes: tuple[str, ...], columns: Any, *, sets: bool = False, selected: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the columns of an annotation as a table."""
-    found = standard_columns(classes, columns=columns, sets=sets)
+    found = standard_columns(classes, columns=columns, sets=sets, selected=selected)
     what = f"{columns} columns of a model of {len(classes)} classes, here {', '.join(classes)}"
     what += " with prediction sets" if sets else ""
+    what += f" and columns of selections, here of {', '.join(selected)}" if selected else ""
     return {
         "name": name,
         "@id": f"#{name}",

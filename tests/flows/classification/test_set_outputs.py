@@ -205,3 +205,15 @@ def test_the_command_line_counts_them(
     said = " ".join(capsys.readouterr().out.split())
     assert "Prediction sets in all files, 90.0% of each class" in said
     assert re.search(r"\d+ sets, of \d\.\d\d classes on average; \d+ are empty and \d+ full", said)
+
+
+def test_labels_chosen_by_features_state_no_sets(trained: Path, tmp_path: Path) -> None:
+    text = '\n[shift]\nassumes = "features"\n' + SETS
+    result = run(trained, tmp_path, "survey.parquet", text=text)
+    assert result.summary.sets.source == "cannot be said"
+    assert "were chosen by their features" in result.summary.sets.reason
+    assert set(pd.read_parquet(tmp_path / "out/survey.parquet")["blr_set"]) == {-1}
+    kept = json.loads((tmp_path / "out/manifest.json").read_text())["specification_hash"]
+    (tmp_path / "other").mkdir()
+    run(trained, tmp_path / "other", "survey.parquet")  # other settings, since other sets
+    assert json.loads((tmp_path / "other/out/manifest.json").read_text())["specification_hash"] != kept

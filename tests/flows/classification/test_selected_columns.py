@@ -1,0 +1,164 @@
+"""`[output] selected`: boolean columns with thresholds for a stated purity or completeness, and when there are none."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits
+from astropy.table import Table
+
+from flows.cli.app import run as cli
+from flows.errors import SpecificationError, UsageError
+from flows.models.store import Store
+from flows.models.unseen_rows import read_unseen_rows
+from flows.specification.toml_file import parse_specification
+from tests.flows.conftest import SPECIFICATION
+from tests.flows.verbs import classify
+
+FLAGS = "\n[flags]\npurity = { late = 0.9 }\ncompleteness = { early = 0.8 }\n"
+SELECTED = FLAGS + "\n[output]\nselected = true\n"
+COLUMNS = ["blr_selected_early", "blr_selected_late"]
+
+
+def run(trained: Path, folder: Path, *inputs: Path, text: str = SELECTED, **options: Any) -> Any:
+    path = folder / "selected.toml"
+    path.write_text((trained / "spec.toml").read_text() + text)
+    places = {"model": "morphology", "store": trained / "models", "out": folder / "out"}
+    return classify(list(inputs), specification=path, **places, **options)
+
+
+def thresholds(out: Path) -> dict[str, Any]:
+    return json.loads((out / "manifest.json").read_text())["selected"]
+
+
+def test_columns_are_probabilities_from_their_threshold(trained: Path, tmp_path: Path) -> None:
+    Table.read(trained / "survey.fits").write(tmp_path / "survey.vot", format="votable")
+    run(trained, tmp_path, trained / "survey.parquet", trained / "survey.fits", tmp_path / "survey.vot")
+    table = pq.read_table(tmp_path / "out/survey.parquet")
+    assert table.column_names[-2:] == COLUMNS
+    frame, said = table.to_pandas(), thresholds(tmp_path / "out")
+    in_fits = fits.getdata(tmp_path / "out/survey.fits")
+    in_votable = Table.read(tmp_path / "out/survey.vot")
+    for name, stated in zip(COLUMNS, ("completeness 0.8", "purity 0.9"), strict=True):
+        assert pa.types.is_boolean(table[name].type)
+        assert said[name]["stated"] == stated
+        p = frame[f"blr_p_{said[name]['class_name']}"]
+        np.testing.assert_array_equal(frame[name], p >= said[name]["threshold"])
+        np.testing.assert_array_equal(frame[name], p.astype(float) >= said[name]["threshold"])
+        np.testing.assert_array_equal(in_fits[name], frame[name])
+        np.testing.assert_array_equal(in_votable[name], frame[name])
+    metadata = table.schema.metadata
+    words = metadata[b"blr.threshold_blr_selected_late"].decode()
+    assert words.startswith(
+        f"p of late >= {said['blr_selected_late']['threshold']!r}, for purity 0.9; expected 0.9"
+    )
+    assert b"unseen" not in metadata[b"blr.thresholds_from"]
+
+
+def test_thresholds_are_those_of_the_labelled_rows(trained: Path, tmp_path: Path) -> None:
+    """By the slow way: purity and completeness counted at each threshold."""
+    run(trained, tmp_path, trained / "survey.parquet")
+    said = thresholds(tmp_path / "out")
+    rows = read_unseen_rows(Store(trained / "models").find("morphology").folder, classes=2, features=2)
+    late = rows.probability[:, 1] >= said["blr_selected_late"]["threshold"]
+    early = rows.probability[:, 0] >= said["blr_selected_early"]["threshold"]
+    assert np.average(rows.target[late] == 1, weights=rows.weight[late]) == pytest.approx(0.9, abs=0.05)
+    of_class = (rows.target == 0) & np.isfinite(rows.probability[:, 0])
+    assert np.average(early[of_class], weights=rows.weight[of_class]) == pytest.approx(0.8, abs=0.05)
+
+
+def test_the_census_judges_the_column(trained: Path, tmp_path: Path) -> None:
+    run(trained, tmp_path, trained / "survey.parquet")
+    out = tmp_path / "out"
+    summary = json.loads((out / "summary.json").read_text())
+    (one,) = (s for s in summary["census"]["classes"]["late"]["selections"] if s.get("column"))
+    column = pd.read_parquet(out / "survey.parquet")["blr_selected_late"]
+    assert (one["column"], one["stated"], one["objects"]) == ("blr_selected_late", "purity 0.9", column.sum())
+    assert one["purity_low"] < 0.9
+    assert "The column blr_selected_late was made for purity 0.9" in (out / "report.html").read_text()
+    assert cli(["census", str(out), "--store", str(trained / "models"), "--dry-run"]) == 0
+
+
+def test_slim_copies_and_threads_give_the_same_values(trained: Path, tmp_path: Path) -> None:
+    found = []
+    for name, threads, more in (("a", 1, ""), ("b", 2, ""), ("slim", 2, 'mode = "slim"\n')):
+        (tmp_path / name).mkdir()
+        run(trained, tmp_path / name, trained / "survey.parquet", text=SELECTED + more, threads=threads)
+        found.append(tmp_path / name / "out/survey.parquet")
+    assert found[0].read_bytes() == found[1].read_bytes()
+    whole, slim = pd.read_parquet(found[0]), pd.read_parquet(found[2])
+    pd.testing.assert_frame_equal(whole[COLUMNS], slim[COLUMNS])
+
+
+def test_other_class_shares_move_the_threshold_of_a_purity_alone(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    text = SELECTED.replace("0.9", "0.75")
+    run(trained, tmp_path, trained / "survey.parquet", text=text)
+    shares = "\n[shift]\nclass_prior = { early = 0.6, late = 0.4 }\n"
+    run(trained, tmp_path / "other", trained / "survey.parquet", text=shares + text)
+    plain, moved = (thresholds(f / "out") for f in (tmp_path, tmp_path / "other"))
+    assert plain["blr_selected_early"] == moved["blr_selected_early"]
+    assert moved["blr_selected_late"]["threshold"] > plain["blr_selected_late"]["threshold"]
+    frames = [pd.read_parquet(f / "out/survey.parquet") for f in (tmp_path, tmp_path / "other")]
+    np.testing.assert_array_equal(frames[0][COLUMNS[0]], frames[1][COLUMNS[0]])
+    p = frames[0]["blr_p_late"]  # at the class shares of the training
+    np.testing.assert_array_equal(frames[1][COLUMNS[1]], p >= moved["blr_selected_late"]["threshold"])
+
+
+def test_a_text_table_is_annotated_again(trained: Path, tmp_path: Path) -> None:
+    """A CSV file has no place for metadata: its columns are known by themselves."""
+    pd.read_parquet(trained / "survey.parquet").to_csv(tmp_path / "survey.csv", index=False)
+    run(trained, tmp_path, tmp_path / "survey.csv")
+    once = tmp_path / "out/survey.csv"
+    (tmp_path / "again").mkdir()
+    run(trained, tmp_path / "again", once)
+    assert (tmp_path / "again/out/survey.csv").read_text() == once.read_text()
+    places = {"model": "morphology", "store": trained / "models", "out": tmp_path / "plain"}
+    classify([once], **places)
+    assert not set(COLUMNS) & set(pd.read_csv(tmp_path / "plain/survey.csv").columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n[flags]\npurity = { late = 0.999999 }\n\n[output]\nselected = true\n", "no threshold reaches it"),
+        ('\n[shift]\nassumes = "features"\n' + SELECTED, "labels that may be biased"),
+        ("\n[flags]\npurity = { lat = 0.9 }\n\n[output]\nselected = true\n", "got the class 'lat'"),
+    ],
+)
+def test_what_no_labelled_row_supports_is_refused(
+    trained: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises((UsageError, SpecificationError), match=message):
+        run(trained, tmp_path, trained / "survey.parquet", text=text)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "label", "message"),
+    [
+        ("\n[output]\nselected = true\n", "", "no purity or completeness of a class"),
+        (
+            "\n[flags]\npurity = { late = 0.9 }\ncompleteness = { late = 0.8 }\n[output]\nselected = true\n",
+            "",
+            "expected one of them",
+        ),
+        (SELECTED, 'column = "hubble"\nnoise = "estimated"', "got true with label.noise"),
+    ],
+)
+def test_specifications_that_allow_no_such_column(more: str, label: str, message: str) -> None:
+    text = (
+        re.sub(r"(?s)(\[label\]\n).*(\[features\])", rf"\1{label}\n\2", SPECIFICATION)
+        if label
+        else SPECIFICATION
+    )
+    with pytest.raises(SpecificationError, match=message):
+        parse_specification(text + more, source="spec")
