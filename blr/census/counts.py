@@ -46,13 +46,15 @@ class Counted:
     """The class shares, with the assumption that they hold under; `shares` None where they cannot be said.
 
     `reason` says in words why this assumption, or why no shares.  `told_apart` compares labelled rows, each class at
-    its share of the target, with the target; None where there are too few rows.
+    its share of the target, with the target; None where there are too few rows.  `contradicted`: objects of a class do
+    not look alike in both sets.
     """
 
     shares: ShareDraws | None
     assumes: Assumption | None
     reason: str
     told_apart: Propensity | None = None
+    contradicted: bool = False
 
 
 def count_classes(
@@ -78,6 +80,7 @@ def count_classes(
             'the output, or state [shift] assumes = "features" if only the choice of the labelled objects by their '
             "features differs",
             alike,
+            contradicted=True,
         )
     if assumes == "same":
         return _if_same(labelled, target, shares, alike)

@@ -6,6 +6,7 @@ Where no count can be defended, it says "cannot be said", and why.  Shapes: n ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,8 @@ def census_of(
     labelled, target = known_labels(unseen), _target(joined(parts), n_objects)
     counted = count_classes(labelled, target, assumes=assumes)
     if counted.shares is None:
-        return unsaid(model, n_objects, counted.assumes, counted.reason)
+        said = unsaid(model, n_objects, counted.assumes, counted.reason)
+        return replace(said, contradicted=counted.contradicted)
     return _census(model, counted, labelled, target, wish)
 
 

@@ -44,7 +44,7 @@ from flows.runs.summary import Counts, FileSummary, Summary, Totals, drifted
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
-__all__ = ["finish", "summary_of"]
+__all__ = ["finish", "summary_of", "with_census"]
 
 
 def finish(model: Model, publication: Publication, outputs: Sequence[Output]) -> Published:
@@ -60,7 +60,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
     staging.flush(outputs)
     _finish_catalogues(model, specification, publication.catalogues, outputs, staging.out)
     _keep_labelled_names(model, publication)
-    summary = replace(summary_of(model, outputs), census=_census(model, publication, outputs))
+    summary = with_census(summary_of(model, outputs), _census(model, publication, outputs))
     write_document(staging.out / SUMMARY, summary)
     totals = narrowed(Totals, summary)
     manifest = Manifest(
@@ -123,6 +123,15 @@ def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -
         n_objects=sum(c.tally.n_classified for _, c in counted),
         wish=replace(publication.request.wish, selected=_selected(model, publication.request.specification)),
     )
+
+
+def with_census(summary: Summary, census: Census | None) -> Summary:
+    """Return the summary with its census, which may contradict what prediction sets promise."""
+    sets = summary.sets
+    if census is not None and sets is not None and sets.source != "cannot be said" and census.contradicted:
+        doubt = "not so here by the census's test, so that the share is not promised for these objects"
+        sets = replace(sets, reason=f"{sets.reason}; {doubt}")
+    return replace(summary, census=census, sets=sets)
 
 
 def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:

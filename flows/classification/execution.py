@@ -13,7 +13,7 @@ from flows.classification._difference import Annotation
 from flows.classification._jobs import Job, groups
 from flows.classification._narrowed import narrowed
 from flows.classification._plan import Plan
-from flows.classification._publishing import finish, summary_of
+from flows.classification._publishing import finish, summary_of, with_census
 from flows.classification._tasks import (
     Annotated,
     ClassificationRequest,
@@ -277,7 +277,7 @@ def _folder_result(
         quarantined={q.name: q.reason for q in plan.quarantined},
         deferred=dict(plan.deferred),
         advice=plan.advice,
-        summary=_shown(replace(summary_of(model, known), census=census)) if known else None,
+        summary=_shown(with_census(summary_of(model, known), census)) if known else None,
         before=_before(plan),
     )
 

@@ -71,11 +71,15 @@ class ClassCensus:
 
 @dataclass(frozen=True, kw_only=True)
 class Census:
-    """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals."""
+    """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
+
+    `contradicted`: objects of a class do not look alike among labelled objects and here, by a test.
+    """
 
     n_rows: int
     level: float
     classes: Mapping[str, ClassCensus]
+    contradicted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

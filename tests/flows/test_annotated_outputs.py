@@ -15,6 +15,7 @@ from astropy.table import Table
 import catalogs
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.new_columns import standard_columns
+from flows.classification._census_rows import read_census_rows
 from flows.inputs.files import copy_name
 from tests.catalogs.hats_samples import rows as hats_rows
 from tests.catalogs.hats_samples import write_collection
@@ -169,6 +170,11 @@ def test_hats_through_the_flow(store, tmp_path, mode):
     text = (out / "stars" / "hats.properties").read_text()
     assert "hats_nrows=100" in text
     assert "three@" in text
+    # The census is of the objects: rows of margins repeat others.
+    assert told.summary.census.n_rows == told.summary.n_classified == 84
+    kept = read_census_rows(tmp_path / "out", classes=3, features=1)
+    assert sum(part.weight.sum() for part in kept.values()) == pytest.approx(84)
+    assert len(kept) == 3
 
 
 @pytest.mark.parametrize("ending", ["csv", "ecsv", "vot", "fits", "parquet"])

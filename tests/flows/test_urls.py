@@ -21,6 +21,8 @@ import pytest
 
 from catalogs.errors import CatalogError
 from catalogs.remote.errors import UnreachableError
+from flows.classification.census_taking import take_census
+from flows.classification.request import CensusRequest
 from flows.cli.app import run
 from flows.documents import to_document
 from flows.errors import OutputFolderError, SpecificationError, UsageError
@@ -478,3 +480,15 @@ def test_as_flows(survey: Survey) -> None:
     with pytest.raises(UsageError, match="Prefect keeps and shows"):
         classify_flow([signed], out=Path("signed"), **chosen)
     assert not Path("signed").exists()
+
+
+def test_the_census_of_urls_is_that_of_the_files(survey: Survey, web: Web) -> None:
+    remote = survey.classify(survey.url).summary.census
+    local = classify([web.folder / "release"], model="morphology", store="models", out="local").summary.census
+    assert remote == local
+    assert remote.n_rows > 0
+    assert {c.source for c in remote.classes.values()} == {"model"}
+    web.asked.clear()
+    found = take_census(CensusRequest("out", store="models"), dry_run=True)
+    assert found.census == remote
+    assert not web.asked  # the rows were kept

@@ -74,12 +74,19 @@ def test_the_report_has_the_census(classified: Path) -> None:
     assert "Purity and completeness" in page
 
 
-def test_threads_and_slim_copies_change_nothing(classified: Path, tmp_path: Path) -> None:
+def test_threads_and_slim_copies_change_nothing(classified: Path, trained: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for out, threads in ((one, 1), (two, 2)):
         classify([classified / "target.parquet"], "morphology", classified / "models", out, threads=threads)
     assert (one / CENSUS_ROWS_FILE).read_bytes() == (two / CENSUS_ROWS_FILE).read_bytes()
-    assert summary(one) == summary(two) == summary(classified / "out")
+    spec = tmp_path / "slim.toml"
+    spec.write_text((trained / "spec.toml").read_text() + '\n[output]\nmode = "slim"\n')
+    slim = tmp_path / "slim"
+    classify([classified / "target.parquet"], "morphology", classified / "models", slim, specification=spec)
+    assert summary(one) == summary(two) == summary(slim) == summary(classified / "out")
+    # Slim copies do: the rows lie beside them.
+    found = take_census(CensusRequest(slim, store=classified / "models"), dry_run=True).census
+    assert found.classes["early"].count == summary(one)["classes"]["early"]["count"]
 
 
 def test_the_command_writes_what_it_prints(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +143,11 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     faint = make.survey(1500, seed=6)
     faint["bmag"] = faint["bmag"] + 1.5
     make.parquet(mine / "faint.parquet", faint)
-    classify([mine / "faint.parquet"], "morphology", mine / "models", mine / "faint")
+    (mine / "sets.toml").write_text(make.specification + "\n[output]\nsets = 0.9\n")
+    named = {"specification": mine / "sets.toml"}
+    done = classify([mine / "faint.parquet"], "morphology", mine / "models", mine / "faint", **named)
+    assert "the share is not promised for these objects" in done.summary.sets.reason
+    assert summary(mine / "faint")["contradicted"]
     said = summary(mine / "faint")["classes"]["late"]
     assert said["source"] == "cannot be said"
     assert "do not look alike" in said["reason"]
