@@ -1,6 +1,7 @@
 """How many objects of each class there are, how pure and complete a selection is, with intervals that hold.
 
 - `audit`: Shares of classes from objects that people have looked at: intervals that hold whatever the model is.
+- `bins`: Class shares, purity and completeness in bins of the target, shrunk to the whole.
 - `counts`: Class counts of a target under an assumption that is named, or the reason why they cannot be said.
 - `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
   regression, and its sums.
@@ -18,4 +19,4 @@ For this folder alone:
 - `_stretch`: Draws of shares from a density on the simplex, by an ensemble of walkers.
 """
 
-__all__ = ["audit", "counts", "fraction_map", "prediction_sets", "purity", "rows", "shares", "strata"]
+__all__ = ["audit", "bins", "counts", "fraction_map", "prediction_sets", "purity", "rows", "shares", "strata"]

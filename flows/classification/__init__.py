@@ -21,6 +21,8 @@ For this folder alone:
 
 - `_census`: The census of an output folder: class counts, purity and completeness, under an assumption that is
   named.
+- `_census_bins`: The census by bins of an expression over features: class counts, purity and completeness of
+  each bin.
 - `_census_rows`: Classified rows that a census is made of: a sample taken while files are annotated.
 - `_census_wish`: What a specification asks of a census.
 - `_class_shares`: Class shares of a catalogue that is classified: the model's, given, or estimated from the

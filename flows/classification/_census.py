@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from blr.census.counts import Assumption, Counted, count_classes
-from blr.census.purity import Selection, n_selected, selection, threshold_for
+from blr.census.purity import n_selected, selection, threshold_for
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL
+from flows.classification._census_bins import THRESHOLDS, census_bins, said_selection
 from flows.classification._census_rows import CensusRows, joined
 from flows.classification._census_wish import CensusWish
 from flows.classification._selections import known_labels
@@ -24,9 +25,6 @@ from flows.models.unseen_rows import UnseenRows, read_unseen_rows
 from flows.runs.census import Census, ClassCensus, SelectionCensus
 
 __all__ = ["census_of", "unsaid"]
-
-THRESHOLDS = (0.5, 0.8, 0.95)
-"""Probabilities at which purity and completeness of every class are given."""
 
 
 def census_of(
@@ -117,6 +115,7 @@ def _census(
             )
             for k, name in enumerate(model.classes)
         },
+        bins=census_bins(model.features, labelled, target, counted, wish),
     )
 
 
@@ -131,25 +130,9 @@ def _selections(
         if n:
             chosen = labelled.probability[:, k] >= threshold
             found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
-            yield _said(found, threshold, reason, column)
+            yield said_selection(found, threshold, reason, column)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
             best = threshold_for(labelled, target, k, draws, **{what: stated[name]})
             if best is not None:
-                yield _said(best[1], best[0], f"{what} {stated[name]:g}")
-
-
-def _said(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
-    purity, completeness = found.interval(found.purity), found.interval(found.completeness)
-    return SelectionCensus(
-        threshold=threshold,
-        stated=stated,
-        column=column,
-        objects=found.n_selected,
-        purity=float(found.purity.mean()),
-        purity_low=purity[0],
-        purity_high=purity[1],
-        completeness=float(found.completeness.mean()),
-        completeness_low=completeness[0],
-        completeness_high=completeness[1],
-    )
+                yield said_selection(best[1], best[0], f"{what} {stated[name]:g}")

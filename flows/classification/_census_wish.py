@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from blr.census.counts import Assumption
+from catalogs.expressions.expression import parse
 from flows.errors import SpecificationError
 from flows.models.model import Model
 from flows.runs.manifest import SelectedColumn
-from flows.specification.specification import Flags, Shift, Specification
+from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
 __all__ = ["CensusWish", "with_stated_bias", "without_wish"]
 
@@ -18,13 +19,18 @@ __all__ = ["CensusWish", "with_stated_bias", "without_wish"]
 class CensusWish:
     """The assumption, None where a test chooses it, and the purity and completeness stated by class.
 
-    `selected` are the columns of selections, by name.
+    `selected` are the columns of selections, by name.  `by` is the expression of the bins, None for none: so many
+    `bins`, or those between `edges`.
     """
 
     assumes: Assumption | None = None
     purity: Mapping[str, float] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    by: str | None = None
+    bins: int = 4
+    edges: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, model: Model, wanted: Specification) -> CensusWish:
@@ -38,16 +44,39 @@ class CensusWish:
                     "the name"
                 )
         assumes = wanted.shift.assumes or model.specification.shift.assumes
-        return cls(assumes=assumes, purity=dict(purity), completeness=dict(completeness))
+        table = wanted.census if wanted.census.by else model.specification.census
+        wish = cls(
+            assumes=assumes, purity=dict(purity), completeness=dict(completeness), classes=model.classes
+        )
+        return (
+            wish
+            if table.by is None
+            else wish.binned(model, table.by, bins=table.bins, edges=table.edges, key="census.by")
+        )
+
+    def binned(
+        self, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str
+    ) -> CensusWish:
+        """Return the wish for a census by bins; SpecificationError for an expression of anything but features."""
+        expression = parse(by)
+        unknown = sorted(set(expression.names) - set(model.features))
+        if unknown or not expression.names:
+            raise SpecificationError(
+                f"{key}: got '{by}', which needs '{unknown[0] if unknown else 'a feature'}', expected an expression "
+                f"over the model's features ({', '.join(model.features)}), with which alone labelled rows are kept; "
+                "make it a feature, and train again"
+            )
+        return replace(self, by=by, bins=bins, edges=None if edges is None else tuple(edges))
 
 
 def without_wish(settings: Specification) -> Specification:
     """Return settings of copies, without what is asked of the census alone."""
     shift: Shift = settings.shift.model_copy(update={"assumes": None})
+    update = {"shift": shift, "census": CensusTable()}
     if settings.output.selected:
-        return settings.model_copy(update={"shift": shift})
+        return settings.model_copy(update=update)
     flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})
-    return settings.model_copy(update={"flags": flags, "shift": shift})
+    return settings.model_copy(update=update | {"flags": flags})
 
 
 def with_stated_bias(settings: Specification, model: Model, wanted: Specification) -> Specification:

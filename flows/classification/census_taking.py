@@ -15,7 +15,7 @@ from flows.classification.annotation import scorer_for
 from flows.classification.request import CensusRequest
 from flows.classification.steps import annotation_settings
 from flows.documents import read_document, write_document
-from flows.errors import OutputFolderError
+from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
@@ -41,7 +41,10 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     manifest = _manifest(out)
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
-    census = _of_folder(manifest, model, stored.path.parent, out, request.assumes)
+    wish = _asked(_wish(model, request.assumes), model, request)
+    census = _of_folder(
+        manifest, model, stored.path.parent, out, replace(wish, selected=manifest.details.selected)
+    )
     if not dry_run:
         _check_no_audit(out)
         with exclusive(out):
@@ -97,6 +100,17 @@ def _wish(model: Model, assumes: Assumption | None) -> CensusWish:
     return wish if assumes is None else replace(wish, assumes=assumes)
 
 
+def _asked(wish: CensusWish, model: Model, request: CensusRequest) -> CensusWish:
+    """Return the wish with the bins that a request asks for."""
+    if request.by is not None:
+        return wish.binned(model, request.by, bins=request.bins, edges=request.edges, key="--by")
+    if request.edges is not None:
+        raise UsageError(
+            "--edges: got edges without --by, expected the expression that they are of; add --by"
+        )
+    return wish
+
+
 def _manifest(out: Path) -> Manifest:
     manifest = Manifest.read(out)
     if manifest is None or not manifest.outputs:
@@ -106,9 +120,7 @@ def _manifest(out: Path) -> Manifest:
     return manifest
 
 
-def _of_folder(
-    manifest: Manifest, model: Model, folder: Path, out: Path, assumes: Assumption | None
-) -> Census:
+def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, wish: CensusWish) -> Census:
     kept = read_census_rows(out, classes=len(model.classes), features=len(model.features))
     counts = [(o, o.summary) for o in manifest.outputs if o.summary is not None]
     counted = [(o, c) for o, c in counts if not c.repeats_rows] or counts
@@ -117,7 +129,7 @@ def _of_folder(
         folder,
         [kept.get(o.sha256) for o, c in counted if c.tally.n_classified],
         n_objects=sum(c.tally.n_classified for _, c in counted),
-        wish=replace(_wish(model, assumes), selected=manifest.details.selected),
+        wish=wish,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from flows.errors import UsageError
 from flows.inputs.still_written import PATIENCE, QUIET
-from flows.runs.parameters import OUTPUT_FOLDER, STORE, THREADS, Parameter
+from flows.runs.parameters import BINS, EDGES, OUTPUT_FOLDER, STORE, THREADS, Parameter
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
 if TYPE_CHECKING:
@@ -281,3 +281,12 @@ class CensusRequest:
             words="Assumption that the counts rest on; default: the specification's, or else a test chooses."
         ),
     ] = None
+    by: Annotated[
+        str | None,
+        Parameter(
+            words="Expression over features whose bins are counted one by one; default: the specification's.",
+            metavar="EXPRESSION",
+        ),
+    ] = None
+    bins: Annotated[int, BINS] = 4
+    edges: Annotated[list[float] | None, EDGES] = None

@@ -11,7 +11,7 @@ from flows.models.description import ModelDescription
 from flows.models.promotion import DecidedPromotion, RejectedPromotion, UndonePromotion
 from flows.orchestration.tables import trouble_table
 from flows.reports.answers import answer_lines, training_answers
-from flows.reports.census import census_table, selection_table
+from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.label_noise import noise_words
 from flows.reports.shift import shift_words
 from flows.reports.tables import (
@@ -128,9 +128,9 @@ def show_classified(result: ClassificationResult) -> None:
 
 
 def census_tables(census: Census) -> list[ReportTable]:
-    """Return the tables of a census: the counts, and selections where any has objects."""
+    """Return the tables of a census: the counts, selections where any has objects, and those of bins."""
     selections = selection_table(census)
-    return [census_table(census), *([selections] if selections.rows else [])]
+    return [census_table(census), *([selections] if selections.rows else []), *bin_tables(census)]
 
 
 def show_census(result: CensusResult) -> None:

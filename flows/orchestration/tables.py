@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from flows.reports.census import census_table, selection_table
+from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.shift import why_no_error
 from flows.reports.tables import ReportTable
 from flows.runs.census import count_changes
@@ -56,6 +56,8 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
             tables["census"] = census_table(result.summary.census, changes)
             selections = selection_table(result.summary.census)
             tables |= {"selections": selections} if selections.rows else {}
+            of_bins = zip(("census-bins", "selection-bins"), bin_tables(result.summary.census), strict=False)
+            tables |= dict(of_bins)
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
     if isinstance(result, FinishedClassification) and result.difference:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-__all__ = ["CensusLike", "ChangeLike", "CountLike", "SelectionLike"]
+__all__ = ["BinsLike", "CensusLike", "ChangeLike", "CountLike", "SelectionLike"]
 
 
 class SelectionLike(Protocol):
@@ -120,6 +120,73 @@ class ChangeLike(Protocol):
         ...
 
 
+class BinCountLike(Protocol):
+    """The count of a class in a bin."""
+
+    @property
+    def count(self) -> float:
+        """The expected count."""
+        ...
+
+    @property
+    def low(self) -> float:
+        """The lower end of its interval."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+        ...
+
+    @property
+    def selections(self) -> Sequence[SelectionLike]:
+        """Selections by its probability."""
+        ...
+
+
+class BinLike(Protocol):
+    """A bin."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def objects(self) -> int:
+        """How many objects it has."""
+        ...
+
+    @property
+    def labelled(self) -> int:
+        """How many labelled rows it has."""
+        ...
+
+    @property
+    def classes(self) -> Mapping[str, BinCountLike]:
+        """The counts by class."""
+        ...
+
+
+class BinsLike(Protocol):
+    """The census by bins."""
+
+    @property
+    def by(self) -> str:
+        """The expression."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """What the counts rest on."""
+        ...
+
+    @property
+    def bins(self) -> Sequence[BinLike]:
+        """The bins, in order."""
+        ...
+
+
 class CensusLike(Protocol):
     """A census."""
 
@@ -131,4 +198,9 @@ class CensusLike(Protocol):
     @property
     def classes(self) -> Mapping[str, CountLike]:
         """The counts by class."""
+        ...
+
+    @property
+    def bins(self) -> BinsLike | None:
+        """The census by bins, None for none."""
         ...

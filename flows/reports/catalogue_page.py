@@ -8,7 +8,7 @@ from dataclasses import replace
 from flows.reports import tables
 from flows.reports._drawings import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
-from flows.reports.census import census_table, selection_table
+from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.data import Classification
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
 from flows.reports.picture_data import Made, NotableObject
@@ -63,7 +63,11 @@ def _census(found: Classification) -> tuple[ReportTable, ...]:
         return ()
     note = " Counts of a later `blr census` or `blr audit estimate` are in summary.json."
     counts, selections = census_table(found.census), selection_table(found.census)
-    return (replace(counts, note=f"{counts.note}{note}"), *([selections] if selections.rows else []))
+    return (
+        replace(counts, note=f"{counts.note}{note}"),
+        *([selections] if selections.rows else []),
+        *bin_tables(found.census),
+    )
 
 
 def _sets(found: Classification) -> tuple[TableGroup, ...]:

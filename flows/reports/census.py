@@ -9,6 +9,7 @@ from flows.reports._findings import Finding, begun_small, plain_end
 from flows.reports.report_table import ReportTable
 
 __all__ = [
+    "bin_tables",
     "census_findings",
     "census_table",
     "census_words",
@@ -44,24 +45,71 @@ def selection_table(census: CensusLike) -> ReportTable:
     """Return purity and completeness of objects selected by their probability, with intervals."""
     return ReportTable(
         title="Purity and completeness",
-        columns=("class", "probability from", "objects", "purity", "95 %", "completeness", "95 %"),
+        columns=("class", *_SELECTED),
+        rows=tuple((name, *_selected(s)) for name, count in census.classes.items() for s in count.selections),
+        numeric=frozenset({1, 2, 3, 5}),
+        note=_AT_TRAINING_SHARES,
+    )
+
+
+def bin_tables(census: CensusLike) -> tuple[ReportTable, ...]:
+    """Return the counts of each bin, and its selections at one half and where purity or completeness is stated."""
+    binned = census.bins
+    if binned is None:
+        return ()
+    counts = ReportTable(
+        title=f"Census by {binned.by}",
+        columns=("bin", "objects", "labelled", "class", "of the class", "95 % from", "to", "share", "95 %"),
         rows=tuple(
             (
+                one.name,
+                f"{one.objects:,}",
+                f"{one.labelled:,}",
                 name,
-                f"{s.threshold:.4g}"
-                + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
-                f"{s.objects:,}",
-                _percent(s.purity),
-                f"{_percent(s.purity_low)} to {_percent(s.purity_high)}",
-                _percent(s.completeness),
-                f"{_percent(s.completeness_low)} to {_percent(s.completeness_high)}",
+                *(_whole(v) for v in (c.count, c.low, c.high)),
+                *(_percent(c.count / max(1, one.objects)), _interval(c.low, c.high, max(1, one.objects))),
             )
-            for name, count in census.classes.items()
-            for s in count.selections
+            for one in binned.bins
+            for name, c in one.classes.items()
         ),
-        numeric=frozenset({1, 2, 3, 5}),
-        note="The probabilities are those at the class shares of the training.",
+        numeric=frozenset({1, 2, 4, 5, 6, 7}),
+        note=f"{binned.reason[:1].upper()}{binned.reason[1:]}.",
     )
+    selections = ReportTable(
+        title=f"Purity and completeness by {binned.by}",
+        columns=("bin", "class", *_SELECTED),
+        rows=tuple(
+            (one.name, name, *_selected(s))
+            for one in binned.bins
+            for name, c in one.classes.items()
+            for s in c.selections
+            if s.stated or s.threshold == SHOWN_IN_BINS
+        ),
+        numeric=frozenset({2, 3, 4, 6}),
+        note=f"A stated purity or completeness has a threshold in each bin. {_AT_TRAINING_SHARES}",
+    )
+    return (counts, *([selections] if selections.rows else []))
+
+
+SHOWN_IN_BINS = 0.5
+"""Threshold of the selections that bins show beside the stated ones; all are in `summary.json`."""
+_AT_TRAINING_SHARES = "The probabilities are those at the class shares of the training."
+_SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "95 %")
+
+
+def _selected(s: SelectionLike) -> tuple[str, ...]:
+    return (
+        f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
+        f"{s.objects:,}",
+        _percent(s.purity),
+        _interval(s.purity_low, s.purity_high),
+        _percent(s.completeness),
+        _interval(s.completeness_low, s.completeness_high),
+    )
+
+
+def _interval(low: float, high: float, of: float = 1.0) -> str:
+    return f"{_percent(low / of)} to {_percent(high / of)}"
 
 
 def counts_said(census: CensusLike) -> bool:

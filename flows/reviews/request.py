@@ -1,14 +1,13 @@
 """What `review` and `audit` are asked for.  Annotations are evaluated here: see `flows.runs.parameters`."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 from flows.errors import UsageError
-from flows.runs.parameters import IDENTIFIER, OUTPUT_FOLDER, Parameter
+from flows.runs.parameters import BINS, EDGES, IDENTIFIER, OUTPUT_FOLDER, Parameter
 
-__all__ = ["AuditDrawRequest", "AuditEstimateRequest", "ReviewRequest", "read_edges", "read_threshold"]
+__all__ = ["AuditDrawRequest", "AuditEstimateRequest", "ReviewRequest", "read_threshold"]
 
 
 def read_threshold(text: str) -> tuple[str, float]:
@@ -23,17 +22,6 @@ def read_threshold(text: str) -> tuple[str, float]:
             f"--threshold: got '{text}', expected a class and a probability between 0 and 1, as in quasar=0.9"
         )
     return name.strip(), value
-
-
-def read_edges(text: str) -> list[float]:
-    """Return the numbers in a text such as 16,18,20; UsageError where they do not ascend."""
-    try:
-        edges = [float(part) for part in text.split(",")]
-    except ValueError:
-        edges = []
-    if not edges or any(a >= b for a, b in pairwise(edges)):
-        raise UsageError(f"--edges: got '{text}', expected numbers that ascend, as in 16,18,20")
-    return edges
 
 
 @dataclass(frozen=True)
@@ -68,18 +56,8 @@ class AuditDrawRequest:
             words="Expression whose bins are judged one by one, such as a magnitude.", metavar="EXPRESSION"
         ),
     ] = None
-    bins: Annotated[
-        int, Parameter(words="Bins of the expression, of as many objects each.", least=2, metavar="N")
-    ] = 3
-    edges: Annotated[
-        list[float] | None,
-        Parameter(
-            words="Edges between the bins, in the place of their number.",
-            metavar="A,B,...",
-            command_line_type=str | None,
-            parse=read_edges,
-        ),
-    ] = None
+    bins: Annotated[int, BINS] = 3
+    edges: Annotated[list[float] | None, EDGES] = None
     threshold: Annotated[
         list[tuple[str, float]] | None,
         Parameter(

@@ -13,7 +13,10 @@ from typing import Literal
 
 __all__ = [
     "Assumption",
+    "BinCensus",
+    "BinCount",
     "Census",
+    "CensusBins",
     "CensusResult",
     "ClassCensus",
     "CountChange",
@@ -70,16 +73,47 @@ class ClassCensus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BinCount:
+    """The number of objects of one class in a bin, its interval, and selections, of which stated ones are the bin's."""
+
+    count: float
+    low: float
+    high: float
+    selections: tuple[SelectionCensus, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinCensus:
+    """The counts of the classes among the `objects` of a bin, in which `labelled` rows lie."""
+
+    name: str
+    objects: int
+    labelled: int
+    classes: Mapping[str, BinCount]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusBins:
+    """The census by bins of an expression over features; `reason` says what it rests on, or why there are no bins."""
+
+    by: str
+    reason: str
+    bins: tuple[BinCensus, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Census:
     """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
 
-    `contradicted`: objects of a class do not look alike among labelled objects and here, by a test.
+    `contradicted`: objects of a class do not look alike among labelled objects and here, by a test.  `bins` is None
+    where none were asked for, or nothing can be said.
     """
 
     n_rows: int
     level: float
     classes: Mapping[str, ClassCensus]
     contradicted: bool = False
+    bins: CensusBins | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,23 @@ there, so that `blr --help` need not import what a specification needs.
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
+from itertools import pairwise
 from typing import Any
 
-__all__ = ["IDENTIFIER", "OUTPUT_FOLDER", "STORE", "THREADS", "Field", "Parameter", "request_fields"]
+from flows.errors import UsageError
+
+__all__ = [
+    "BINS",
+    "EDGES",
+    "IDENTIFIER",
+    "OUTPUT_FOLDER",
+    "STORE",
+    "THREADS",
+    "Field",
+    "Parameter",
+    "read_edges",
+    "request_fields",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +79,26 @@ IDENTIFIER = Parameter(
 )
 THREADS = Parameter(
     words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
+)
+
+
+def read_edges(text: str) -> list[float]:
+    """Return the numbers in a text such as 16,18,20; UsageError where they do not ascend."""
+    try:
+        edges = [float(part) for part in text.split(",")]
+    except ValueError:
+        edges = []
+    if not edges or any(a >= b for a, b in pairwise(edges)):
+        raise UsageError(f"--edges: got '{text}', expected numbers that ascend, as in 16,18,20")
+    return edges
+
+
+BINS = Parameter(words="Bins of the expression, of as many objects each.", least=2, metavar="N")
+EDGES = Parameter(
+    words="Edges between the bins, in the place of their number.",
+    metavar="A,B,...",
+    command_line_type=str | None,
+    parse=read_edges,
 )
 
 

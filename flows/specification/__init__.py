@@ -17,6 +17,7 @@
 
 For this folder alone:
 
+- `_census`: The table [census]: what the census of a classification tells apart.
 - `_fields`: What the tables of a specification share: how each is read, and the kinds of values that
   several of them hold.
 - `_output`: The table [output]: what annotated catalogues look like.

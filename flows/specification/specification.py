@@ -17,6 +17,7 @@ from catalogs.errors import NameClashError, nearest
 from catalogs.expressions.expression import parse
 from catalogs.profile.split import FINEST_ORDER
 from flows.runs.model_reference import NAME_PATTERN
+from flows.specification._census import CensusTable
 from flows.specification._fields import SpecificationTable
 from flows.specification._output import Output, check_selected, check_sets
 from flows.specification._shift import Shift
@@ -30,6 +31,7 @@ __all__ = [
     "Basis",
     "Candidate",
     "CatalogTable",
+    "CensusTable",
     "Flags",
     "Label",
     "Output",
@@ -143,6 +145,7 @@ class Specification(SpecificationTable):
     select: Select = Select()
     shift: Shift = Shift()
     flags: Flags = Flags()
+    census: CensusTable = CensusTable()
     output: Output = Output()
     seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
     base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")

@@ -244,3 +244,48 @@ def test_the_census_of_an_audit_is_not_replaced_unasked(mine: Path) -> None:
         take_census(request)
     assert summary(mine / "out") == document["census"]
     assert take_census(request, dry_run=True).census.classes["early"].source == "model"
+
+
+def test_bins_are_counted_one_by_one(
+    mine: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine / "spec.toml").write_text(
+        make.specification + '\n[census]\nby = "b_j"\nbins = 3\n\n[flags]\npurity = { late = 0.75 }\n'
+    )
+    before = json.loads((mine / "out" / "manifest.json").read_text())["specification_hash"]
+    classify(
+        [mine / "target.parquet"],
+        "morphology",
+        mine / "models",
+        mine / "binned",
+        specification=mine / "spec.toml",
+    )
+    assert json.loads((mine / "binned/manifest.json").read_text())["specification_hash"] == before
+    census = summary(mine / "binned")
+    bins = census["bins"]["bins"]
+    made = make.survey(3000, seed=5)
+    colour = np.where(made["jmag"] > 0, made["bmag"] - made["jmag"], np.nan)
+    assert len(bins) == 3  # no object without the colour is classified: the other colour needs it too
+    edges = [float(one["name"].split(" <")[0]) for one in bins[1:2]] + [
+        float(bins[2]["name"].split(">= ")[1])
+    ]
+    early = np.isin(made["hubble"], ["E", "S0"])
+    place = np.where(np.isfinite(colour), np.searchsorted(edges, colour, side="right"), -1)
+    for i, one in enumerate(bins):
+        inside = place == i
+        assert one["objects"] == pytest.approx(inside.sum(), rel=0.01)
+        assert one["classes"]["early"]["low"] < early[inside].sum() + 0.1 * inside.sum()
+        assert one["classes"]["early"]["high"] > early[inside].sum() * 0.9
+    total = sum(one["classes"]["early"]["count"] for one in bins)
+    assert total == pytest.approx(census["classes"]["early"]["count"], rel=0.05)  # but where shares end at 0
+    bluest, reddest = (bins[i]["classes"]["early"]["count"] / bins[i]["objects"] for i in (0, 2))
+    assert bluest < 0.3
+    assert reddest > 0.6
+    stated = [s for s in bins[0]["classes"]["late"]["selections"] if s.get("stated")]
+    assert [s["stated"] for s in stated] == ["purity 0.75"]
+    assert "Census by b_j" in (mine / "binned/report.html").read_text()
+    again = ["census", str(mine / "out"), "--store", str(mine / "models"), "--by", "b_j > 3"]
+    assert run([*again, "--dry-run"]) == 0
+    assert "not b_j > 3" in capsys.readouterr().out
+    assert run([*again[:-1], "bmag"]) == 2
+    assert "expected an expression over the model's features (b_j, j_k)" in capsys.readouterr().err

@@ -1,0 +1,303 @@
+"""Class shares, purity and completeness in bins of the target, shrunk to the whole.
+
+What a bin is expected to be follows from the whole: the mean calibrated probability of its objects, at the class shares
+of the whole target.  Labelled rows in the bin say how far that is wrong there: the difference of class and probability,
+which is shrunk to zero as far as the bins do not differ more than their errors.  Such intervals hold on average over
+bins, not in each one (Efron and Morris 1975, doi:10.1080/01621459.1975.10479864).  The bins add up to the whole.
+Shapes: n labelled rows, N target rows, K classes, B bins, S draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.arrays import Matrix, Vector
+from blr.census.counts import Counted
+from blr.census.purity import Selection
+from blr.census.rows import LabelledRows, TargetRows
+
+__all__ = ["BinShares", "BinnedRows", "bin_selection", "bin_shares", "bin_threshold"]
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_DRAWS = 300
+_SEED = 20_100_002
+_TAU = np.array([0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.65])
+"""How much more than their errors bins may differ, in standard deviations of an object's class."""
+_TAU_SCALE = 0.4
+"""Scale of the half-Cauchy prior of that (Gelman 2006, doi:10.1214/06-BA117A)."""
+_EXPECTED_ROWS = 5.0
+"""Labelled rows of each class that the model's expectation counts as in each bin."""
+_PSEUDO = 0.5
+_UNKNOWN = 1e6
+"""Variance of the difference in a bin without labelled rows."""
+_RIDGE = 1e-9
+_STEPS = np.concatenate([np.linspace(0, 0.95, 20), [0.97, 0.98, 0.99, 0.995]])
+"""Quantiles of a bin's probability that are tried as thresholds."""
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedRows:
+    """In which of `n_bins` bins the labelled rows (n,) and the target's rows (N,) are."""
+
+    labelled: Places
+    target: Places
+    n_bins: int
+
+
+@dataclass(frozen=True, eq=False)
+class BinShares:
+    """Draws (S, B, K) of the shares of the classes in bins, and what is known of these.
+
+    `n_objects` (B,) of the target and `n_labelled` (B,) labelled rows are in a bin; `probability` (N, K) is that of the
+    target's rows at the expected class shares of the whole.
+    """
+
+    draws: Array
+    n_objects: Vector
+    n_labelled: NDArray[np.intp]
+    probability: Matrix
+    labelled: LabelledRows
+    target: TargetRows
+    places: BinnedRows
+
+    def interval(self, level: float = 0.95) -> tuple[Matrix, Matrix]:
+        """Return the lower and the upper ends (B, K) of the central intervals."""
+        tail = (1 - level) / 2
+        low, high = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        return low, high
+
+
+def bin_shares(labelled: LabelledRows, target: TargetRows, counted: Counted, places: BinnedRows) -> BinShares:
+    """Return the shares of the classes in bins, under the assumption of the counts of the whole.
+
+    Raises
+    ------
+    ValueError
+        If the counts of the whole cannot be said.
+    """
+    if counted.shares is None:
+        raise ValueError(
+            "got counts that cannot be said, expected shares of the whole, of which bins are parts"
+        )
+    pi = counted.shares.mean
+    expected = _Expected.of(labelled, target, counted)
+    fraction = _fractions(target, places)
+    n_objects = fraction * target.n_objects
+    p = expected.of_target(pi)
+    chosen = np.random.default_rng(_SEED).permutation(len(counted.shares.draws))[:_DRAWS]
+    whole = counted.shares.draws[chosen]
+    draws = _drawn(whole, expected, _realised(p, target, places, n_objects), fraction, places)
+    draws = np.clip(np.concatenate([draws, 1 - draws.sum(axis=2, keepdims=True)], axis=2), 0, None)
+    draws /= np.maximum(draws.sum(axis=2, keepdims=True), 1e-300)
+    n_labelled = np.bincount(places.labelled, minlength=places.n_bins)
+    return BinShares(draws, n_objects, n_labelled, p, labelled, target, places)
+
+
+def _drawn(
+    whole: Matrix, expected: _Expected, realised: Array, fraction: Vector, places: BinnedRows
+) -> Array:
+    """Return draws (S, B, K - 1) of the shares in bins, for draws (S, K) of those of the whole."""
+    rng = np.random.default_rng(_SEED)
+    pi = whole.mean(axis=0)
+    found, error = expected.difference(pi, places), expected.error(pi, places)
+    spread = _spread(pi)
+    ridge = _RIDGE * np.eye(len(pi) - 1)
+    tau = _TAU[rng.choice(len(_TAU), len(whole), p=_weights(found, error, spread))]
+    draws = np.empty((len(whole), *found.shape))
+    for t in np.unique(tau):
+        prior = t**2 * spread
+        shrink = prior @ np.linalg.inv(error + prior)
+        covariance = prior - shrink @ prior + realised
+        root = np.linalg.cholesky(covariance + ridge)
+        # The bins add up to the whole: conditioned on that, as Gaussians are.
+        total = np.einsum("b,bij->ij", fraction**2, covariance) + ridge
+        gain = fraction[:, None, None] * covariance @ np.linalg.inv(total)
+        for s in np.flatnonzero(tau == t):
+            difference = expected.difference(whole[s], places)
+            x = expected.bin_means(whole[s], places) + np.einsum("bij,bj->bi", shrink, difference)
+            x += np.einsum("bij,bj->bi", root, rng.standard_normal(x.shape))
+            draws[s] = x + np.einsum("bij,j->bi", gain, whole[s, :-1] - fraction @ x)
+    return draws
+
+
+@dataclass(frozen=True, eq=False)
+class _Expected:
+    """What the model expects at class shares (K,) of the whole, and what labelled rows say of that.
+
+    `p` (N, K) and `p_labelled` (n, K) are calibrated; with the shares `before` they move with those, without they stay.
+    Labelled rows count as their like do in the target: by the class's share, or by how much more frequent they are.
+    """
+
+    labelled: LabelledRows
+    target: TargetRows
+    p: Matrix
+    p_labelled: Matrix
+    before: Vector | None
+    ratio: Vector
+
+    @classmethod
+    def of(cls, labelled: LabelledRows, target: TargetRows, counted: Counted) -> _Expected:
+        assert counted.shares is not None  # noqa: S101
+        scaling, ratio = counted.shares.scaling, np.ones(len(labelled.y))
+        if counted.assumes == "features" and counted.told_apart is not None:
+            ratio = counted.told_apart.ratio
+        return cls(
+            labelled,
+            target,
+            scaling(target.probability),
+            scaling(labelled.probability),
+            labelled.shares if counted.assumes == "shares" else None,
+            ratio,
+        )
+
+    def _moved(self, p: Matrix, shares: Vector) -> Matrix:
+        if self.before is None:
+            return p
+        joint = p * (shares / self.before)
+        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+    def of_target(self, shares: Vector) -> Matrix:
+        """Return the probabilities (N, K) of the target's rows."""
+        return self._moved(self.p, shares)
+
+    def bin_means(self, shares: Vector, places: BinnedRows) -> Matrix:
+        """Return the mean probabilities (B, K - 1) in bins."""
+        return _bin_means(self.of_target(shares)[:, :-1], self.target, places)
+
+    def _residuals(self, shares: Vector) -> tuple[Vector, Matrix]:
+        """Return weights (n,), and class less probability (n, K - 1)."""
+        weight = self.labelled.weight * self.ratio
+        if self.before is not None:
+            weight = weight * (shares / self.before)[self.labelled.y]
+        p = self._moved(self.p_labelled, shares)
+        return weight, (np.eye(len(shares))[self.labelled.y] - p)[:, :-1]
+
+    def difference(self, shares: Vector, places: BinnedRows) -> Matrix:
+        """Return the mean of class less probability of labelled rows in bins, (B, K - 1); 0 in a bin without."""
+        (weight, residual), B = self._residuals(shares), places.n_bins
+        total = np.bincount(places.labelled, weight, minlength=B)
+        sums = [np.bincount(places.labelled, weight * r, minlength=B) for r in residual.T]
+        return np.asarray(np.column_stack(sums) / np.maximum(total, 1e-300)[:, None])
+
+    def error(self, shares: Vector, places: BinnedRows) -> Array:
+        """Return the covariance (B, K - 1, K - 1) of these means."""
+        weight, residual = self._residuals(shares)
+        mean, spread = self.difference(shares, places), _spread(shares)
+        found = np.empty((places.n_bins, *spread.shape))
+        for b in range(places.n_bins):
+            w, r = weight[places.labelled == b], residual[places.labelled == b]
+            n = w.sum() ** 2 / max((w**2).sum(), 1e-300)
+            if not n:
+                found[b] = _UNKNOWN * np.eye(len(spread))
+                continue
+            centred = (w / w.sum())[:, None] * (r - mean[b])
+            # One more row with the spread of an object drawn at random: few residuals may all be small.
+            found[b] = centred.T @ centred * n / max(n - 1, 0.5) + spread / n**2
+        return found + _RIDGE * np.eye(len(spread))
+
+
+def _spread(shares: Vector) -> Matrix:
+    """Return the covariance (K - 1, K - 1) of the class of an object drawn at random."""
+    s = shares[:-1]
+    return np.asarray(np.diag(s) - np.outer(s, s) + _RIDGE * np.eye(len(s)))
+
+
+def _fractions(target: TargetRows, places: BinnedRows) -> Vector:
+    weight = np.bincount(places.target, target.weight, minlength=places.n_bins)
+    return np.asarray(weight / weight.sum())
+
+
+def _bin_means(values: Matrix, target: TargetRows, places: BinnedRows) -> Matrix:
+    """Return the means (B, M) of values (N, M) in bins; of an empty one that of all."""
+    B = places.n_bins
+    weight = np.bincount(places.target, target.weight, minlength=B)
+    sums = np.column_stack([np.bincount(places.target, target.weight * v, minlength=B) for v in values.T])
+    return np.where(weight[:, None] > 0, sums / np.maximum(weight, 1e-300)[:, None], target.mean(values))
+
+
+def _weights(found: Matrix, error: Array, spread: Matrix) -> Vector:
+    """Return the posterior probabilities of `_TAU`."""
+    log_p = -np.log1p((_TAU / _TAU_SCALE) ** 2)
+    for i, tau in enumerate(_TAU):
+        V = error + tau**2 * spread
+        whitened = np.linalg.solve(V, found[..., None])[..., 0]
+        log_p[i] -= 0.5 * ((found * whitened).sum() + np.linalg.slogdet(V)[1].sum())
+    p = np.exp(log_p - log_p.max())
+    return np.asarray(p / p.sum())
+
+
+def _realised(p: Matrix, target: TargetRows, places: BinnedRows, n: Vector) -> Array:
+    """Return the covariance (B, K - 1, K - 1) of the classes of a bin's objects, and of a sample of these."""
+    q = p[:, :-1]
+    K = q.shape[1]
+    pairs = np.einsum("ni,nj->nij", q, q).reshape(len(q), -1)
+    square = _bin_means(pairs, target, places).reshape(-1, K, K)
+    mean = _bin_means(q, target, places)
+    own = np.einsum("bi,ij->bij", mean, np.eye(K)) - square
+    between = square - np.einsum("bi,bj->bij", mean, mean)
+    rows = np.maximum(np.bincount(places.target, minlength=places.n_bins), 1)
+    objects = np.maximum(n, 1.0)
+    thinned = np.maximum(0.0, 1 / rows - 1 / objects)
+    return np.asarray(own / objects[:, None, None] + between * thinned[:, None, None])
+
+
+def bin_selection(shares: BinShares, b: int, k: int, threshold: float) -> Selection:
+    """Return how pure and how complete the objects of a bin are whose probability of class `k` is so large.
+
+    The fraction of each class that is taken has a Beta posterior: of the labelled rows in the bin, and a few that are
+    as the model expects.
+    """
+    labelled, target, places = shares.labelled, shares.target, shares.places
+    inside, ours = places.target == b, places.labelled == b
+    chosen = target.probability[inside, k] >= threshold
+    weight, p = target.weight[inside], shares.probability[inside]
+    taken_expected = (weight * chosen) @ p / np.maximum(weight @ p, 1e-300)
+    K = labelled.n_classes
+    own = np.bincount(labelled.y[ours], labelled.weight[ours], minlength=K)
+    squares = np.bincount(labelled.y[ours], labelled.weight[ours] ** 2, minlength=K)
+    rows = own**2 / np.maximum(squares, 1e-300)
+    hits = labelled.weight[ours] * (labelled.probability[ours, k] >= threshold)
+    taken = np.bincount(labelled.y[ours], hits, minlength=K) / np.maximum(own, 1e-300)
+    before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
+    a = before + taken * rows + taken_expected * _EXPECTED_ROWS
+    c = _PSEUDO + (1 - taken) * rows + (1 - taken_expected) * _EXPECTED_ROWS
+    rng = np.random.default_rng(_SEED)
+    drawn = rng.beta(a, c, size=(len(shares.draws), K))
+    of_class = shares.draws[:, b] * drawn
+    purity = of_class[:, k] / np.maximum(of_class.sum(axis=1), 1e-300)
+    n = shares.n_objects[b]
+    n_selected = round(float(weight @ chosen / max(weight.sum(), 1e-300)) * n)
+    n_class = np.maximum(np.rint(shares.draws[:, b, k] * n).astype(np.int64), 1)
+    return Selection(
+        n_selected,
+        rng.binomial(max(n_selected, 1), purity) / max(n_selected, 1),
+        rng.binomial(n_class, drawn[:, k]) / n_class,
+    )
+
+
+def bin_threshold(
+    shares: BinShares, b: int, k: int, *, purity: float | None = None, completeness: float | None = None
+) -> tuple[float, Selection] | None:
+    """Return the threshold with a stated purity or completeness in a bin; None where none has it, or no row is there.
+
+    As `blr.census.purity.threshold_for` does for the whole: the lowest for a purity, the highest for a completeness.
+    """
+    inside = shares.places.target == b
+    if not inside.any():
+        return None
+    tried = np.unique(np.quantile(shares.target.probability[inside, k], _STEPS))
+    for threshold in (tried if purity is not None else tried[::-1]).tolist():
+        found = bin_selection(shares, b, k, threshold)
+        enough = (
+            found.completeness.mean() >= (completeness or 0.0)
+            if purity is None
+            else found.purity.mean() >= purity
+        )
+        if enough:
+            return threshold, found
+    return None

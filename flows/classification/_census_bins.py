@@ -1,0 +1,149 @@
+"""The census by bins of an expression over features: class counts, purity and completeness of each bin.
+
+Labelled rows and the target's are kept with their features, so any such expression can be asked for afterwards.
+Shapes: n rows, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares, bin_threshold
+from blr.census.counts import Counted
+from blr.census.purity import Selection
+from blr.census.rows import LabelledRows, TargetRows
+from catalogs.expressions.expression import Expression, parse
+from flows.classification._census_wish import CensusWish
+from flows.runs.census import BinCensus, BinCount, CensusBins, SelectionCensus
+
+__all__ = ["THRESHOLDS", "census_bins", "said_selection"]
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+THRESHOLDS = (0.5, 0.8, 0.95)
+"""Probabilities at which purity and completeness of every class are given."""
+MISSING = "missing"
+"""The bin of rows where the expression has no value."""
+REASON = (
+    "under the assumption of the whole; each bin is shrunk to what the whole leads to expect of it, so that the "
+    "intervals hold 95 % on average over bins, not in each one; the bins add up to the whole"
+)
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Bins between `edges`, or of a condition (no edges); the last one is of rows without a value."""
+
+    names: tuple[str, ...]
+    edges: tuple[float, ...]
+
+    def places(self, values: NDArray[Any]) -> Places:
+        """Return the bin (n,) of each value."""
+        if values.dtype.kind == "b":
+            return values.astype(np.intp)
+        place = np.searchsorted(np.asarray(self.edges), values, side="right")
+        return np.where(np.isfinite(values), place, len(self.names) - 1).astype(np.intp)
+
+
+def census_bins(
+    features: Sequence[str], labelled: LabelledRows, target: TargetRows, counted: Counted, wish: CensusWish
+) -> CensusBins | None:
+    """Return the census of each bin; None where none were asked for."""
+    if wish.by is None:
+        return None
+    by = parse(wish.by)
+    of_target, of_labelled = (_values(by, features, rows.X) for rows in (target, labelled))
+    bins = _bins(by.text, of_target, wish)
+    if len(bins.names) < 2:
+        return CensusBins(by=by.text, reason=f"'{by.text}' has one value, so there are no bins", bins=())
+    places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
+    shares = bin_shares(labelled, target, counted, places)
+    low, high = shares.interval()
+    mean = shares.draws.mean(axis=0)
+    found = []
+    for b, name in enumerate(bins.names):
+        n = float(shares.n_objects[b])
+        if not n and not shares.n_labelled[b]:
+            continue
+        found.append(
+            BinCensus(
+                name=name,
+                objects=round(n),
+                labelled=int(shares.n_labelled[b]),
+                classes={
+                    c: BinCount(
+                        count=float(mean[b, k] * n),
+                        low=float(low[b, k] * n),
+                        high=float(high[b, k] * n),
+                        selections=()
+                        if counted.assumes == "features"  # as for the whole
+                        else tuple(_selections(shares, b, k, c, wish)),
+                    )
+                    for k, c in enumerate(wish.classes)
+                },
+            )
+        )
+    return CensusBins(by=by.text, reason=REASON, bins=tuple(found))
+
+
+def _values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
+    """Return what the expression gives for rows (n, F)."""
+    columns = {name: X[:, j] for j, name in enumerate(features) if name in by.names}
+    with np.errstate(all="ignore"):
+        values = np.broadcast_to(by.evaluate(columns), (len(X),))
+    return values if values.dtype.kind == "b" else np.asarray(values, dtype=np.float64)
+
+
+def _bins(text: str, values: NDArray[Any], wish: CensusWish) -> _Bins:
+    if values.dtype.kind == "b":
+        return _Bins((f"not {text}", text), ())
+    known = values[np.isfinite(values)]
+    edges = wish.edges
+    if edges is None:
+        inner = np.quantile(known, np.arange(1, wish.bins) / wish.bins) if len(known) else np.empty(0)
+        least = known.min(initial=np.inf)
+        edges = tuple(sorted({e for e in (float(f"{edge:.6g}") for edge in inner.tolist()) if e > least}))
+    if not edges:
+        return _Bins((text,), ())
+    names = [f"{text} < {edges[0]:g}"]
+    names += [f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges)]
+    return _Bins((*names, f"{text} >= {edges[-1]:g}", f"{text}: {MISSING}"), edges)
+
+
+def _selections(shares: BinShares, b: int, k: int, name: str, wish: CensusWish) -> Iterator[SelectionCensus]:
+    """Yield purity and completeness of class k in a bin at each threshold, then where the bin has those stated."""
+    thresholds = [(threshold, "", "") for threshold in THRESHOLDS]
+    thresholds += [(c.threshold, c.stated, key) for key, c in wish.selected.items() if c.class_name == name]
+    for threshold, stated, column in thresholds:
+        found = bin_selection(shares, b, k, threshold)
+        if found.n_selected:
+            yield said_selection(found, threshold, stated, column)
+    for what, by_class in (("purity", wish.purity), ("completeness", wish.completeness)):
+        if name in by_class:
+            best = bin_threshold(shares, b, k, **{what: by_class[name]})
+            if best is not None:
+                yield said_selection(best[1], best[0], f"{what} {by_class[name]:g}")
+
+
+def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
+    """Return what is said of a selection."""
+    purity, completeness = found.interval(found.purity), found.interval(found.completeness)
+    return SelectionCensus(
+        threshold=threshold,
+        stated=stated,
+        column=column,
+        objects=found.n_selected,
+        purity=float(found.purity.mean()),
+        purity_low=purity[0],
+        purity_high=purity[1],
+        completeness=float(found.completeness.mean()),
+        completeness_low=completeness[0],
+        completeness_high=completeness[1],
+    )
