@@ -51,9 +51,11 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
 
     UsageError where the model has no rows to learn them from.
     """
-    level = specification.output.sets
+    level, thresholds = specification.output.sets, specification.output.set_thresholds
     if level is None:
         return None
+    if thresholds:
+        return _stated(model, level, thresholds)
     rule = (
         None
         if model.folder is None
@@ -72,6 +74,35 @@ def sets_of(model: Model, specification: Specification) -> ConformalSets | None:
     return ConformalSets(
         _record(model, rule), rule, replace(model.classifier, log_prior_shift=None) if moved else None
     )
+
+
+def _stated(model: Model, level: float, thresholds: Mapping[str, float]) -> ConformalSets:
+    """Return the sets of thresholds that the specification states; they are of the probabilities in the copies."""
+    if set(thresholds) != set(model.classes):
+        raise UsageError(
+            f"output.set_thresholds: got thresholds of {', '.join(thresholds)}, expected one of each class of "
+            f"{model.label}: {', '.join(model.classes)}; correct the names"
+        )
+    K = len(model.classes)
+    least = np.array([thresholds[name] for name in model.classes])
+    record = SetRecord(
+        level=level,
+        source="stated",
+        reason="the specification states the thresholds; the share is what whoever found them says, such as an audit "
+        "of these objects, with this model and these class shares",
+        classes={
+            name: ClassSetRule(
+                bit=k,
+                rows=0,
+                effective=0.0,
+                least=float(least[k]) or None,
+                spread=0.0,
+                remark="in every set: stated so" if not least[k] else "",
+            )
+            for k, name in enumerate(model.classes)
+        },
+    )
+    return ConformalSets(record, SetRule(level, least, np.zeros(K, np.intp), np.zeros(K)), None)
 
 
 def _why_none(model: Model, specification: Specification) -> str | None:

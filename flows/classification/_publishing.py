@@ -128,7 +128,12 @@ def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -
 def with_census(summary: Summary, census: Census | None) -> Summary:
     """Return the summary with its census, which may contradict what prediction sets promise."""
     sets = summary.sets
-    if census is not None and sets is not None and sets.source != "cannot be said" and census.contradicted:
+    if (
+        census is not None
+        and sets is not None
+        and sets.source in ("left-out", "held-out")
+        and census.contradicted
+    ):
         doubt = "not so here by the census's test, so that the share is not promised for these objects"
         sets = replace(sets, reason=f"{sets.reason}; {doubt}")
     return replace(summary, census=census, sets=sets)

@@ -180,6 +180,11 @@ class Scorer:
         classifier = next((rule.classifier for rule in rules if rule.classifier is not None), None)
         return (scores if classifier is None else self._scores(classifier, features)).probability
 
+    @property
+    def _sets_are_stated(self) -> bool:
+        """Whether the thresholds of sets are of the probabilities in the copies."""
+        return self.sets is not None and self.sets.record.source == "stated"
+
     def _sets(self, p: Floats, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Return which classes are in the prediction sets, (n, K) of all rows; None where there are no sets."""
         contained = None if self.sets is None else self.sets.contained(p)
@@ -195,7 +200,7 @@ class Scorer:
         scores, features = self.score(batch, credible=CREDIBLE if self.full else None)
         inside, missing = features.inside, features.missing[features.inside]
         unmoved = self._at_training_shares(scores, features)
-        sets = self._sets(unmoved, inside)
+        sets = self._sets(scores.probability if self._sets_are_stated else unmoved, inside)
         self.counts.append(self._counted(features.X[inside], missing))
         flags = _spread(scores.flags, inside, int(Flag.UNCLASSIFIABLE))
         p = _spread(scores.probability, inside, np.nan)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 
 from flows.cli._options import WriteOptions
@@ -9,7 +11,14 @@ from flows.cli._printing import plain_table, print_tables, say, show
 from flows.reports.tables import ReportTable
 from flows.reviews.audit_draw import draw_audit
 from flows.reviews.audit_estimate import estimate_audit
-from flows.reviews.audits import Audit, AuditDraw, AuditedClass, AuditedInterval, AuditedSelection
+from flows.reviews.audits import (
+    Audit,
+    AuditDraw,
+    AuditedClass,
+    AuditedInterval,
+    AuditedSelection,
+    AuditedSets,
+)
 from flows.reviews.request import AuditDrawRequest, AuditEstimateRequest
 
 __all__ = ["run_audit_draw", "run_audit_estimate"]
@@ -49,6 +58,8 @@ def _show_audit(audit: Audit) -> None:
     print_tables(*(_class_table(name, part.classes) for name, part in audit.bins.items()))
     if audit.selections:
         print_tables(_selection_table(audit.selections))
+    if audit.sets is not None:
+        _show_sets(audit.sets)
     say(
         f"{audit.n_answered:,} of {audit.n_drawn:,} drawn objects have an answer, {audit.n_undecided:,} nobody can "
         f"tell, {audit.n_unanswered:,} are blank; {audit.n_other:,} are of none of the classes"
@@ -90,6 +101,30 @@ def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable
     return plain_table(
         title, ("class", "assigned", "count", "purity", "completeness", "the model's count"), rows
     )
+
+
+def _show_sets(sets: AuditedSets) -> None:
+    rows = [
+        (name, f"{c.least:.4g}", f"{c.rows:,}", f"{c.effective:.1f}", f"{100 * c.spread:.1f} %")
+        for name, c in sets.classes.items()
+    ]
+    print_tables(
+        plain_table(
+            f"Prediction sets by the audit, {100 * sets.level:g} % of each class",
+            ("class", "from p", "answers", "count as", "± of the share"),
+            rows,
+        )
+    )
+    stated = ", ".join(f"{_key(name)} = {c.least:.9g}" for name, c in sets.classes.items())
+    say(
+        "To have them in the copies, classify again, with this model and these class shares, and in the specification:"
+    )
+    say(f"[output]\nsets = {sets.level:g}\nset_thresholds = {{ {stated} }}")
+
+
+def _key(name: str) -> str:
+    """Return a class as a key of TOML."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def _selection_table(selections: tuple[AuditedSelection, ...]) -> ReportTable:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.census.audit import Possible, Strata, audited_share, joined_strata
+from blr.census.prediction_sets import learn_sets
 from flows.reviews._answers import UNDECIDED, Answers
 from flows.reviews.audits import (
     AuditDesign,
@@ -19,6 +20,8 @@ from flows.reviews.audits import (
     AuditedClass,
     AuditedInterval,
     AuditedSelection,
+    AuditedSetRule,
+    AuditedSets,
     Selection,
 )
 
@@ -28,6 +31,8 @@ Bools = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
 LEVEL = 0.95
+SINGLE = 1 - 1e-6
+"""The probabilities of copies are in single precision: one that is as large as a threshold must not fall below it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +156,25 @@ class Sample:
             selected & of_class, ~selected & of_class, Possible(may_be, may_not, np.ones_like(own))
         )
         return AuditedSelection(**vars(chosen), purity=purity, completeness=completeness)
+
+    def sets(self, level: float) -> AuditedSets:
+        """Return prediction sets learnt from the answers; an object stands for its part of its stratum."""
+        known = self.answer >= 0
+        place = self.group[self.stratum]
+        weight = (self.strata.n_rows / np.maximum(self.strata.n_seen, 1))[place]
+        rule = learn_sets(self.probability[known], self.answer[known], level=level, weight=weight[known])
+        return AuditedSets(
+            level=level,
+            classes={
+                name: AuditedSetRule(
+                    least=float(rule.least[k]) * SINGLE,
+                    rows=int(rule.rows[k]),
+                    effective=float(rule.effective[k]),
+                    spread=float(rule.spread[k]),
+                )
+                for k, name in enumerate(self.design.classes)
+            },
+        )
 
     def filled(self, answers: Answers, place: int) -> Sample:
         """Return the sample as if all objects without an answer had this one."""

@@ -42,6 +42,10 @@ def estimate_audit(request: AuditEstimateRequest, *, dry_run: bool = False) -> A
     the list.
     """
     folder = check_output(request.out, key="out")
+    if request.sets is not None and not 0.5 <= request.sets < 1:
+        raise UsageError(
+            f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"
+        )
     design = _design(folder)
     manifest = Manifest.read(folder)
     if manifest is None or outputs_hash(manifest) != design.outputs:
@@ -84,6 +88,7 @@ def estimate_audit(request: AuditEstimateRequest, *, dry_run: bool = False) -> A
         selections=tuple(sample.selection(chosen) for chosen in every),
         census=_census(design, sample, classes),
         model_census=model,
+        sets=None if request.sets is None else sample.sets(request.sets),
         remarks=(trouble,) if trouble else (),
         files=() if dry_run else tuple(folder / name for name in (AUDIT, *([SUMMARY] if summary else []))),
     )

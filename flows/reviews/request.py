@@ -103,3 +103,10 @@ class AuditEstimateRequest:
             parse=lambda texts: [read_threshold(text) for text in texts],
         ),
     ] = None
+    sets: Annotated[
+        float | None,
+        Parameter(
+            words="Learn prediction sets from the answers: the share of a class's objects that are to keep it.",
+            metavar="SHARE",
+        ),
+    ] = None

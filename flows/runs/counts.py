@@ -121,12 +121,13 @@ class ClassSetRule:
 class SetRecord:
     """How prediction sets were made: `level` is the share of a class's objects that keep it, on average.
 
-    `source` is "left-out" or "held-out" for the labelled rows that they were learnt from, or "cannot be said" where
-    no share can be stated; `reason` says in words what the share rests on, or why no set can be given.
+    `source` is "left-out" or "held-out" for the labelled rows that they were learnt from, "stated" for thresholds of
+    the specification (of an audit), or "cannot be said" where no share can be stated; `reason` says in words what the
+    share rests on, or why no set can be given.
     """
 
     level: float
-    source: Literal["left-out", "held-out", "cannot be said"]
+    source: Literal["left-out", "held-out", "stated", "cannot be said"]
     reason: str
     classes: Mapping[str, ClassSetRule] = field(default_factory=dict)
 

@@ -74,7 +74,7 @@ class PredictionSets:
     """
 
     level: float
-    source: Literal["left-out", "held-out", "cannot be said"]
+    source: Literal["left-out", "held-out", "stated", "cannot be said"]
     reason: str
     empty: int
     full: int

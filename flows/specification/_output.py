@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,11 @@ class Output(SpecificationTable):
         lt=1,
         description="Add the prediction set: classes not excluded; objects of a class keep it in this share of cases",
     )
+    set_thresholds: dict[str, Annotated[float, Field(ge=0, lt=1)]] = Field(
+        default={},
+        description="Class = probability from which on it is in the set, as `blr audit estimate --sets` prints; "
+        "default: learnt from labelled rows",
+    )
     selected: bool = Field(
         default=False,
         description="Add a column for each class of flags.purity and flags.completeness: whether an object is selected",
@@ -51,15 +56,21 @@ class Output(SpecificationTable):
 def check_sets(output: Output, label: Label, n_classes: int | None = None) -> None:
     """Raise ValueError where prediction sets are asked for that these labels, or so many classes, do not allow."""
     if output.sets is None:
+        if output.set_thresholds:
+            raise ValueError(
+                "output.set_thresholds: got thresholds without output.sets, expected the share of a class's objects "
+                "that keep it with them; add sets = 0.9"
+            )
         return
     if n_classes is None and label.classes is not None:
         n_classes = len(label.classes)
-    if label.votes is not None:
+    learnt = not output.set_thresholds
+    if learnt and label.votes is not None:
         raise ValueError(
             "output.sets: got a share with [label.votes], expected labels of one class an object: the sets are learnt "
             "from objects whose class is known; drop the key"
         )
-    if label.noise is not None:
+    if learnt and label.noise is not None:
         raise ValueError(
             "output.sets: got a share with label.noise, expected labels that are right: the sets are learnt from "
             "objects whose class is known; drop the one or the other"
