@@ -4,8 +4,9 @@
 
 The model is a ridge logistic regression of second degree, fitted in milliseconds: what is tried are counts, purity and
 completeness, not the model.  A cell is a set, a number of labels and a change of the target: "same", one class "x 1/4"
-or "x 4", labels of the "bright third", and those with "x 1/4" besides.  Ten repeats are a line of
-`results-census/census.jsonl`, and what is there is not done again.  The table goes to `CENSUS.md`.
+or "x 4", labels of the "bright third", and those with "x 1/4" besides.  Bins are quarters of the target by one of the
+first three features, in turn.  Ten repeats are a line of `results-census/census.jsonl`, and what is there is not done
+again.  The table goes to `CENSUS.md`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
+from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares
 from blr.census.counts import Counted, count_classes
 from blr.census.purity import selection
 from blr.census.rows import LabelledRows, TargetRows
@@ -56,6 +58,7 @@ MOST_FEATURES = 12
 PRINCIPAL = 8
 THRESHOLDS = (0.5, 0.8)
 FEWEST_SELECTED = 5
+BINS = 4
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
@@ -179,10 +182,11 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
         tested += 1
         said += counted.shares is not None
         aucs.append(0.0 if counted.told_apart is None else round(counted.told_apart.auc, 3))
-        _add_counts(sums, split, counted, change)
-        for name, shares in peers(split).items() if repeat < MOST_WITH_PEERS else ():
+        _add_counts(sums, split, counted, change, repeat)
+        beside = peers(split) if repeat < MOST_WITH_PEERS else {}
+        for name, shares in beside.items():
             sums.add(name, split.shares, shares, shares, shares)
-        if repeat < MOST_WITH_PEERS and counted.shares is not None:
+        if beside and counted.shares is not None:
             ours = counted.shares.mean
             sums.add("beside peers", split.shares, ours, ours, ours)
     return {
@@ -198,7 +202,7 @@ def batch(labelled: LabelledSet, X: Floats, size: int, change: str, first: int) 
     }
 
 
-def _add_counts(sums: Sums, split: Split, counted: Counted, change: str) -> None:
+def _add_counts(sums: Sums, split: Split, counted: Counted, change: str, repeat: int) -> None:
     def add(name: str, shares: ShareDraws | None) -> None:
         if shares is not None:
             sums.add(name, split.shares, shares.mean, *shares.interval())
@@ -213,6 +217,7 @@ def _add_counts(sums: Sums, split: Split, counted: Counted, change: str) -> None
             add("features", shares_if_features(split.labelled, split.target, sets.ratio))
     if counted.shares is not None and not change.startswith("bright"):
         _add_selections(sums, split, counted.shares)
+        _add_bins(sums, split, counted, repeat % min(3, split.target.X.shape[1]))
 
 
 def _add_selections(sums: Sums, split: Split, shares: ShareDraws) -> None:
@@ -237,6 +242,38 @@ def _add_selections(sums: Sums, split: Split, shares: ShareDraws) -> None:
             ):
                 ends = found.interval(draws)
                 sums.add(what, *(np.array([v]) for v in (true, draws.mean(), *ends)))
+
+
+def _add_bins(sums: Sums, split: Split, counted: Counted, feature: int) -> None:
+    """Add the shares of the classes in quarters of the target by a feature, and selections at the first threshold."""
+    edges = np.quantile(split.target.X[:, feature], np.arange(1, BINS) / BINS)
+    here, there = (
+        np.searchsorted(edges, rows.X[:, feature], side="right") for rows in (split.labelled, split.target)
+    )
+    shares = bin_shares(split.labelled, split.target, counted, BinnedRows(here, there, BINS))
+    low, high = shares.interval()
+    mean, K = shares.draws.mean(axis=0), split.labelled.n_classes
+    for b in np.unique(there):
+        truth = np.bincount(split.truth[there == b], minlength=K) / (there == b).sum()
+        sums.add("bins", truth, mean[b], low[b], high[b])
+        for k in range(K):
+            _add_bin_selection(sums, split, shares, there == b, b, k)
+
+
+def _add_bin_selection(
+    sums: Sums, split: Split, shares: BinShares, inside: NDArray[np.bool_], b: int, k: int
+) -> None:
+    chosen = split.target.probability[:, k] >= THRESHOLDS[0]
+    right = split.truth == k
+    if min((inside & chosen).sum(), (inside & right).sum()) < FEWEST_SELECTED:
+        return
+    found = bin_selection(shares, b, k, THRESHOLDS[0])
+    for what, draws, true in (
+        ("purity in bins", found.purity, right[inside & chosen].mean()),
+        ("completeness in bins", found.completeness, chosen[inside & right].mean()),
+    ):
+        ends = found.interval(draws)
+        sums.add(what, *(np.array([v]) for v in (true, draws.mean(), *ends)))
 
 
 def peers(split: Split) -> Mapping[str, Floats]:

@@ -21,7 +21,9 @@ Coverage is of 95 % intervals, over classes and repeats; "width" is the mean wid
 error of the same estimate (1 where the interval is as wide as a normal error asks); errors are root mean square, in
 percent of all objects.  "Said" is the share of runs with counts, under the assumption that the test chooses: it should
 be 100 % above, and 0 % where the labels are of the bright third.  A "–" is nothing to tell.  Counts under
-"features" are tried although the census refuses them where the area is above 0.75.
+"features" are tried although the census refuses them where the area is above 0.75.  "Bins" are quarters of the target
+by a feature: shares of the classes there, purity and completeness from a probability of one half; lines of earlier
+versions have none.
 """
 
 
@@ -72,7 +74,10 @@ def table_page(lines: Iterable[Line]) -> str:
 
 
 def _pooled(done: Mapping[tuple[str, int, str], _Cell], changes: Sequence[str]) -> str:
-    head = "| change | repeats | said % | counts | width | purity | completeness | declared | width |"
+    head = (
+        "| change | repeats | said % | counts | width | purity | completeness | declared | width | bins | width | "
+        "purity in bins | completeness in bins |"
+    )
     rows = []
     for change in changes:
         of = [cell for (c, _, _), cell in done.items() if c == change]
@@ -94,17 +99,21 @@ def _pooled(done: Mapping[tuple[str, int, str], _Cell], changes: Sequence[str]) 
             *counted,
             *(pooled.coverage(what) for what in ("purity", "completeness", declared)),
             pooled.width(declared),
+            pooled.coverage("bins"),
+            pooled.width("bins"),
+            pooled.coverage("purity in bins"),
+            pooled.coverage("completeness in bins"),
         ]
         rows.append("| " + " | ".join(cells) + " |")
     note = 'Pooled over sets and sizes; "declared" is `assumes = "same"`, or "features" where the labels are biased.\n'
-    return "\n".join([note, head, "|" + " --- |" * 9, *rows, ""])
+    return "\n".join([note, head, "|" + " --- |" * 13, *rows, ""])
 
 
 def _counted(cells: Mapping[tuple[int, str], _Cell]) -> str:
     head = (
         "| set | labels | repeats | said % | counts | width | error | on the same splits: ours | "
         + " | ".join(PEERS)
-        + " | purity | width | completeness | width | area |"
+        + " | purity | width | completeness | width | bins | width | area |"
     )
     rows = []
     for (size, name), cell in cells.items():
@@ -114,9 +123,10 @@ def _counted(cells: Mapping[tuple[int, str], _Cell]) -> str:
             f"{cell.error('beside peers')} | "
             + " | ".join(cell.error(peer) for peer in PEERS)
             + f" | {cell.coverage('purity')} | {cell.width('purity')} | {cell.coverage('completeness')} | "
-            f"{cell.width('completeness')} | {min(cell.auc):.2f} to {max(cell.auc):.2f} |"
+            f"{cell.width('completeness')} | {cell.coverage('bins')} | "
+            f"{cell.width('bins')} | {min(cell.auc):.2f} to {max(cell.auc):.2f} |"
         )
-    return "\n".join([head, "|" + " --- |" * 16, *rows, ""])
+    return "\n".join([head, "|" + " --- |" * 18, *rows, ""])
 
 
 def _unsaid(cells: Mapping[tuple[int, str], _Cell]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from blr.census.counts import Assumption
 from catalogs.expressions.expression import parse
 from flows.errors import SpecificationError
 from flows.models.model import Model
+from flows.runs.census import CensusAsked
 from flows.runs.manifest import SelectedColumn
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
@@ -53,6 +54,16 @@ class CensusWish:
             if table.by is None
             else wish.binned(model, table.by, bins=table.bins, edges=table.edges, key="census.by")
         )
+
+    @classmethod
+    def of_asked(cls, model: Model, asked: CensusAsked) -> CensusWish:
+        """Return what was asked of an earlier census by the model."""
+        return cls(**vars(asked), classes=model.classes)
+
+    @property
+    def asked(self) -> CensusAsked:
+        """What is asked, as the manifest keeps it."""
+        return CensusAsked(**{f.name: getattr(self, f.name) for f in fields(CensusAsked)})
 
     def binned(
         self, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str

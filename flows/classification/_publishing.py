@@ -72,7 +72,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         quarantined=publication.quarantined,
         release=publication.release,
         totals=totals,
-        details=_details(model, specification),
+        details=replace(_details(model, specification), census_asked=publication.request.wish.asked),
     )
     before = Manifest.read(staging.out)
     if before is not None and before.same_outputs(manifest):  # a lost file was made again

@@ -23,6 +23,7 @@ from flows.runs.census import Census, CensusResult
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.summary import Summary
+from flows.specification.toml_file import read_specification
 
 __all__ = ["table_census", "take_census"]
 
@@ -41,7 +42,7 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     manifest = _manifest(out)
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)
-    wish = _asked(_wish(model, request.assumes), model, request)
+    wish = _asked(manifest, model, request)
     census = _of_folder(
         manifest, model, stored.path.parent, out, replace(wish, selected=manifest.details.selected)
     )
@@ -52,7 +53,7 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
                 raise OutputFolderError(
                     f"{out}: another run has changed it meanwhile; run the same command again"
                 )
-            _write(out, manifest, census)
+            _write(out, manifest, census, wish)
     return CensusResult(
         out=out,
         model=manifest.model,
@@ -100,8 +101,17 @@ def _wish(model: Model, assumes: Assumption | None) -> CensusWish:
     return wish if assumes is None else replace(wish, assumes=assumes)
 
 
-def _asked(wish: CensusWish, model: Model, request: CensusRequest) -> CensusWish:
-    """Return the wish with the bins that a request asks for."""
+def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusWish:
+    """Return what a request asks for: where it says nothing, what was asked before."""
+    before = manifest.details.census_asked
+    if request.specification is not None:
+        wish = CensusWish.of(model, read_specification(request.specification))
+    elif before is not None:
+        wish = CensusWish.of_asked(model, before)
+    else:
+        wish = CensusWish.of(model, model.specification)
+    if request.assumes is not None:
+        wish = replace(wish, assumes=request.assumes)
     if request.by is not None:
         return wish.binned(model, request.by, bins=request.bins, edges=request.edges, key="--by")
     if request.edges is not None:
@@ -133,8 +143,10 @@ def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, wish: 
     )
 
 
-def _write(out: Path, manifest: Manifest, census: Census) -> None:
+def _write(out: Path, manifest: Manifest, census: Census, wish: CensusWish) -> None:
     summary = read_document(Summary, out / SUMMARY)
     write_document(out / SUMMARY, replace(summary, census=census))
     if manifest.totals is not None:
-        replace(manifest, totals=replace(manifest.totals, census=census)).write(out)
+        totals = replace(manifest.totals, census=census)
+        details = replace(manifest.details, census_asked=wish.asked)
+        replace(manifest, totals=totals, details=details).write(out)

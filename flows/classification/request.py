@@ -281,6 +281,15 @@ class CensusRequest:
             words="Assumption that the counts rest on; default: the specification's, or else a test chooses."
         ),
     ] = None
+    specification: Annotated[
+        "Specification | Path | None",
+        Parameter(
+            words="Specification whose [census], purity and completeness are asked for; default: as before.",
+            flag="--spec",
+            metavar="FILE",
+            command_line_type=Path | None,
+        ),
+    ] = None
     by: Annotated[
         str | None,
         Parameter(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ __all__ = [
     "BinCensus",
     "BinCount",
     "Census",
+    "CensusAsked",
     "CensusBins",
     "CensusResult",
     "ClassCensus",
@@ -30,6 +31,18 @@ Assumption = Literal["same", "shares", "features"]
 ("shares": class shares may differ), or the class probabilities at given features ("features": labels are biased)."""
 
 Source = Literal["model", "audit", "cannot be said"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusAsked:
+    """What was asked of a census: the assumption, purity and completeness by class, and bins of an expression."""
+
+    assumes: Assumption | None = None
+    purity: Mapping[str, float] = field(default_factory=dict)
+    completeness: Mapping[str, float] = field(default_factory=dict)
+    by: str | None = None
+    bins: int = 4
+    edges: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

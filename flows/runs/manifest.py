@@ -18,6 +18,7 @@ from typing import Literal
 from catalogs.errors import CatalogError
 from flows.documents import from_document, write_document
 from flows.errors import DocumentError
+from flows.runs.census import CensusAsked
 from flows.runs.counts import FileCounts
 from flows.runs.model_reference import ModelReference
 from flows.runs.outputs import FileState, Output, Quarantined
@@ -87,8 +88,8 @@ class SelectedColumn:
 class ManifestDetails:
     """What a reader needs to understand the new columns, and to find the objects.
 
-    The classes with their shares, the columns by name, the flags by their bit, the columns of selections by name; what
-    is missing, an old version did not write.
+    The classes with their shares, the columns by name, the flags by their bit, the columns of selections by name,
+    and what was asked of the census; what is missing, an old version did not write.
     """
 
     classes: Mapping[str, float] = field(default_factory=dict)
@@ -96,6 +97,7 @@ class ManifestDetails:
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
     position: ObjectColumns | None = None
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
+    census_asked: CensusAsked | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +239,7 @@ class ManifestFile:
     flags: Mapping[str, FlagDetails] = field(default_factory=dict)
     position: ObjectColumns | None = None
     selected: Mapping[str, SelectedColumn] = field(default_factory=dict)
+    census_asked: CensusAsked | None = None
     quarantined: tuple[Quarantined, ...]
     inputs: tuple[ManifestInput, ...]
     outputs: tuple[ManifestOutput, ...]
@@ -302,6 +305,7 @@ class ManifestFile:
                 flags=self.flags,
                 position=self.position,
                 selected=self.selected,
+                census_asked=self.census_asked,
             ),
             created=self.created,
         )

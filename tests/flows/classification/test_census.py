@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -284,6 +285,15 @@ def test_bins_are_counted_one_by_one(
     stated = [s for s in bins[0]["classes"]["late"]["selections"] if s.get("stated")]
     assert [s["stated"] for s in stated] == ["purity 0.75"]
     assert "Census by b_j" in (mine / "binned/report.html").read_text()
+    request = CensusRequest(mine / "binned", store=mine / "models")
+    assert take_census(request, dry_run=True).census.bins is not None  # as it was asked before
+    spec = mine / "plain.toml"
+    spec.write_text(make.specification + "\n[flags]\npurity = { early = 0.75 }\n")
+    other = take_census(replace(request, specification=spec)).census
+    assert other.bins is None
+    assert other.classes["early"].selections[-1].stated == "purity 0.75"
+    kept = json.loads((mine / "binned/manifest.json").read_text())["census_asked"]
+    assert kept == {"purity": {"early": 0.75}}
     again = ["census", str(mine / "out"), "--store", str(mine / "models"), "--by", "b_j > 3"]
     assert run([*again, "--dry-run"]) == 0
     assert "not b_j > 3" in capsys.readouterr().out
