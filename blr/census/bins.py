@@ -9,6 +9,7 @@ Shapes: n labelled rows, N target rows, K classes, B bins, S draws.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from blr.census.counts import Counted
 from blr.census.purity import Selection
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["BinShares", "BinnedRows", "bin_selection", "bin_shares", "bin_threshold"]
+__all__ = ["BinShares", "BinnedRows", "bin_selection", "bin_shares", "bin_threshold", "joined_selection"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -266,7 +267,7 @@ def bin_selection(shares: BinShares, b: int, k: int, threshold: float) -> Select
     before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
     a = before + taken * rows + taken_expected * _EXPECTED_ROWS
     c = _PSEUDO + (1 - taken) * rows + (1 - taken_expected) * _EXPECTED_ROWS
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng([_SEED, b])  # bins are drawn independently, and may be added up
     drawn = rng.beta(a, c, size=(len(shares.draws), K))
     of_class = shares.draws[:, b] * drawn
     purity = of_class[:, k] / np.maximum(of_class.sum(axis=1), 1e-300)
@@ -301,3 +302,15 @@ def bin_threshold(
         if enough:
             return threshold, found
     return None
+
+
+def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:
+    """Return how pure and how complete selections of class `k`, one of each bin, are together.
+
+    Bins without a selection select nothing: what they have of the class is lost.
+    """
+    n_selected = sum(one.n_selected for one in chosen.values())
+    n_class = shares.draws[:, :, k] * shares.n_objects
+    right = sum((one.n_selected * one.purity for one in chosen.values()), start=np.zeros(len(n_class)))
+    found = sum((n_class[:, b] * one.completeness for b, one in chosen.items()), start=np.zeros(len(n_class)))
+    return Selection(n_selected, right / max(n_selected, 1), found / np.maximum(n_class.sum(axis=1), 1e-300))

@@ -6,21 +6,21 @@ Shapes: n rows, F features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares, bin_threshold
+from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares, bin_threshold, joined_selection
 from blr.census.counts import Counted
 from blr.census.purity import Selection
 from blr.census.rows import LabelledRows, TargetRows
 from catalogs.expressions.expression import Expression, parse
 from flows.classification._census_wish import CensusWish
-from flows.runs.census import BinCensus, BinCount, CensusBins, SelectionCensus
+from flows.runs.census import BinCensus, BinCount, BinnedSelection, CensusBins, SelectionCensus
 
 __all__ = ["THRESHOLDS", "census_bins", "said_selection"]
 
@@ -65,32 +65,95 @@ def census_bins(
         return CensusBins(by=by.text, reason=f"'{by.text}' has one value, so there are no bins", bins=())
     places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
     shares = bin_shares(labelled, target, counted, places)
-    low, high = shares.interval()
-    mean = shares.draws.mean(axis=0)
-    found = []
-    for b, name in enumerate(bins.names):
-        n = float(shares.n_objects[b])
-        if not n and not shares.n_labelled[b]:
-            continue
-        found.append(
-            BinCensus(
-                name=name,
-                objects=round(n),
-                labelled=int(shares.n_labelled[b]),
-                classes={
-                    c: BinCount(
-                        count=float(mean[b, k] * n),
-                        low=float(low[b, k] * n),
-                        high=float(high[b, k] * n),
-                        selections=()
-                        if counted.assumes == "features"  # as for the whole
-                        else tuple(_selections(shares, b, k, c, wish)),
-                    )
-                    for k, c in enumerate(wish.classes)
-                },
+    wish = wish if counted.assumes != "features" else replace(wish, purity={}, completeness={}, selected={})
+    stated = {c: list(_stated(shares, k, c, wish)) for k, c in enumerate(wish.classes)}
+    return CensusBins(
+        by=by.text,
+        reason=REASON,
+        bins=tuple(
+            _bin(shares, b, name, stated, counted)
+            for b, name in enumerate(bins.names)
+            if shares.n_objects[b] or shares.n_labelled[b]
+        ),
+        selections={
+            c: tuple(_joined(shares, k, bins.names, one) for one in stated[c])
+            for k, c in enumerate(wish.classes)
+            if stated[c]
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Stated:
+    """Thresholds and selections by bin, for one that is stated, or for a column of the copies."""
+
+    stated: str
+    column: str
+    by_bin: Mapping[int, tuple[float, Selection]]
+
+
+def _stated(shares: BinShares, k: int, name: str, wish: CensusWish) -> Iterator[_Stated]:
+    """Yield the columns of class k, each of one threshold, then the bins' own thresholds of what is stated."""
+    every = range(shares.places.n_bins)
+    for key, column in wish.selected.items():
+        if column.class_name == name:
+            t = column.threshold
+            yield _Stated(column.stated, key, {b: (t, bin_selection(shares, b, k, t)) for b in every})
+    for what, by_class in (("purity", wish.purity), ("completeness", wish.completeness)):
+        if name in by_class:
+            found = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
+            reached = {b: one for b, one in found.items() if one is not None}
+            yield _Stated(f"{what} {by_class[name]:g}", "", reached)
+
+
+def _bin(
+    shares: BinShares, b: int, name: str, stated: Mapping[str, Sequence[_Stated]], counted: Counted
+) -> BinCensus:
+    n = float(shares.n_objects[b])
+    (low, high), mean = shares.interval(), shares.draws.mean(axis=0)
+    return BinCensus(
+        name=name,
+        objects=round(n),
+        labelled=int(shares.n_labelled[b]),
+        classes={
+            c: BinCount(
+                count=float(mean[b, k] * n),
+                low=float(low[b, k] * n),
+                high=float(high[b, k] * n),
+                selections=()
+                if counted.assumes == "features"  # as for the whole
+                else tuple(_selections(shares, b, k, of_class)),
             )
-        )
-    return CensusBins(by=by.text, reason=REASON, bins=tuple(found))
+            for k, (c, of_class) in enumerate(stated.items())
+        },
+    )
+
+
+def _selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]) -> Iterator[SelectionCensus]:
+    """Yield purity and completeness of class k in a bin at each threshold, then where the bin has those stated."""
+    for threshold in THRESHOLDS:
+        found = bin_selection(shares, b, k, threshold)
+        if found.n_selected:
+            yield said_selection(found, threshold)
+    for one in stated:
+        if b in one.by_bin and one.by_bin[b][1].n_selected:
+            threshold, found = one.by_bin[b]
+            yield said_selection(found, threshold, one.stated, one.column)
+
+
+def _joined(shares: BinShares, k: int, names: Sequence[str], one: _Stated) -> BinnedSelection:
+    chosen = {b: found for b, (_, found) in one.by_bin.items()}
+    said = said_selection(joined_selection(shares, k, chosen), 0.0)
+    shown = {
+        f.name: getattr(said, f.name)
+        for f in fields(BinnedSelection)
+        if f.name not in ("stated", "thresholds")
+    }
+    return BinnedSelection(
+        stated=f"{one.stated}, {one.column}" if one.column else one.stated,
+        thresholds={names[b]: threshold for b, (threshold, _) in one.by_bin.items()},
+        **shown,
+    )
 
 
 def _values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
@@ -115,21 +178,6 @@ def _bins(text: str, values: NDArray[Any], wish: CensusWish) -> _Bins:
     names = [f"{text} < {edges[0]:g}"]
     names += [f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges)]
     return _Bins((*names, f"{text} >= {edges[-1]:g}", f"{text}: {MISSING}"), edges)
-
-
-def _selections(shares: BinShares, b: int, k: int, name: str, wish: CensusWish) -> Iterator[SelectionCensus]:
-    """Yield purity and completeness of class k in a bin at each threshold, then where the bin has those stated."""
-    thresholds = [(threshold, "", "") for threshold in THRESHOLDS]
-    thresholds += [(c.threshold, c.stated, key) for key, c in wish.selected.items() if c.class_name == name]
-    for threshold, stated, column in thresholds:
-        found = bin_selection(shares, b, k, threshold)
-        if found.n_selected:
-            yield said_selection(found, threshold, stated, column)
-    for what, by_class in (("purity", wish.purity), ("completeness", wish.completeness)):
-        if name in by_class:
-            best = bin_threshold(shares, b, k, **{what: by_class[name]})
-            if best is not None:
-                yield said_selection(best[1], best[0], f"{what} {by_class[name]:g}")
 
 
 def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:

@@ -56,8 +56,8 @@ def run_tables(result: ClassificationResult) -> dict[str, ReportTable]:
             tables["census"] = census_table(result.summary.census, changes)
             selections = selection_table(result.summary.census)
             tables |= {"selections": selections} if selections.rows else {}
-            of_bins = zip(("census-bins", "selection-bins"), bin_tables(result.summary.census), strict=False)
-            tables |= dict(of_bins)
+            of_bins = bin_tables(result.summary.census)
+            tables |= {f"census-bins-{i}": table for i, table in enumerate(of_bins, 1)}
         if result.summary.drift:
             tables["drift"] = drift_table(result.summary.drift)
     if isinstance(result, FinishedClassification) and result.difference:

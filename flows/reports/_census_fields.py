@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-__all__ = ["BinsLike", "CensusLike", "ChangeLike", "CountLike", "SelectionLike"]
+__all__ = ["BinsLike", "CensusLike", "ChangeLike", "CountLike", "QualityLike", "SelectionLike"]
 
 
-class SelectionLike(Protocol):
-    """A selection by probability."""
-
-    @property
-    def threshold(self) -> float:
-        """The least probability."""
-        ...
+class QualityLike(Protocol):
+    """How many objects a selection has, how pure and how complete it is."""
 
     @property
     def stated(self) -> str:
-        """What the threshold was chosen for."""
-        ...
-
-    @property
-    def column(self) -> str:
-        """The column of the copies that has it, '' for none."""
+        """What it was chosen for."""
         ...
 
     @property
@@ -59,6 +49,29 @@ class SelectionLike(Protocol):
     @property
     def completeness_high(self) -> float:
         """The upper end of the completeness."""
+        ...
+
+
+class SelectionLike(QualityLike, Protocol):
+    """A selection by probability."""
+
+    @property
+    def threshold(self) -> float:
+        """The least probability."""
+        ...
+
+    @property
+    def column(self) -> str:
+        """The column of the copies that has it, '' for none."""
+        ...
+
+
+class BinnedSelectionLike(QualityLike, Protocol):
+    """What thresholds that differ from bin to bin come to."""
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """The thresholds by bin."""
         ...
 
 
@@ -184,6 +197,11 @@ class BinsLike(Protocol):
     @property
     def bins(self) -> Sequence[BinLike]:
         """The bins, in order."""
+        ...
+
+    @property
+    def selections(self) -> Mapping[str, Sequence[BinnedSelectionLike]]:
+        """What thresholds of bins come to, by class."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flows.reports._census_fields import CensusLike, ChangeLike, SelectionLike
+from flows.reports._census_fields import CensusLike, ChangeLike, QualityLike, SelectionLike
 from flows.reports._findings import Finding, begun_small, plain_end
 from flows.reports.report_table import ReportTable
 
@@ -88,7 +88,18 @@ def bin_tables(census: CensusLike) -> tuple[ReportTable, ...]:
         numeric=frozenset({2, 3, 4, 6}),
         note=f"A stated purity or completeness has a threshold in each bin. {_AT_TRAINING_SHARES}",
     )
-    return (counts, *([selections] if selections.rows else []))
+    whole = ReportTable(
+        title=f"Thresholds by {binned.by}, all bins together",
+        columns=("class", "stated", *_SELECTED[1:], "thresholds"),
+        rows=tuple(
+            (name, s.stated, *_quality(s), "; ".join(f"{b}: {t:.4g}" for b, t in s.thresholds.items()))
+            for name, of_class in binned.selections.items()
+            for s in of_class
+        ),
+        numeric=frozenset({2, 3, 5}),
+        note="A bin in which no threshold has what is stated is left out: its objects of the class are lost.",
+    )
+    return (counts, *(table for table in (selections, whole) if table.rows))
 
 
 SHOWN_IN_BINS = 0.5
@@ -100,6 +111,12 @@ _SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "9
 def _selected(s: SelectionLike) -> tuple[str, ...]:
     return (
         f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
+        *_quality(s),
+    )
+
+
+def _quality(s: QualityLike) -> tuple[str, ...]:
+    return (
         f"{s.objects:,}",
         _percent(s.purity),
         _interval(s.purity_low, s.purity_high),

@@ -15,6 +15,7 @@ __all__ = [
     "Assumption",
     "BinCensus",
     "BinCount",
+    "BinnedSelection",
     "Census",
     "CensusAsked",
     "CensusBins",
@@ -106,12 +107,34 @@ class BinCensus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BinnedSelection:
+    """The objects of all bins that reach their bin's threshold for what is `stated`: how many, how pure, how complete.
+
+    `thresholds` are by the bin's name; a bin in which none has what is stated is left out, and loses its objects.
+    """
+
+    stated: str
+    thresholds: Mapping[str, float]
+    objects: int
+    purity: float
+    purity_low: float
+    purity_high: float
+    completeness: float
+    completeness_low: float
+    completeness_high: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CensusBins:
-    """The census by bins of an expression over features; `reason` says what it rests on, or why there are no bins."""
+    """The census by bins of an expression over features; `reason` says what it rests on, or why there are no bins.
+
+    `selections` are by class: what thresholds that differ from bin to bin come to.
+    """
 
     by: str
     reason: str
     bins: tuple[BinCensus, ...]
+    selections: Mapping[str, tuple[BinnedSelection, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

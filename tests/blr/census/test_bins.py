@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from blr.census.bins import BinnedRows, bin_selection, bin_shares, bin_threshold
+from blr.census.bins import BinnedRows, bin_selection, bin_shares, bin_threshold, joined_selection
 from blr.census.counts import Counted, count_classes
 from blr.census.rows import LabelledRows, TargetRows
 
@@ -95,6 +95,22 @@ def test_selections_in_a_bin_hold_the_truth_and_thresholds_reach_what_is_stated(
     assert complete.completeness.mean() >= 0.95
     assert lower > 0
     assert threshold > 0
+
+
+def test_selections_of_all_bins_are_joined() -> None:
+    """One threshold in all bins is the selection of the whole; a bin left out loses its objects."""
+    labelled, target, counted, places, truth = case(5, blind=False, share=0.4, n=2000, N=4000)
+    shares = bin_shares(labelled, target, counted, places)
+    chosen = {b: bin_selection(shares, b, 1, 0.6) for b in range(BINS)}
+    whole = joined_selection(shares, 1, chosen)
+    taken = target.probability[:, 1] >= 0.6
+    assert whole.n_selected == taken.sum()
+    for draws, real in ((whole.purity, truth[taken].mean()), (whole.completeness, taken[truth == 1].mean())):
+        assert draws.mean() == pytest.approx(real, abs=4 * draws.std())
+    del chosen[2]
+    less = joined_selection(shares, 1, chosen)
+    assert less.completeness.mean() < 0.6 * whole.completeness.mean()
+    assert joined_selection(shares, 1, {}).completeness.max() == 0
 
 
 def test_counts_that_cannot_be_said_have_no_bins() -> None:
