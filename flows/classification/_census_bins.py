@@ -76,9 +76,9 @@ def census_bins(
             if shares.n_objects[b] or shares.n_labelled[b]
         ),
         selections={
-            c: tuple(_joined(shares, k, bins.names, one) for one in stated[c])
+            c: tuple(_joined(shares, k, bins.names, one) for one in own)
             for k, c in enumerate(wish.classes)
-            if stated[c]
+            if (own := [one for one in stated[c] if not one.column])  # a column has one threshold
         },
     )
 
@@ -150,7 +150,7 @@ def _joined(shares: BinShares, k: int, names: Sequence[str], one: _Stated) -> Bi
         if f.name not in ("stated", "thresholds")
     }
     return BinnedSelection(
-        stated=f"{one.stated}, {one.column}" if one.column else one.stated,
+        stated=one.stated,
         thresholds={names[b]: threshold for b, (threshold, _) in one.by_bin.items()},
         **shown,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,12 +65,26 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
 
 
 def table_census(
-    table: object, *, model: str, store: str | Path = "models", assumes: Assumption | None = None
+    table: object,
+    *,
+    model: str,
+    store: str | Path = "models",
+    assumes: Assumption | None = None,
+    by: str | None = None,
+    bins: int = 4,
+    edges: Sequence[float] | None = None,
 ) -> Census:
-    """Return the census of an astropy, pandas or Arrow table, or of a catalogue's path, by a model of the store."""
+    """Return the census of an astropy, pandas or Arrow table, or of a catalogue's path, by a model of the store.
+
+    `by` is an expression over features whose `bins`, or those between `edges`, are counted one by one.
+    """
     place = Store.named(store)
     stored = place.find(model)
     loaded = place.read(stored)
+    wish = CensusWish.of(loaded, loaded.specification)
+    wish = wish if assumes is None else replace(wish, assumes=assumes)
+    if by is not None:
+        wish = wish.binned(loaded, by, bins=bins, edges=edges, key="by")
     catalog = catalogs.open(table)
     settings = annotation_settings(loaded, loaded.specification)
     step = max(1, catalog.n_rows // rows_a_file(1))
@@ -82,7 +97,7 @@ def table_census(
         stored.path.parent,
         [scorer.census_rows()],
         n_objects=scorer.tally().n_classified,
-        wish=_wish(loaded, assumes),
+        wish=wish,
     )
 
 
@@ -94,11 +109,6 @@ def _check_no_audit(out: Path) -> None:
             f"{out / SUMMARY}: got a census from an audit, which the model's would replace; --dry-run prints the "
             "model's, and audit.json keeps it beside the audit's"
         )
-
-
-def _wish(model: Model, assumes: Assumption | None) -> CensusWish:
-    wish = CensusWish.of(model, model.specification)
-    return wish if assumes is None else replace(wish, assumes=assumes)
 
 
 def _asked(manifest: Manifest, model: Model, request: CensusRequest) -> CensusWish:

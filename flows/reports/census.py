@@ -37,7 +37,8 @@ def census_table(census: CensusLike, changes: Mapping[str, ChangeLike] | None = 
             for name, count in census.classes.items()
         ),
         numeric=frozenset({1, 2, 3, 4, 6, 7, 8} if with_changes else {1, 2, 3, 4}),
-        note=f"Of {census.n_rows:,} objects with probabilities. " + " ".join(f"{text}." for text in said),
+        note=f"Of {census.n_rows:,} objects with probabilities. "
+        + " ".join(f"{text[:1].upper()}{text[1:]}." for text in said),
     )
 
 

@@ -126,6 +126,8 @@ def test_a_table_has_the_census_of_its_file(classified: Path, make: SimpleNamesp
     folder = take_census(CensusRequest(classified / "out", store=classified / "models"), dry_run=True)
     for name, counted in found.classes.items():
         assert counted.count == pytest.approx(folder.census.classes[name].count, rel=1e-6)
+    binned = table_census(frame, model="morphology", store=classified / "models", by="b_j", edges=[2.5, 3.5])
+    assert [one.name for one in binned.bins.bins] == ["b_j < 2.5", "2.5 <= b_j < 3.5", "b_j >= 3.5"]
 
 
 @pytest.mark.parametrize(
