@@ -84,6 +84,11 @@ def test_the_census_judges_the_column(trained: Path, tmp_path: Path) -> None:
     assert (one["column"], one["stated"], one["objects"]) == ("blr_selected_late", "purity 0.9", column.sum())
     assert one["purity_low"] < 0.9
     assert "The column blr_selected_late was made for purity 0.9" in (out / "report.html").read_text()
+    (tmp_path / "less").mkdir()
+    run(trained, tmp_path / "less", trained / "survey.parquet", text=SELECTED.replace("0.9", "0.8"))
+    manifests = [(f / "out/manifest.json").read_text() for f in (tmp_path, tmp_path / "less")]
+    hashes = [json.loads(text)["specification_hash"] for text in manifests]
+    assert hashes[0] != hashes[1]  # copies depend on what is stated
     assert cli(["census", str(out), "--store", str(trained / "models"), "--dry-run"]) == 0
 
 
