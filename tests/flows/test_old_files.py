@@ -13,7 +13,7 @@ import pytest
 
 import catalogs
 from flows.cli.app import run
-from flows.models.promotion import compare
+from flows.models.comparison import compare
 from flows.models.request import PromoteRequest
 from flows.models.store import Store
 from flows.runs.manifest import Manifest
