@@ -196,6 +196,12 @@ class Specification(SpecificationTable):
         """Raise ValueError where sets or selections are asked for that the labels, or so many classes, do not allow."""
         check_sets(self.output, self.label, n_classes)
         check_selected(self.output, self.label, self.flags.purity, self.flags.completeness)
+        if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
+            raise ValueError(
+                "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "
+                "'features'), expected ones whose classes look as in the target: the completeness among biased labels "
+                "is not the target's; drop the key, and audit the output"
+            )
 
     @model_validator(mode="after")
     def _check_slim(self) -> Specification:
