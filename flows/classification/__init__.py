@@ -6,6 +6,8 @@
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
+- `feature_space`: The rows of annotated copies as points: the model's features, whitened, in which labelled
+  objects lie too.
 - `map_results`: The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
 - `release_changes`: What a challenger would change in the last release: a sample of it classified by both
   models, nothing written.
@@ -60,6 +62,7 @@ __all__ = [
     "census_taking",
     "execution",
     "explanation",
+    "feature_space",
     "map_results",
     "release_changes",
     "report",
