@@ -15,7 +15,7 @@ Shapes: n rows, D dimensions, H strata, P pairs.
 
 from __future__ import annotations
 
-__all__ = ["Spread", "inclusion_probabilities", "local_pivotal", "spread_sample"]
+__all__ = ["EVEN", "Spread", "inclusion_probabilities", "informed_sizes", "local_pivotal", "spread_sample"]
 
 from dataclasses import dataclass
 
@@ -25,6 +25,8 @@ from scipy.spatial import cKDTree
 
 from blr.arrays import Matrix, Vector
 
+EVEN = 0.1
+"""Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
 _MOST_PAIRS = 4_000_000
 """Pairs of near rows that are looked at: of more, the radius is halved."""
 _HALVINGS = 20
@@ -78,6 +80,12 @@ def spread_sample(
         drawn.append(mine[local_pivotal(probability[mine], points[kept[mine]], rng)])
     chosen = np.concatenate(drawn)
     return Spread(kept[chosen], (chance * probability)[chosen], radius)
+
+
+def informed_sizes(information: Vector, mean: Vector) -> Vector:
+    """Return sizes (n,) of mean 1: mutual information (n,) over its `mean` (n,), and a part that is alike for all."""
+    some = mean > 0
+    return np.where(some, (1 - EVEN) * information / np.where(some, mean, 1.0) + EVEN, 1.0)
 
 
 def inclusion_probabilities(size: Vector, n: int) -> Vector:

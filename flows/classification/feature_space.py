@@ -58,7 +58,7 @@ class FeatureSpace:
         features = self.scorer.reader.evaluate(batch)
         return self.whitened.points(features.X, features.missing)
 
-    def novelties(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
         assert self.novelty is not None  # noqa: S101  callers ask `knows_labelled`
         distance, row = self.novelty.distance(points)

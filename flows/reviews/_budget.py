@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.census.spread import spread_sample
+from blr.census.spread import informed_sizes, spread_sample
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression, parse
 from flows.reviews._files import Chosen, Outlier
@@ -27,8 +26,6 @@ __all__ = ["BudgetDraw", "draw_budget"]
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-EVEN = 0.1
-"""Share of the probability that all objects have alike, so that no weight is larger than ten times the mean."""
 POOL, POOL_OF_ONE = 10_000, 20
 """Objects in the pool: so many, or so many for each that is wanted."""
 NEAR = 0.05
@@ -91,25 +88,28 @@ def draw_budget(
     by: Expression | None = None if request.by is None else parse(request.by)
     bound, remarks = _bound(sources, space)
     strata = _Strata(tuple(classes) if request.per_class else (), _bins(sources, by, request, rng))
+    search = OutlierSearch(request.outliers, NEAR, rng) if _searched(bound, request) else None
+    if bound is not None and request.outliers and search is None:
+        remarks = (*remarks, "no list of outliers: the model keeps no labelled objects; train it again")
     count, total = np.zeros(strata.n, dtype=np.int64), np.zeros(strata.n)
-    for source in sources:
-        for rows in source.rows(by=by):
+    spaces: Sequence[Space | None] = bound or [None] * len(sources)
+    for source, there in zip(sources, spaces, strict=True):
+        for rows in source.rows(by=by, space=there if search else None):
             place = strata.places(rows)
             count += np.bincount(place, minlength=strata.n)
             total += np.bincount(place, weights=rows.information, minlength=strata.n)
+            if search is not None:
+                search.sample(rows)
     quota = shared_out(budget, count)
     mean = total / np.maximum(count, 1)
-    search = OutlierSearch(request.outliers, NEAR) if _searched(bound, request) else None
-    if bound is not None and request.outliers and search is None:
-        remarks = (*remarks, "no list of outliers: the model keeps no labelled objects; train it again")
     pool = _Pool()
     most = max(POOL, POOL_OF_ONE * budget) / max(int(np.count_nonzero(count)), 1)
     rate = np.where(count > most, most / np.maximum(count, 1), np.inf)  # of a row of mean size
     passed = rng.random(strata.n)
-    for source, there in zip(sources, bound or repeat(None, len(sources)), strict=True):
+    for source, there in zip(sources, spaces, strict=True):
         for rows in source.rows(by=by, space=there):
             place = strata.places(rows)
-            size = _size(rows.information, mean[place])
+            size = informed_sizes(rows.information, mean[place])
             first = np.minimum(1.0, size * rate[place])
             _take(pool, rows, place, first, passed)
             if search is not None and there is not None:
@@ -132,12 +132,6 @@ def shared_out(budget: int, count: NDArray[np.int64]) -> Places:
             quota[h] += more
             left -= more
     return quota
-
-
-def _size(information: Floats, mean: Floats) -> Floats:
-    """Return sizes (n,) of mean 1, by which objects are drawn: the information, and a part that all have alike."""
-    some = mean > 0
-    return np.where(some, (1 - EVEN) * information / np.where(some, mean, 1.0) + EVEN, 1.0)
 
 
 def _bound(
@@ -199,7 +193,7 @@ def _drawn(pool: _Pool, mean: Floats, quota: Places, rng: np.random.Generator) -
     # Rows without a name are objects of their own.
     _, groups = np.unique([name or f"\0{i}" for i, name in enumerate(names.tolist())], return_inverse=True)
     stratum = np.concatenate(pool.stratum)
-    size = _size(np.concatenate(pool.information), mean[stratum])
+    size = informed_sizes(np.concatenate(pool.information), mean[stratum])
     sample = spread_sample(
         size,
         np.concatenate(pool.first),

@@ -83,6 +83,7 @@ class Outlier:
     p_runner_up: float
     flags: int
     flag_names: str
+    novelty: float
     distance: float
     nearest_class: str = ""
     label: str = ""
@@ -96,7 +97,8 @@ OUTLIER_COLUMNS: Final = {
     **{name: COLUMNS[name] for name in ("ra", "dec", "class_given", "p_max", "runner_up", "p_runner_up")},
     "flags": COLUMNS["flags"],
     "flag_names": COLUMNS["flag_names"],
-    "distance": "from the fifth nearest labelled object; 1 is that of two labelled objects drawn at random",
+    "novelty": "distance over that of the 30th nearest object of the catalogue: large where many lack a label",
+    "distance": "from the third nearest labelled object; 1 is that of two labelled objects drawn at random",
     "nearest_class": "class of the nearest labelled object",
     "label": COLUMNS["label"],
 }
@@ -106,7 +108,7 @@ def write_outlier_lists(
     rows: Sequence[Outlier], folder: Path, identifier: str, classes: Sequence[str], title: str
 ) -> list[Path]:
     """Write `outliers.csv`, `outliers.vot` and `outliers.html`, each whole or not at all; return where they are."""
-    types = [str, float, float, str, float, str, float, int, str, float, str, str]
+    types = [str, float, float, str, float, str, float, int, str, float, float, str, str]
     kind = _List(OUTLIERS_NAME, _key(identifier, OUTLIER_COLUMNS), OUTLIER_COLUMNS, types)
     return _write(folder, kind, rows, classes, NEITHER, title)
 

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
+from blr.explanation.novelty import MOST_COMPARED, relative
 from flows.reviews._files import Outlier
 from flows.reviews._rows import ReviewRows, Space
 
@@ -21,25 +23,40 @@ SPARE = 10
 
 
 class OutlierSearch:
-    """The objects farthest from all labelled ones, of those that went by; of near-duplicates the farthest alone."""
+    """The objects most unlike all labelled ones; of near-duplicates one alone.
 
-    def __init__(self, n: int, radius: float) -> None:
-        self._n, self._most, self._radius = n, n * SPARE, radius
+    First `sample` all rows, then `add` them.
+    """
+
+    def __init__(self, n: int, radius: float, rng: np.random.Generator) -> None:
+        self._n, self._most, self._radius, self._rng = n, n * SPARE, radius, rng
         self._rows: list[tuple[float, int, Outlier]] = []
         self._points = np.empty((0, 0))
+        self._keys, self._sampled = np.empty(0), np.empty((0, 0))
+        self._tree: cKDTree | None = None
+
+    def sample(self, rows: ReviewRows) -> None:
+        """Take rows of a batch into the random sample of all, with which each is compared."""
+        assert rows.points is not None  # noqa: S101  the space was asked for them
+        keys = np.concatenate([self._keys, self._rng.random(len(rows.names))])
+        points = np.concatenate([self._sampled.reshape(-1, rows.points.shape[1]), rows.points])
+        kept = np.argsort(keys, kind="stable")[:MOST_COMPARED]
+        self._keys, self._sampled = keys[kept], points[kept]
 
     def add(self, rows: ReviewRows, space: Space) -> None:
         """Take the rows of a batch, with their points."""
         assert rows.points is not None  # noqa: S101  the space was asked for them
         if not len(rows.names):
             return
-        distance, nearest = space.novelties(rows.points)
+        self._tree = cKDTree(self._sampled) if self._tree is None else self._tree
+        distance, nearest = space.distances(rows.points)
+        novelty = relative(distance, rows.points, self._tree)
         least = self._rows[-1][0] if len(self._rows) == self._most else -np.inf
-        order = np.argsort(-distance, kind="stable")
-        order = order[distance[order] > least]
+        order = np.argsort(-novelty, kind="stable")
+        order = order[novelty[order] > least]
         picked = apart(rows.points[order], self._radius, self._most)
         found = [
-            (float(distance[i]), int(nearest[i]), rows.outlier(int(i), float(distance[i])))
+            (float(novelty[i]), int(nearest[i]), rows.outlier(int(i), float(novelty[i]), float(distance[i])))
             for i in order[picked].tolist()
         ]
         points = rows.points[order[picked]]
@@ -50,7 +67,7 @@ class OutlierSearch:
         self._rows, self._points = [both[i] for i in kept.tolist()], joined[kept]
 
     def found(self, classes: Sequence[str], listed: set[str]) -> list[Outlier]:
-        """Return the outliers, the farthest first, each object once; those that are `listed` already are left out."""
+        """Return the outliers, the most unlike first, each object once; those that are `listed` are left out."""
         once: dict[str, Outlier] = {}
         for _, nearest, row in self._rows:
             if row.name not in listed:

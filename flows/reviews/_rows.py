@@ -48,7 +48,7 @@ class Space(Protocol):
     def points(self, batch: pa.RecordBatch) -> Floats:
         """Return the points (n, D) of a batch's rows."""
 
-    def novelties(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    def distances(self, points: Floats) -> tuple[Floats, NDArray[np.intp]]:
         """Return how far points (n, D) are from the labelled objects (n,), and the nearest one's class (n,)."""
 
 
@@ -69,7 +69,7 @@ class ReviewRows:
     by: NDArray[Any] | None = None
     points: Floats | None = None
 
-    def outlier(self, i: int, distance: float) -> Outlier:
+    def outlier(self, i: int, novelty: float, distance: float) -> Outlier:
         """Return a row as one of the outliers, at a distance from the labelled objects."""
         return Outlier(
             str(self.names[i]),
@@ -81,6 +81,7 @@ class ReviewRows:
             float(self.p_runner_up[i]),
             int(self.flags[i]),
             flag_words(int(self.flags[i])),
+            novelty,
             distance,
         )
 

@@ -95,8 +95,8 @@ def test_outliers_are_listed_apart_each_kind_once(release, space):
     assert len(kinds) >= 4
     assert len(set(kinds)) == len(kinds)  # of three that are alike, one
     assert not drawn & {r["name"] for r in found}
-    distances = [float(r["distance"]) for r in found]
-    assert distances == sorted(distances, reverse=True)
+    novelty = [float(r["novelty"]) for r in found]
+    assert novelty == sorted(novelty, reverse=True)
     page = (release / "outliers.html").read_text(encoding="utf-8")
     assert "other?" in page
     assert {r["nearest_class"] for r in found} <= {"early", "late"}
