@@ -21,8 +21,7 @@ from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression
 from catalogs.sky.positions import positions
 from flows.errors import UsageError
-from flows.labels.reader import label_texts
-from flows.labels.source import require_exact
+from flows.labels.reader import label_texts, require_exact
 from flows.reviews._objects import ObjectTable
 
 __all__ = ["MISSING", "Bins", "ClassifiedRows", "ValueSample", "check_expression", "classified_rows"]

@@ -19,8 +19,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.expressions.expression import Expression
 from catalogs.sky.positions import positions
-from flows.labels.reader import label_texts
-from flows.labels.source import require_exact
+from flows.labels.reader import label_texts, require_exact
 from flows.reviews._files import Chosen, Outlier
 from flows.reviews._objects import ObjectTable
 from flows.runs.labelled import LabelledNames
