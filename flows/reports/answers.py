@@ -165,7 +165,7 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         )
     if left.disputed:
         yield Finding(
-            what=f"Reviewers differ on {left.disputed:,} objects, which count as votes",
+            what=f"Objects whose reviewers differ, so that they count as votes: {left.disputed:,}",
             level="care",
             advice="Look at them together; the remarks name them.",
         )

@@ -159,7 +159,7 @@ def _label_words(labels: LabelSummary) -> Iterator[str]:
         yield f"{labels.reviewed:,} labels are from review."
     if labels.disputed:
         shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.disputing.items())
-        yield f"{labels.disputed:,} objects have answers that differ between reviewers, and count as votes: {shown}."
+        yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({shown})."
     if labels.weighted and labels.weighted_as is not None:
         yield (
             f"{labels.weighted:,} reviewed objects count by their inclusion weights: they tell as much as "
