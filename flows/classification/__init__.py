@@ -31,6 +31,8 @@ For this folder alone:
   a flag, moved in p.
 - `_disk_space`: Room for the copies of a classification: whether there is enough, and when slim ones are
   the better choice.
+- `_examples`: Why some objects of a classification have their class: examples for the report.
+- `_explained_parts`: Contributions and nearest labelled objects of a row, as `explain` and the report show them.
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
 - `_map_files`: A map as files: HEALPix FITS and a HATS table, one row a pixel.

@@ -8,6 +8,7 @@ from flows.reports import tables
 from flows.reports._drawings import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
 from flows.reports.data import Classification
+from flows.reports.explanation import ClassExample, example_table
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
 from flows.reports.picture_data import Made, NotableObject
 
@@ -21,6 +22,7 @@ def render_classification(
     model: ClassifyingModel,
     *,
     objects: Sequence[NotableObject],
+    examples: Sequence[ClassExample],
     troubles: ReleaseTroubles,
     release: int,
     made: Made,
@@ -47,9 +49,19 @@ def render_classification(
             if found.sky is not None
             else "No map of the sky: positions are not known here, or the files were "
             "annotated by an earlier version.",
-            groups=(TableGroup(title="Flags", tables=(tables.flag_table(found),)),),
+            groups=(
+                *_explained(examples),
+                TableGroup(title="Flags", tables=(tables.flag_table(found),)),
+            ),
             remarks=(),
             last=(),
             provenance=provenance,
         )
     )
+
+
+def _explained(examples: Sequence[ClassExample]) -> tuple[TableGroup, ...]:
+    """Return the group of examples; none without any."""
+    if not examples:
+        return ()
+    return (TableGroup(title="Why this class?", tables=tuple(example_table(e) for e in examples)),)
