@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 
 from blr.arrays import Matrix, Vector
 
-MOST_COMPARED = 20_000
+MOST_COMPARED = 10_000
 """Most labelled rows, evenly spaced, and most rows of the catalogue that a row is compared with."""
 _LABELLED, _ALIKE = 3, 30
 _SHARE = 100

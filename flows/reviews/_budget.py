@@ -64,9 +64,7 @@ class _Strata:
         bins = self.bins.places(rows.by, len(rows.names))
         if not self.classes:
             return bins
-        index = {name: k for k, name in enumerate(self.classes)}
-        of = np.array([index[name] for name in rows.classes.tolist()], dtype=np.intp)
-        return np.asarray(of * len(self.bins.names) + bins)
+        return np.asarray(rows.probability.argmax(axis=1) * len(self.bins.names) + bins)
 
 
 @dataclass
@@ -89,7 +87,7 @@ def draw_budget(
     bound, remarks = _bound(sources, space)
     strata = _Strata(tuple(classes) if request.per_class else (), _bins(sources, by, request, rng))
     search = OutlierSearch(request.outliers, NEAR, rng) if _searched(bound, request) else None
-    if bound is not None and request.outliers and search is None:
+    if bound and request.outliers and search is None:
         remarks = (*remarks, "no list of outliers: the model keeps no labelled objects; train it again")
     count, total = np.zeros(strata.n, dtype=np.int64), np.zeros(strata.n)
     spaces: Sequence[Space | None] = bound or [None] * len(sources)

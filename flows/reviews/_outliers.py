@@ -18,6 +18,8 @@ from flows.reviews._rows import ReviewRows, Space
 __all__ = ["OutlierSearch"]
 
 Floats = NDArray[np.float64]
+SEARCHED = 100_000
+"""Objects among which outliers are looked for, at random: a type that is 0.3 % of a release is among them 300 times."""
 SPARE = 10
 """Candidates for each outlier that is wanted: some are on the other list, or appear twice."""
 
@@ -34,10 +36,12 @@ class OutlierSearch:
         self._points = np.empty((0, 0))
         self._keys, self._sampled = np.empty(0), np.empty((0, 0))
         self._tree: cKDTree | None = None
+        self._n_rows = 0
 
     def sample(self, rows: ReviewRows) -> None:
         """Take rows of a batch into the random sample of all, with which each is compared."""
         assert rows.points is not None  # noqa: S101  the space was asked for them
+        self._n_rows += len(rows.names)
         keys = np.concatenate([self._keys, self._rng.random(len(rows.names))])
         points = np.concatenate([self._sampled.reshape(-1, rows.points.shape[1]), rows.points])
         kept = np.argsort(keys, kind="stable")[:MOST_COMPARED]
@@ -46,20 +50,26 @@ class OutlierSearch:
     def add(self, rows: ReviewRows, space: Space) -> None:
         """Take the rows of a batch, with their points."""
         assert rows.points is not None  # noqa: S101  the space was asked for them
-        if not len(rows.names):
+        looked_at = np.flatnonzero(self._rng.random(len(rows.names)) * self._n_rows < SEARCHED)
+        if not looked_at.size:
             return
         self._tree = cKDTree(self._sampled) if self._tree is None else self._tree
-        distance, nearest = space.distances(rows.points)
-        novelty = relative(distance, rows.points, self._tree)
+        points = rows.points[looked_at]
+        distance, nearest = space.distances(points)
+        novelty = relative(distance, points, self._tree)
         least = self._rows[-1][0] if len(self._rows) == self._most else -np.inf
         order = np.argsort(-novelty, kind="stable")
         order = order[novelty[order] > least]
-        picked = apart(rows.points[order], self._radius, self._most)
+        picked = order[apart(points[order], self._radius, self._most)]
         found = [
-            (float(novelty[i]), int(nearest[i]), rows.outlier(int(i), float(novelty[i]), float(distance[i])))
-            for i in order[picked].tolist()
+            (
+                float(novelty[i]),
+                int(nearest[i]),
+                rows.outlier(int(looked_at[i]), float(novelty[i]), float(distance[i])),
+            )
+            for i in picked.tolist()
         ]
-        points = rows.points[order[picked]]
+        points = points[picked]
         both = [*self._rows, *found]
         joined = np.concatenate([self._points.reshape(-1, points.shape[1]), points])
         ranked = np.argsort([-entry[0] for entry in both], kind="stable")
@@ -71,7 +81,7 @@ class OutlierSearch:
         once: dict[str, Outlier] = {}
         for _, nearest, row in self._rows:
             if row.name not in listed:
-                once.setdefault(row.name, row.beside(classes[nearest]))
+                once.setdefault(row.name, row.beside(classes[nearest] if nearest < len(classes) else ""))
         return [*once.values()][: self._n]
 
 

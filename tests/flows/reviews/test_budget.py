@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
@@ -141,3 +142,27 @@ def test_near_points_are_taken_once():
     points = np.array([[0.0], [0.01], [1.0], [1.01], [2.0]])
     assert apart(points, 0.1, 9).tolist() == [0, 2, 4]
     assert apart(points, 0.1, 2).tolist() == [0, 2]
+
+
+def test_a_release_without_objects_and_one_of_many_files(trained, make, space, tmp_path):
+    """All of whose objects have a label; and files that share a budget, in slices of a random order."""
+    none = tmp_path / "none"
+    classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=none)
+    table = pq.read_table(none / "survey.parquet")
+    names = pa.table({"name": pa.array(table["name"].to_pylist(), pa.string())})
+    pq.write_table(names, none / "_labelled" / "names.parquet")
+    told = review(none, budget=5, space=space)
+    assert (told.drawn, told.outliers, told.n_classified, told.remarks) == (0, 0, 0, _places(told))
+    assert rows(none) == rows(none, "outliers") == []
+    for i in range(3):
+        columns = make.survey(50, seed=10 + i)
+        columns["name"] = np.array([f"{i}-{name}" for name in columns["name"]])
+        make.parquet(tmp_path / f"part{i}.parquet", columns)
+    out = tmp_path / "out"
+    classify(sorted(tmp_path.glob("part*")), model="morphology", store=trained / "models", out=out)
+    assert review(out, budget=20, space=space).drawn == 20
+    assert {r["name"][0] for r in rows(out)} == {"0", "1", "2"}
+
+
+def _places(told) -> tuple[str, ...]:
+    return tuple(remark for remark in told.remarks if "positions" in remark)
