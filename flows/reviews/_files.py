@@ -19,8 +19,20 @@ from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_path, atomic_write_text
 from catalogs.sky.survey_links import survey_links
+from flows.errors import UsageError
 
-__all__ = ["Chosen", "Listed", "Outlier", "write_audit_lists", "write_lists", "write_outlier_lists"]
+__all__ = [
+    "AUDIT_NAME",
+    "NAME",
+    "OUTLIERS_NAME",
+    "Chosen",
+    "Listed",
+    "Outlier",
+    "check_unanswered",
+    "write_audit_lists",
+    "write_lists",
+    "write_outlier_lists",
+]
 
 NAME: Final = "review"
 AUDIT_NAME: Final = "audit"
@@ -153,6 +165,19 @@ def write_audit_lists(
     types = [str, float, float, int, float, float, str]
     key = _key(identifier, AUDIT_COLUMNS)
     return _write(folder, _List(AUDIT_NAME, key, AUDIT_COLUMNS, types), rows, classes, NO_CLASS, title)
+
+
+def check_unanswered(folder: Path, name: str) -> None:
+    """Raise UsageError where a list of that name has answers, which another list would overwrite."""
+    path = folder / f"{name}.csv"
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        answered = sum(bool((row.get("label") or "").strip()) for row in csv.DictReader(stream))
+    if answered:
+        raise UsageError(
+            f"{path}: got a list with {answered} answers, expected one that is not filled in; move it away first"
+        )
 
 
 def _key(identifier: str, columns: Mapping[str, str]) -> str:

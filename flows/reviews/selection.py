@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from blr.decisions import Flag
 from flows.reviews._budget import BudgetDraw, draw_budget
-from flows.reviews._files import Chosen, write_lists, write_outlier_lists
+from flows.reviews._files import (
+    NAME,
+    OUTLIERS_NAME,
+    Chosen,
+    check_unanswered,
+    write_lists,
+    write_outlier_lists,
+)
 from flows.reviews._objects import annotated_manifest, object_tables
 from flows.reviews._rows import ReviewSource, Space
 from flows.reviews.request import ReviewRequest
@@ -68,10 +75,12 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
     Raises
     ------
     UsageError
-        If the folder has no annotated catalogues, or the options exclude each other.
+        If the folder has no annotated catalogues, a list has answers already, or the options exclude each other.
     """
     request.check()
     folder = check_output(request.out, key="out")
+    for name in (NAME, OUTLIERS_NAME) if request.budget is not None else (NAME,):
+        check_unanswered(folder, name)
     manifest, prefix = annotated_manifest(folder)
     tables = object_tables(folder, manifest, prefix, request.identifier)
     labelled, classes = read_labelled_names(folder), tuple(manifest.details.classes)

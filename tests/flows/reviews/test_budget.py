@@ -166,3 +166,16 @@ def test_a_release_without_objects_and_one_of_many_files(trained, make, space, t
 
 def _places(told) -> tuple[str, ...]:
     return tuple(remark for remark in told.remarks if "positions" in remark)
+
+
+def test_a_list_with_answers_is_not_overwritten(trained, make, space, tmp_path):
+    out = tmp_path / "out"
+    survey = make.parquet(tmp_path / "s.parquet", make.survey(100, seed=8))
+    classify([survey], model="morphology", store=trained / "models", out=out)
+    review(out, budget=5, outliers=2, space=space)
+    review(out, budget=5, outliers=2, space=space)
+    path = out / "outliers.csv"
+    path.write_text(path.read_text().rstrip("\n") + "other?\n")
+    with pytest.raises(UsageError, match=r"outliers\.csv: got a list with 1 answers.*move it away first"):
+        review(out, budget=5, space=space)
+    assert review(out, top=3).top >= 0  # the other list has none
