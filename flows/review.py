@@ -8,6 +8,7 @@ from __future__ import annotations
 from prefect import flow
 from prefect.context import FlowRunContext
 
+from flows.classification.feature_space import feature_space
 from flows.orchestration.results import RESULTS
 from flows.orchestration.run_log import run_logged
 from flows.orchestration.run_state import completed, run_name
@@ -20,7 +21,12 @@ __all__ = ["review"]
 
 
 def _name(request: ReviewRequest) -> str:
-    return f"review {request.out}: {request.top + request.draw:,} objects"
+    return f"review {request.out}: {request.n_objects:,} objects"
+
+
+def _reviewed(request: ReviewRequest) -> ReviewResult:
+    wanted = (request.out, request.store, request.specification)
+    return reviewing.review(request, space=None if request.budget is None else feature_space(*wanted))
 
 
 @flow(
@@ -33,9 +39,10 @@ def _name(request: ReviewRequest) -> str:
 def review(request: ReviewRequest) -> ReviewResult:
     """Choose objects of annotated catalogues for a human look, and write the review list."""
     if FlowRunContext.get() is None:
-        return reviewing.review(request)
+        return _reviewed(request)
     with run_logged():
-        result = reviewing.review(request)
+        result = _reviewed(request)
     lists = ", ".join(path.name for path in result.files)
     chosen = f"{result.top:,} flagged and {result.drawn:,} drawn of {result.n_classified:,} objects"
+    chosen += f", {result.outliers:,} outliers" if result.outliers else ""
     return completed(result, f"{chosen}, by {result.model}; lists: {lists or 'none'}.")

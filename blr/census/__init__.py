@@ -10,6 +10,7 @@
 - `purity`: How pure and how complete a selection by probability is.
 - `rows`: What a census is made of: labelled rows that the model has not seen, and rows of the target.
 - `shares`: Class shares of a target, with draws that say how well they are known.
+- `spread`: Samples with known inclusion probabilities, spread over a space, without near-duplicates.
 - `strata`: Strata of an audit, and how many objects are drawn of each.
 
 For this folder alone:
@@ -19,4 +20,15 @@ For this folder alone:
 - `_stretch`: Draws of shares from a density on the simplex, by an ensemble of walkers.
 """
 
-__all__ = ["audit", "bins", "counts", "fraction_map", "prediction_sets", "purity", "rows", "shares", "strata"]
+__all__ = [
+    "audit",
+    "bins",
+    "counts",
+    "fraction_map",
+    "prediction_sets",
+    "purity",
+    "rows",
+    "shares",
+    "spread",
+    "strata",
+]

@@ -5,10 +5,11 @@
 - `nodes`: Nodes and weights for integrals over a normal distribution of the features: missing ones,
   measurement errors.
 - `patterns`: Which features are missing, row by row: there are many rows and few patterns.
+- `space`: Rows as points, whitened, so that distances mean something.
 
 For this folder alone:
 
 - `_em`: Mean and covariance of incomplete rows, by the EM algorithm.
 """
 
-__all__ = ["domain", "moments", "nodes", "patterns"]
+__all__ = ["domain", "moments", "nodes", "patterns", "space"]

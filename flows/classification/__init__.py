@@ -6,6 +6,8 @@
 - `execution`: A plan carried out: files annotated, each on its own, then all given their final names; the
   same for every flow.
 - `explanation`: Why one object of a catalogue has its class: its row is found, scored, and taken apart.
+- `feature_space`: The rows of annotated copies as points: the model's features, whitened, in which labelled
+  objects lie too.
 - `map_results`: The results of `map`: fractions of a class over the sky, in all and by bins of what they may depend on.
 - `release_changes`: What a challenger would change in the last release: a sample of it classified by both
   models, nothing written.
@@ -31,6 +33,8 @@ For this folder alone:
   a flag, moved in p.
 - `_disk_space`: Room for the copies of a classification: whether there is enough, and when slim ones are
   the better choice.
+- `_examples`: Why some objects of a classification have their class: examples for the report.
+- `_explained_parts`: Contributions and nearest labelled objects of a row, as `explain` and the report show them.
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
 - `_map_files`: A map as files: HEALPix FITS and a HATS table, one row a pixel.
@@ -64,6 +68,7 @@ __all__ = [
     "census_taking",
     "execution",
     "explanation",
+    "feature_space",
     "map_results",
     "release_changes",
     "report",

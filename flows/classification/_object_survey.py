@@ -20,16 +20,19 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
+from flows.features.reader import FeatureBatch
 from flows.runs.counts import DoubtfulObject, SkyCounts
 from flows.specification.specification import Specification
 
-__all__ = ["WORTH_A_LOOK", "ObjectSurvey", "most_doubtful", "total_sky"]
+__all__ = ["EXPLAINED", "WORTH_A_LOOK", "ObjectSurvey", "most_doubtful", "total_sky"]
 
 Floats = NDArray[np.float64]
 
 ORDER: Final = 4
 """Of the pixels of maps: 3,072 of 3.7 degrees."""
 MOST_OBJECTS: Final = 20
+EXPLAINED: Final = 3
+"""Objects whose features are kept, so that the report can say why they have their class."""
 WORTH_A_LOOK: Final = int(
     Flag.LOW_CONFIDENCE | Flag.CLOSE_CALL | Flag.FLIPPED | Flag.OUT_OF_DOMAIN | Flag.UNCERTAIN_INPUT
 )
@@ -70,8 +73,15 @@ class ObjectSurvey:
         """Return the survey before any row."""
         return replace(self, counted=[], objects=[])
 
-    def add(self, batch: pa.RecordBatch, p: Floats, information: Floats, flags: NDArray[np.int32]) -> None:
-        """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,)."""
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        p: Floats,
+        information: Floats,
+        flags: NDArray[np.int32],
+        features: FeatureBatch | None = None,
+    ) -> None:
+        """Count a batch: p (n, K), mutual information (n,), NaN where unclassified; flags (n,); its features."""
         if not self.read or not batch.num_rows:
             return
         values = batch_values(batch, self.read)
@@ -81,7 +91,8 @@ class ObjectSurvey:
             ra, dec = found.ra, found.dec
             self.counted.append(_sky_counts(healpix_pixels(ra, dec, ORDER), p, flags, len(self.classes)))
         if self.identifier is not None:
-            self.objects.extend(self._doubtful(values[self.identifier], ra, dec, p, information, flags))
+            names = values[self.identifier]
+            self.objects.extend(self._doubtful(names, ra, dec, p, information, flags, features))
             self.objects[:] = most_doubtful(self.objects)
 
     def sky(self) -> SkyCounts | None:
@@ -89,11 +100,19 @@ class ObjectSurvey:
         return total_sky(self.counted)
 
     def doubtful(self) -> tuple[DoubtfulObject, ...]:
-        """Return the objects whose labels would teach most, the first one most."""
-        return most_doubtful(self.objects)
+        """Return the objects whose labels would teach most, the first one most; the first few have their features."""
+        found = most_doubtful(self.objects)
+        return (*found[:EXPLAINED], *(replace(one, features=()) for one in found[EXPLAINED:]))
 
     def _doubtful(
-        self, names: Any, ra: Floats, dec: Floats, p: Floats, information: Floats, flags: NDArray[np.int32]
+        self,
+        names: Any,
+        ra: Floats,
+        dec: Floats,
+        p: Floats,
+        information: Floats,
+        flags: NDArray[np.int32],
+        features: FeatureBatch | None,
     ) -> Iterable[DoubtfulObject]:
         known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
         order = known[np.argsort(-information[known], kind="stable")][: 3 * MOST_OBJECTS]
@@ -107,7 +126,14 @@ class ObjectSurvey:
                 probabilities=(round(float(p[i, first]), 6), round(float(p[i, second]), 6)),
                 mutual_information=round(float(information[i]), 6),
                 flags=int(flags[i]),
+                features=() if features is None else _values(features, i),
             )
+
+
+def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:
+    """Return the features of a row, None where one is missing."""
+    pairs = zip(features.X[row].tolist(), features.missing[row].tolist(), strict=True)
+    return tuple(None if missing else float(f"{value:.9g}") for value, missing in pairs)
 
 
 def most_doubtful(objects: Iterable[DoubtfulObject]) -> tuple[DoubtfulObject, ...]:

@@ -87,7 +87,15 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
     )
     if publication.report:
         published = _with_report(published, manifest, totals, publication)
-    write_classification_report(staging.out, model, summary, manifest, publication.deferred)
+    write_classification_report(
+        staging.out,
+        model,
+        summary,
+        manifest,
+        specification=specification,
+        model_folder=publication.request.model.folder,
+        deferred=publication.deferred,
+    )
     manifest.write(staging.out)
     staging.close()
     return published

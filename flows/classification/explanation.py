@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation.contributions import Contributions, contributions, sampled_probability
-from blr.explanation.neighbours import nearest_rows
 from blr.scores import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values
@@ -21,6 +19,7 @@ from catalogs.errors import CatalogError
 from catalogs.sky.positions import find_position_columns, positions, unit_of_position
 from catalogs.sky.survey_links import survey_links
 from flows.classification._class_shares import chosen_shift
+from flows.classification._explained_parts import feature_contributions, finite, nearest_objects
 from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer
 from flows.classification.steps import annotation_settings
@@ -35,17 +34,12 @@ from flows.models.store import Store
 from flows.reports.explanation import (
     ClassProbabilities,
     Explanation,
-    FeatureContribution,
-    LikeObject,
     RaisedFlag,
 )
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
 __all__ = ["explain"]
-
-NEAREST = 5
-"""Labelled objects that are shown."""
 
 Floats = NDArray[np.float64]
 
@@ -138,10 +132,14 @@ def _explained(
         logit_std=None if parts is None else parts.logit_std,
         reference=None if parts is None else parts.reference,
         shift=None if parts is None else parts.shift,
-        contributions=() if parts is None else _contributions(scorer, parts, features.X[0]),
+        contributions=()
+        if parts is None
+        else feature_contributions(model, scorer.classifier, parts, features.X[0]),
         missing=tuple(name for name, gone in zip(model.features, missing, strict=True) if gone),
         flags=tuple(_flags(flags)),
-        nearest=_nearest(scorer, features.X[0], missing, labelled) if known and labelled is not None else (),
+        nearest=nearest_objects(model, scorer.classifier, np.where(missing, np.nan, features.X[0]), labelled)
+        if known and labelled is not None
+        else (),
         remarks=tuple(remarks),
     )
 
@@ -165,43 +163,6 @@ def _probabilities(
             sampled_error=float(sampled.error[k]),
         )
         for k, name in enumerate(scorer.model.classes)
-    )
-
-
-def _contributions(scorer: Scorer, parts: Contributions, x: Floats) -> tuple[FeatureContribution, ...]:
-    """Return the features' contributions, the largest first, those of missing features last."""
-    model, mean = scorer.model, scorer.classifier.moments.mean
-    found = [
-        FeatureContribution(
-            name=name,
-            expression=model.specification.features[name],
-            value=None if math.isnan(parts.value[j]) else float(x[j]),
-            usual=float(mean[j]),
-            contribution=None if math.isnan(parts.value[j]) else float(parts.value[j]),
-            std=None if math.isnan(parts.value[j]) else float(parts.std[j]),
-        )
-        for j, name in enumerate(model.features)
-    ]
-    return tuple(
-        sorted(found, key=lambda c: -abs(c.contribution) if c.contribution is not None else math.inf)
-    )
-
-
-def _nearest(
-    scorer: Scorer, x: Floats, missing: NDArray[np.bool_], labelled: LabelledObjects
-) -> tuple[LikeObject, ...]:
-    found = nearest_rows(scorer.classifier, np.where(missing, np.nan, x), labelled.X, n=NEAREST)
-    return tuple(
-        LikeObject(
-            identifier=labelled.identifier[i].decode(errors="replace"),
-            name=scorer.model.classes[labelled.target[i]],
-            distance=float(distance),
-            compared=int(compared),
-            ra=_finite(labelled.position[i, 0]),
-            dec=_finite(labelled.position[i, 1]),
-            links=survey_links(*labelled.position[i].tolist()),
-        )
-        for i, distance, compared in zip(found.row, found.distance, found.compared, strict=True)
     )
 
 
@@ -234,12 +195,8 @@ def _position(
         return None, None
     values = batch_values(batch, columns)
     place = positions(values[columns[0]], values[columns[1]], unit)
-    return _finite(place.ra[0]), _finite(place.dec[0])
+    return finite(place.ra[0]), finite(place.dec[0])
 
 
 def _links(ra: float | None, dec: float | None) -> dict[str, str]:
     return {} if ra is None or dec is None else survey_links(ra, dec)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

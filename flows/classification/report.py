@@ -10,6 +10,7 @@ import numpy as np
 
 from blr.decisions import Flag
 from catalogs.files.atomic import atomic_write_text
+from flows.classification._examples import class_examples
 from flows.classification._object_survey import most_doubtful, total_sky
 from flows.features.drift import total_counts
 from flows.models.model import Model
@@ -21,6 +22,7 @@ from flows.reports.skill import has_skill, skill_words
 from flows.runs.counts import DoubtfulObject, FileCounts
 from flows.runs.manifest import Manifest
 from flows.runs.summary import Counts, PredictionSets, Summary, drifted
+from flows.specification.specification import Specification
 
 __all__ = ["REPORT", "classification_of", "reported", "write_classification_report"]
 
@@ -79,9 +81,16 @@ def _sets(sets: PredictionSets) -> SetSummary:
 
 
 def write_classification_report(
-    folder: Path, model: Model, summary: Summary, manifest: Manifest, deferred: Mapping[str, str]
+    folder: Path,
+    model: Model,
+    summary: Summary,
+    manifest: Manifest,
+    *,
+    specification: Specification,
+    model_folder: Path,
+    deferred: Mapping[str, str],
 ) -> None:
-    """Write `report.html` beside the annotated files."""
+    """Write `report.html` beside the annotated files, which are of the model in a folder and of a specification."""
     files = [counts for counts in summary.files.values() if not counts.repeats_rows] or [
         *summary.files.values()
     ]
@@ -93,6 +102,7 @@ def write_classification_report(
         classification_of(model, summary, files),
         _classifying(model),
         objects=[_notable(one) for one in doubtful],
+        examples=class_examples(model, specification, model_folder, doubtful),
         troubles=troubles,
         release=manifest.release,
         made=Made.now(),

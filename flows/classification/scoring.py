@@ -207,7 +207,7 @@ class Scorer:
         self.tallies.append(tally_of(p, scores.count_draws, flags, missing, sets))
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
-            self.survey.add(batch, p, information, flags)
+            self.survey.add(batch, p, information, flags, features)
         if self.census_step:
             self._keep_for_census(scores.probability, np.where(missing, np.nan, features.X[inside]))
         arrays = [

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from flows.classification.feature_space import feature_space
 from flows.cli._options import ReviewOptions
 from flows.cli._prefect_server import start_prefect
 from flows.cli._printing import say, show
@@ -16,7 +17,9 @@ __all__ = ["run_review"]
 def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
     """Review, as a flow unless it is direct."""
     if options.direct or options.dry_run:
-        result = reviewing.review(request, dry_run=options.dry_run)
+        wanted = (request.out, request.store, request.specification)
+        space = None if request.budget is None else feature_space(*wanted)
+        result = reviewing.review(request, space=space, dry_run=options.dry_run)
     else:
         server = start_prefect()
         from flows.review import review
@@ -29,8 +32,7 @@ def run_review(request: ReviewRequest, options: ReviewOptions) -> None:
 def show_reviewed(result: reviewing.ReviewResult) -> None:
     """Show who was chosen, and where the list is."""
     files = ", ".join(str(path) for path in result.files) or "nothing written"
-    say(
-        f"{result.top} flagged and {result.drawn} drawn of {result.n_classified:,} classified objects: {files}"
-    )
+    chosen = f"{result.top} flagged and {result.drawn} drawn of {result.n_classified:,} classified objects"
+    say(f"{chosen}{f', and {result.outliers} outliers' if result.outliers else ''}: {files}")
     for remark in result.remarks:
         say(remark)

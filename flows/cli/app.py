@@ -56,7 +56,6 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="blr",
     help="Classify galaxy catalogues with Bayesian logistic models that know when they do not know.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -7,9 +7,10 @@
   names.
 - `reader`: From a column of labels to class indices: -1 where a row has no label, or one that no class
   lists.
+- `reviews`: The answers of reviews, by object: several people may have answered, and a drawn list has weights.
 - `source`: Where a row's label comes from: a column, a separate table joined by identifier or position, or
   a review's answers.
 - `votes`: Votes from a catalogue's columns: counts of each class, or fractions with a total.
 """
 
-__all__ = ["annotators", "classes", "conflicts", "reader", "source", "votes"]
+__all__ = ["annotators", "classes", "conflicts", "reader", "reviews", "source", "votes"]

@@ -18,7 +18,7 @@ from flows.errors import TrainingError
 from flows.specification.ranges import LabelRange, label_ranges
 from flows.specification.specification import Label
 
-__all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label_texts"]
+__all__ = ["LabelReader", "LabelledRows", "check_classes", "is_doubtful", "label_texts", "require_exact"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +27,7 @@ DOUBTFUL = re.compile(
     r"|-9+(\.[09]*)?|9{2,}(\.[09]*)?|[+-]?inf(inity)?",
     re.IGNORECASE,
 )
+EXACT_INTEGER = 2.0**53
 MOST_SHOWN = 8
 """Spellings of a class in a message."""
 MOST_CLASSES = 100
@@ -136,6 +137,15 @@ def label_texts(values: Array) -> Array:
     gone = np.ma.getmaskarray(values)
     texts = [str(v).strip() for v in np.ma.getdata(values).tolist()]
     return np.where(gone, "", np.array(texts, dtype=object))
+
+
+def require_exact(names: Array, who: str, column: str) -> None:
+    """Raise `TrainingError` where identifiers (n,) are in floating point, and so large that they were rounded."""
+    if names.dtype.kind == "f" and np.nanmax(np.abs(names), initial=0.0) > EXACT_INTEGER:
+        raise TrainingError(
+            f"{who}: got identifiers in floating point in '{column}', beyond 2^53, which were rounded and may be "
+            "another object's; expected whole numbers or texts: write that file again with them"
+        )
 
 
 def check_classes(label: Label, reader: LabelReader, seen: Counter[str], counts: Sequence[int]) -> None:

@@ -1,7 +1,8 @@
 """Where a row's label comes from: a column, a separate table joined by identifier or position, or a review's answers.
 
 A label table is small against the catalogue, and is read whole.  An object that a table labels twice, differently,
-has a conflict: it is reported, and has no label.  What came back from review replaces what the catalogue says.
+has a conflict: it is reported, and has no label.  What came back from review (`flows.labels.reviews`) replaces what the
+catalogue says.
 Shapes: n rows.
 """
 
@@ -22,16 +23,13 @@ from catalogs.sky.positions import PositionUnit, match_positions, near_others, p
 from flows.errors import SpecificationError, TrainingError
 from flows.inputs.fetching import fetched
 from flows.inputs.resolve import resolve_sources
-from flows.labels.reader import label_texts
-from flows.specification.ranges import label_of
+from flows.labels.reader import label_texts, require_exact
+from flows.labels.reviews import Reviews, read_reviews
 from flows.specification.specification import Specification
 
 __all__ = ["LabelSource"]
 
 Array = np.ndarray[Any, Any]
-EXACT_INTEGER = 2.0**53
-REVIEWED = ("label", "class", "blr_label")
-"""Columns of a review's table that hold the answer, where it has none of the catalogue's name."""
 
 
 @dataclass
@@ -43,7 +41,7 @@ class LabelSource:
     by_id: Mapping[str, str] | None = None
     by_place: tuple[Array, Array, Array, float] | None = None
     place: tuple[str, str] | None = None
-    reviewed: Mapping[str, str] = field(default_factory=dict)
+    reviews: Reviews = field(default_factory=Reviews)
     conflicts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     n_reviewed: int = 0
     n_joined: int = 0
@@ -72,11 +70,7 @@ class LabelSource:
                     source._join_by_place(specification, table)
         if label.extra:
             with fetched(resolve_sources(label.extra, base, key="label.extra")) as paths:
-                answers = source._answers(paths)
-            # Who reviews sees the names of the classes, and may answer by them.
-            spelled = {text for texts in (label.classes or {}).values() for text in texts}
-            classes = {n: label_of(texts) for n, texts in (label.classes or {}).items() if n not in spelled}
-            source.reviewed = {name: classes.get(text, text) for name, text in answers.items()}
+                source.reviews = read_reviews(paths, catalog.id, label)
         return source
 
     def texts(self, values: Mapping[str, Array], unit: PositionUnit = "deg") -> Array:
@@ -97,10 +91,10 @@ class LabelSource:
             self.n_joined += int(np.count_nonzero(labels != ""))
         else:
             labels = label_texts(values[self.column])
-        if not self.reviewed:
+        if not self.reviews.labels:
             return labels
         names = label_texts(values[str(self.identifier)])
-        answers = np.array([self.reviewed.get(name, "") for name in names.tolist()], dtype=object)
+        answers = np.array([self.reviews.labels.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
 
@@ -129,7 +123,7 @@ class LabelSource:
         if self.by_place is not None:
             ra, dec, texts, _ = self.by_place
             joined |= {f"{r!r} {d!r}": t for r, d, t in zip(ra.tolist(), dec.tolist(), texts, strict=True)}
-        return joined | {f"reviewed {name}": text for name, text in self.reviewed.items()}
+        return joined | self.reviews.content
 
     def _nearest(self, values: Mapping[str, Array], unit: PositionUnit) -> Array:
         ra, dec, texts, radius = self.by_place or (np.empty(0),) * 3 + (0.0,)
@@ -204,26 +198,6 @@ class LabelSource:
                 self.conflicts[f"{ra[i]:.6f} {dec[i]:+.6f}"] = tuple(sorted(differing))
         return ra[agreed], dec[agreed], texts[agreed], radius
 
-    def _answers(self, paths: Sequence[Path]) -> dict[str, str]:
-        """Return the answers of reviews, the later file's word standing."""
-        answers: dict[str, str] = {}
-        for path in paths:
-            table = catalogs.open(path, columns=[self.identifier] if self.identifier else ())
-            if self.identifier is None or self.identifier not in table.names:
-                raise SpecificationError(
-                    f"label.extra: got {path} without the column '{self.identifier}', expected catalog.id, by which "
-                    f"answers are joined; {nearest(self.identifier or 'id', table.names)}"
-                )
-            column = next((n for n in (self.column, *REVIEWED) if n in table.names), None)
-            if column is None:
-                raise SpecificationError(
-                    f"label.extra: got {path} without an answer, expected the column '{self.column}' or 'label'; "
-                    f"{nearest(self.column, table.names)}"
-                )
-            here: dict[str, str] = self._joined_by_id(table, self.identifier, column, "label.extra")
-            answers |= here
-        return answers
-
     @property
     def n_shared(self) -> int:
         """How many labels of a table by position are the nearest of several rows."""
@@ -242,15 +216,6 @@ SHOWN = 20
 def _number(name: str) -> str:
     """Return a whole number without the zeros in front, by which texts are made as long as each other."""
     return name.lstrip("0") or "0" if name.isdecimal() else name
-
-
-def require_exact(names: Array, who: str, column: str) -> None:
-    """Raise `TrainingError` where identifiers (n,) are in floating point, and so large that they were rounded."""
-    if names.dtype.kind == "f" and np.nanmax(np.abs(names), initial=0.0) > EXACT_INTEGER:
-        raise TrainingError(
-            f"{who}: got identifiers in floating point in '{column}', beyond 2^53, which were rounded and may be "
-            "another object's; expected whole numbers or texts: write that file again with them"
-        )
 
 
 def _columns(table: Catalog, names: Sequence[str], who: str, *, texts: int) -> Any:

@@ -7,7 +7,7 @@ model file holds most of it.  Shapes: K classes, F features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from catalogs.profile.distribution import Distribution
@@ -88,6 +88,12 @@ class LabelSummary:
     reviewed: int  # rows that got a label from a review
     repeated: int | None = None  # names that have rows of several classes; None where objects have no names
     repeating: Mapping[str, tuple[str, ...]] | None = None  # the classes of some of these, by name
+    # Objects whose reviewers' answers differ, which count as votes, and the answers to some of these, by name.
+    disputed: int = 0
+    disputing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Reviewed objects that count by inclusion weights, and as many as how many of equal weight; None where none do.
+    weighted: int = 0
+    weighted_as: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

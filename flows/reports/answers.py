@@ -163,6 +163,12 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         yield Finding(
             what=f"{left.conflicts:,} objects have labels in conflict, and were left out", level="care"
         )
+    if left.disputed:
+        yield Finding(
+            what=f"Objects whose reviewers differ, so that they count as votes: {left.disputed:,}",
+            level="care",
+            advice="Look at them together; the remarks name them.",
+        )
     if left.without_features:
         yield Finding(
             what=f"{left.without_features:,} {report.judged_by} objects have no feature measured: they get the class "

@@ -152,7 +152,7 @@ def _look(objects: Sequence[NotableObject]) -> Answer:
     if objects:
         return Answer(
             question=question,
-            short=f"{len(objects)} objects whose labels would teach the model most. `blr review` makes a list of them. "
+            short=f"{len(objects)} objects whose labels would teach the model most. `blr review --budget` draws such. "
             f"First {objects[0].name}: {objects[0].why}.",
         )
     return Answer(

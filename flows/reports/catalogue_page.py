@@ -10,6 +10,7 @@ from flows.reports._drawings import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
 from flows.reports.census import bin_tables, census_table, selection_table
 from flows.reports.data import Classification
+from flows.reports.explanation import ClassExample, example_table
 from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words, render_page
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
@@ -24,6 +25,7 @@ def render_classification(
     model: ClassifyingModel,
     *,
     objects: Sequence[NotableObject],
+    examples: Sequence[ClassExample],
     troubles: ReleaseTroubles,
     release: int,
     made: Made,
@@ -50,7 +52,11 @@ def render_classification(
             if found.sky is not None
             else "No map of the sky: positions are not known here, or the files were "
             "annotated by an earlier version.",
-            groups=(TableGroup(title="Flags", tables=(tables.flag_table(found),)), *_sets(found)),
+            groups=(
+                *_explained(examples),
+                TableGroup(title="Flags", tables=(tables.flag_table(found),)),
+                *_sets(found),
+            ),
             remarks=(),
             last=(),
             provenance=provenance,
@@ -73,3 +79,10 @@ def _census(found: Classification) -> tuple[ReportTable, ...]:
 def _sets(found: Classification) -> tuple[TableGroup, ...]:
     shown = tables.set_tables(found)
     return (TableGroup(title="Prediction sets", tables=shown),) if shown else ()
+
+
+def _explained(examples: Sequence[ClassExample]) -> tuple[TableGroup, ...]:
+    """Return the group of examples; none without any."""
+    if not examples:
+        return ()
+    return (TableGroup(title="Why this class?", tables=tuple(example_table(e) for e in examples)),)

@@ -198,6 +198,7 @@ class LeftOutRows:
     unlabelled: int
     unknown_labels: Mapping[str, int]  # rows by label, of labels in no class
     conflicts: int  # objects
+    disputed: int = 0  # objects whose reviewers differ
     without_features: int  # of the rows that judge
 
 

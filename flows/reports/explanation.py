@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flows.reports._templates import TEMPLATES
+from flows.reports.report_table import ReportTable
 
 __all__ = [
+    "ClassExample",
     "ClassProbabilities",
     "Explanation",
     "FeatureContribution",
     "LikeObject",
     "RaisedFlag",
+    "example_table",
     "explanation_page",
     "explanation_sentences",
 ]
@@ -101,6 +104,48 @@ class Explanation:
     flags: tuple[RaisedFlag, ...]
     nearest: tuple[LikeObject, ...]
     remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassExample:
+    """Why one object of a classification has its class and not the runner-up, in short."""
+
+    identifier: str
+    classes: tuple[str, str]
+    probabilities: tuple[float, float]
+    contributions: tuple[FeatureContribution, ...]  # the largest first
+    nearest: tuple[LikeObject, ...]
+
+
+MOST_FEATURES = 8
+"""Features in the table of an example."""
+
+
+def example_table(example: ClassExample) -> ReportTable:
+    """Return what speaks for the class of an example against the runner-up."""
+    (of, against), (p, q) = example.classes, example.probabilities
+    shown = example.contributions[:MOST_FEATURES]
+    left = len(example.contributions) - len(shown)
+    like = ", ".join(f"{o.identifier or 'an object without a name'} ({o.name})" for o in example.nearest)
+    return ReportTable(
+        title=f"Why {example.identifier} is {of} ({p:.1%}) rather than {against} ({q:.1%})",
+        columns=("feature", "value", "usual", f"for {of}, nats"),
+        rows=tuple(
+            (
+                c.name,
+                "missing" if c.value is None else f"{c.value:.4g}",
+                f"{c.usual:.4g}",
+                "" if c.contribution is None or c.std is None else f"{c.contribution:+.2f} ± {c.std:.2f}",
+            )
+            for c in shown
+        ),
+        numeric=frozenset({1, 2, 3}),
+        remark=f"The labelled objects most like it: {like}." if like else "",
+        note="A feature speaks for the class by what the logit against the runner-up gains when it takes the object's "
+        "value; ± is the uncertainty of the weights. "
+        + (f"{left} more features say less. " if left else "")
+        + "`blr explain` says more.",
+    )
 
 
 def explanation_sentences(explained: Explanation) -> list[str]:

@@ -11,8 +11,7 @@ import catalogs
 from catalogs.arrays.values import batch_values
 from catalogs.errors import brief, nearest
 from flows.errors import UsageError
-from flows.labels.reader import is_doubtful, label_texts
-from flows.labels.source import require_exact
+from flows.labels.reader import is_doubtful, label_texts, require_exact
 
 __all__ = ["OTHER", "UNDECIDED", "Answers", "read_answers", "read_labels"]
 

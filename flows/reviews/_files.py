@@ -8,7 +8,7 @@ import hashlib
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -19,13 +19,28 @@ from markupsafe import Markup
 
 from catalogs.files.atomic import atomic_path, atomic_write_text
 from catalogs.sky.survey_links import survey_links
+from flows.errors import UsageError
 
-__all__ = ["Chosen", "Listed", "write_audit_lists", "write_lists"]
+__all__ = [
+    "AUDIT_NAME",
+    "NAME",
+    "OUTLIERS_NAME",
+    "Chosen",
+    "Listed",
+    "Outlier",
+    "check_unanswered",
+    "write_audit_lists",
+    "write_lists",
+    "write_outlier_lists",
+]
 
 NAME: Final = "review"
 AUDIT_NAME: Final = "audit"
+OUTLIERS_NAME: Final = "outliers"
 UNSURE: Final = ("?",)
 """Answers of a review that are no class: nobody can tell."""
+NEITHER: Final = ("other?", "?")
+"""Answers to an outlier that are no class: with their question mark, trainings take them for no label."""
 NO_CLASS: Final = ("other", "?")
 """Answers of an audit that are no class of the model."""
 COLUMNS: Final = {
@@ -38,7 +53,7 @@ COLUMNS: Final = {
     "mutual_info": "epistemic part of the entropy, in nats",
     "flags": "bits, as in the annotated catalogue",
     "flag_names": "names of these bits",
-    "how": "top: least certain of those flagged; drawn: in proportion to mutual_info",
+    "how": "top: least certain of those flagged; drawn: by chance, where labels help most",
     "weight": "one over the probability of being chosen so; 1 for top, which stand for themselves",
     "label": "the answer, to be filled in",
 }
@@ -61,6 +76,53 @@ class Chosen:
     how: str
     weight: float
     label: str = ""
+
+    def weighted(self, weight: float) -> Chosen:
+        """Return the object with another weight."""
+        return replace(self, weight=weight)
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """One object that is unlike all labelled ones."""
+
+    name: str
+    ra: float
+    dec: float
+    class_given: str
+    p_max: float
+    runner_up: str
+    p_runner_up: float
+    flags: int
+    flag_names: str
+    novelty: float
+    distance: float
+    nearest_class: str = ""
+    label: str = ""
+
+    def beside(self, nearest_class: str) -> Outlier:
+        """Return the object with the class of the labelled object that is nearest to it."""
+        return replace(self, nearest_class=nearest_class)
+
+
+OUTLIER_COLUMNS: Final = {
+    **{name: COLUMNS[name] for name in ("ra", "dec", "class_given", "p_max", "runner_up", "p_runner_up")},
+    "flags": COLUMNS["flags"],
+    "flag_names": COLUMNS["flag_names"],
+    "novelty": "distance over that of the 30th nearest object of the catalogue: large where many lack a label",
+    "distance": "from the third nearest labelled object; 1 is that of two labelled objects drawn at random",
+    "nearest_class": "class of the nearest labelled object",
+    "label": COLUMNS["label"],
+}
+
+
+def write_outlier_lists(
+    rows: Sequence[Outlier], folder: Path, identifier: str, classes: Sequence[str], title: str
+) -> list[Path]:
+    """Write `outliers.csv`, `outliers.vot` and `outliers.html`, each whole or not at all; return where they are."""
+    types = [str, float, float, str, float, str, float, int, str, float, float, str, str]
+    kind = _List(OUTLIERS_NAME, _key(identifier, OUTLIER_COLUMNS), OUTLIER_COLUMNS, types)
+    return _write(folder, kind, rows, classes, NEITHER, title)
 
 
 def write_lists(
@@ -105,6 +167,19 @@ def write_audit_lists(
     return _write(folder, _List(AUDIT_NAME, key, AUDIT_COLUMNS, types), rows, classes, NO_CLASS, title)
 
 
+def check_unanswered(folder: Path, name: str) -> None:
+    """Raise UsageError where a list of that name has answers, which another list would overwrite."""
+    path = folder / f"{name}.csv"
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        answered = sum(bool((row.get("label") or "").strip()) for row in csv.DictReader(stream))
+    if answered:
+        raise UsageError(
+            f"{path}: got a list with {answered} answers, expected one that is not filled in; move it away first"
+        )
+
+
 def _key(identifier: str, columns: Mapping[str, str]) -> str:
     """Return what the column of the identifier is called in a list."""
     return identifier if identifier not in columns else "id"
@@ -123,7 +198,7 @@ class _List:
 def _write(
     folder: Path,
     kind: _List,
-    rows: Sequence[Chosen | Listed],
+    rows: Sequence[Chosen | Listed | Outlier],
     classes: Sequence[str],
     others: Sequence[str],
     title: str,

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.arrays.values import batch_values
+from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import ColumnNotFoundError
 from catalogs.expressions.expression import Expression
 from catalogs.sky.positions import positions
 from flows.errors import UsageError
-from flows.labels.reader import label_texts
-from flows.labels.source import require_exact
+from flows.labels.reader import label_texts, require_exact
 from flows.reviews._objects import ObjectTable
 
-__all__ = ["MISSING", "Bins", "ClassifiedRows", "ValueSample", "classified_rows"]
+__all__ = ["MISSING", "Bins", "ClassifiedRows", "ValueSample", "check_expression", "classified_rows"]
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -55,13 +55,7 @@ def classified_rows(
     """Yield the rows that have a class, batch by batch; UsageError where a column of the expression is not there."""
     catalog, prefix = table.catalog, table.prefix
     if by is not None:
-        try:
-            by.check_names(catalog.names)
-        except ColumnNotFoundError as error:
-            raise UsageError(
-                f"--by: {catalog.path}: {error}; slim copies have identifier, position and new columns only: "
-                'write the copies with mode = "annotated" under [output]'
-            ) from error
+        check_expression(by, catalog)
     columns = [f"{prefix}p_{safe_name(name)}" for name in classes]
     index = {name: k for k, name in enumerate(classes)}
     read = table.read(f"{prefix}class", *columns, *(by.names if by else ()))
@@ -82,6 +76,17 @@ def classified_rows(
             p[kept],
             by.evaluate_batch(batch)[kept] if by else None,
         )
+
+
+def check_expression(by: Expression, catalog: Catalog) -> None:
+    """Raise `UsageError` where a catalogue lacks a column of the expression."""
+    try:
+        by.check_names(catalog.names)
+    except ColumnNotFoundError as error:
+        raise UsageError(
+            f"--by: {catalog.path}: {error}; slim copies have identifier, position and new columns only: "
+            'write the copies with mode = "annotated" under [output]'
+        ) from error
 
 
 @dataclass

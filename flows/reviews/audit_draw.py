@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from flows.documents import write_document
 from flows.errors import UsageError
 from flows.reviews._answers import read_labels
 from flows.reviews._drawing import Drawing, draw_sample
-from flows.reviews._files import AUDIT_NAME, Listed, write_audit_lists
+from flows.reviews._files import AUDIT_NAME, Listed, check_unanswered, write_audit_lists
 from flows.reviews._objects import annotated_manifest, object_tables
 from flows.reviews.audits import DESIGN, AuditDesign, AuditDraw, DrawnObject, Selection
 from flows.reviews.request import AuditDrawRequest
@@ -143,11 +142,4 @@ def _check_free(folder: Path, *, overwrite: bool) -> None:
             f"{there[0]}: got an audit that was drawn before, expected none; estimate from it (`blr audit estimate`), "
             "or draw another with --overwrite, for which the answers to this one count no more"
         )
-    path = folder / f"{AUDIT_NAME}.csv"
-    if path.exists():
-        with path.open(encoding="utf-8", errors="replace", newline="") as stream:
-            answered = sum(bool((row.get("label") or "").strip()) for row in csv.DictReader(stream))
-        if answered:
-            raise UsageError(
-                f"{path}: got a list with {answered} answers, expected one that is not filled in; move it away first"
-            )
+    check_unanswered(folder, AUDIT_NAME)

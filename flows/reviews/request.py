@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from flows.errors import UsageError
-from flows.runs.parameters import BINS, EDGES, IDENTIFIER, OUTPUT_FOLDER, Parameter
+from flows.runs.parameters import BINS, EDGES, IDENTIFIER, OUTPUT_FOLDER, STORE, Parameter
 
 __all__ = ["AuditDrawRequest", "AuditEstimateRequest", "ReviewRequest", "read_threshold"]
 
@@ -29,9 +29,38 @@ class ReviewRequest:
     """Which objects of annotated catalogues a person is to see."""
 
     out: Annotated[Path, OUTPUT_FOLDER]
+    budget: Annotated[
+        int | None,
+        Parameter(
+            words="Objects to label in all, drawn where labels help most, spread over the features; a list of outliers "
+            "besides.",
+            least=1,
+            metavar="N",
+        ),
+    ] = None
+    outliers: Annotated[
+        int, Parameter(words="Objects in the list of outliers of a budget.", least=0, metavar="N")
+    ] = 20
+    per_class: Annotated[
+        bool, Parameter(words="Share the budget equally between the classes that the model gives.")
+    ] = False
+    by: Annotated[
+        str | None,
+        Parameter(
+            words="Expression between whose bins the budget is shared equally, such as a magnitude.",
+            metavar="EXPRESSION",
+        ),
+    ] = None
+    bins: Annotated[int, BINS] = 3
+    edges: Annotated[list[float] | None, EDGES] = None
     top: Annotated[
-        int, Parameter(words="Flagged objects, the least certain first.", least=0, metavar="N")
-    ] = 100
+        int | None,
+        Parameter(
+            words="Flagged objects, the least certain first; default: 100 where nothing else is asked for.",
+            least=0,
+            metavar="N",
+        ),
+    ] = None
     draw: Annotated[
         int,
         Parameter(
@@ -40,8 +69,37 @@ class ReviewRequest:
             metavar="N",
         ),
     ] = 0
+    store: Annotated[Path, STORE] = Path("models")
+    specification: Annotated[
+        Path | None,
+        Parameter(
+            words="Specification that the copies were classified with, where it was not the model's own.",
+            flag="--spec",
+            metavar="FILE",
+        ),
+    ] = None
     identifier: Annotated[str | None, IDENTIFIER] = None
     seed: Annotated[int, Parameter(words="Seed of the random draw.", least=0, metavar="N")] = 0
+
+    @property
+    def n_top(self) -> int:
+        """How many flagged objects are wanted."""
+        return (100 if self.budget is None else 0) if self.top is None else self.top
+
+    @property
+    def n_objects(self) -> int:
+        """How many objects the list may have."""
+        return self.n_top + self.draw if self.budget is None else self.budget
+
+    def check(self) -> None:
+        """Raise `UsageError` where options exclude each other."""
+        if self.budget is not None and (self.n_top or self.draw):
+            raise UsageError(
+                "--budget: got --top or --draw besides, expected one way to choose; leave them out, or run twice with "
+                "copies of the lists"
+            )
+        if self.budget is None and (self.per_class or self.by is not None):
+            raise UsageError("--per-class, --by: got no --budget, which they share out; add --budget N")
 
 
 @dataclass(frozen=True)

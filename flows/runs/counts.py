@@ -75,7 +75,10 @@ class SkyCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class DoubtfulObject:
-    """An object whose label would teach the model much: its place in degrees, the two most probable classes, flags."""
+    """An object whose label would teach the model much: its place in degrees, the two most probable classes, flags.
+
+    `features` are those that the model reads, None where one is missing; of most objects they are not kept.
+    """
 
     id: str
     ra: float | None
@@ -84,6 +87,7 @@ class DoubtfulObject:
     probabilities: tuple[float, float]
     mutual_information: float  # nats
     flags: int
+    features: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,9 @@ class Label(SpecificationTable):
         default=True, description="Divide out that votes scatter more than independent ones would"
     )
     extra: tuple[SourceText, ...] = Field(default=(), description="Label tables that came back from review")
+    review_weights: bool = Field(
+        default=False, description="Whether drawn objects of reviews count by their inclusion weights"
+    )
     noise: Noise | None = Field(
         default=None,
         description="Share of wrong labels: of all classes, class = its own, true class = { recorded class = share }, "
@@ -100,6 +103,10 @@ class Label(SpecificationTable):
             raise ValueError("got 'total' without votes, expected [label.votes]; add it, or drop total")
         _check_classes(self.classes, case_sensitive=self.case_sensitive)
         _check_labelling(self)
+        if self.review_weights and not self.extra:
+            raise ValueError(
+                "got 'review_weights' without 'extra', expected the lists that have the weights; add extra = [...]"
+            )
         for text in self.exclude:
             for name, spellings in (self.classes or {}).items():
                 if text in spellings:

@@ -8,6 +8,8 @@
 
 For this folder alone:
 
+- `_ballots`: The rows that a batch contributes: one each, or one for each class that reviewers' answers are shared
+  between.
 - `_candidate_parts`: The parts of a candidate: the widths of its basis and the scales of its prior that
   matter, each with its share.
 - `_candidates`: One candidate: fitted to the training rows, judged on rows that its fits have not seen.

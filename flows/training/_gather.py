@@ -35,6 +35,7 @@ from flows.labels.source import LabelSource
 from flows.labels.votes import VoteReader, most_voted
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
+from flows.training._ballots import cast_ballots
 from flows.training._objects import identifiers, magnitude_column, magnitudes, place_columns, places
 from flows.training._rows import TrainingRows
 
@@ -152,21 +153,25 @@ def gather(
         texts = source.texts(values, unit) if counts is None else most_voted(counts, tuple(label.votes or ()))
         seen.update(texts[selected].tolist())
         chosen = selected & (labels.read(texts) >= 0)
-        rows = batch.filter(pa.array(chosen))
+        ballots = cast_ballots(specification, source.reviews, labels, values, texts, chosen)
+        cast = ballots.row
+        rows = batch.take(pa.array(cast))
         states.update(reader.count_states(rows))
         part = _part(
-            specification, reader, rows, texts[chosen], None if counts is None else counts[chosen], unit
+            specification, reader, rows, ballots.texts, None if counts is None else counts[cast], unit
         )
         parts.append(
             replace(
                 part,
-                identifier=identifiers(specification, values, chosen),
-                position=places(specification, catalog, located, values, chosen),
-                magnitude=magnitudes(brightness, values, chosen),
+                weight=ballots.weighted(part.weight),
+                identifier=identifiers(specification, values, cast),
+                position=places(specification, catalog, located, values, cast),
+                magnitude=magnitudes(brightness, values, cast),
             )
         )
         if counts is None and specification.catalog.id in values:
-            hashes.append(name_hashes(values[specification.catalog.id][chosen]))
+            hashed = name_hashes(values[specification.catalog.id][cast])
+            hashes.append(np.where(ballots.shared, np.uint64(0), hashed))
         content.feed(rows)
     source.require_match()
     split = held_out(specification, np.concatenate([p.place for p in parts]), trial=limit is not None)

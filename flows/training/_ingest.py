@@ -106,6 +106,7 @@ MOST_QUALITY = 4
 def label_summary(gathered: Gathered) -> LabelSummary:
     """Return what tables of labels and reviews gave, and which objects have labels that differ."""
     source, repeated = gathered.source, gathered.repeated
+    weights = np.array([*source.reviews.weights.values()])
     return LabelSummary(
         conflicts=len(source.conflicts),
         conflicting=source.shown_conflicts,
@@ -115,6 +116,10 @@ def label_summary(gathered: Gathered) -> LabelSummary:
         reviewed=source.n_reviewed,
         repeated=None if repeated is None else repeated.n,
         repeating=None if repeated is None else repeated.classes,
+        disputed=len(source.reviews.votes),
+        disputing=source.reviews.shown_disputes,
+        weighted=len(weights),
+        weighted_as=float(weights.sum() ** 2 / np.sum(weights**2)) if len(weights) else None,
     )
 
 

@@ -49,7 +49,7 @@ def places(
     catalog: Catalog,
     columns: tuple[str, ...],
     values: Columns,
-    chosen: NDArray[np.bool_],
+    chosen: NDArray[np.intp],
 ) -> NDArray[np.float64] | None:
     """Return right ascension and declination (n, 2), degrees, of the chosen rows; None without `place_columns`."""
     if not columns:
@@ -61,7 +61,7 @@ def places(
 
 
 def identifiers(
-    specification: Specification, values: Columns, chosen: NDArray[np.bool_]
+    specification: Specification, values: Columns, chosen: NDArray[np.intp]
 ) -> NDArray[np.bytes_] | None:
     """Return the identifiers of the chosen rows, cut at 100 bytes; None where the specification names no column."""
     name = specification.catalog.id
@@ -81,7 +81,7 @@ def magnitude_column(specification: Specification, catalogs: Sequence[Catalog]) 
 
 
 def magnitudes(
-    column: tuple[str, ...], values: Columns, chosen: NDArray[np.bool_]
+    column: tuple[str, ...], values: Columns, chosen: NDArray[np.intp]
 ) -> NDArray[np.float64] | None:
     """Return the magnitudes (n,) of the chosen rows, NaN where missing; None without `magnitude_column`."""
     if not column or values[column[0]].dtype.kind not in "iuf":

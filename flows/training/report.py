@@ -103,6 +103,7 @@ def train_report(
             unlabelled=training.unlabelled,
             unknown_labels=training.unknown_labels,
             conflicts=training.labels.conflicts,
+            disputed=training.labels.disputed,
             without_features=metrics.n_unclassified,
         ),
         shift=training.shift,
@@ -156,6 +157,14 @@ def _label_words(labels: LabelSummary) -> Iterator[str]:
         )
     if labels.reviewed:
         yield f"{labels.reviewed:,} labels are from review."
+    if labels.disputed:
+        shown = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in labels.disputing.items())
+        yield f"Objects whose reviewers' answers differ, so that they count as votes: {labels.disputed:,} ({shown})."
+    if labels.weighted and labels.weighted_as is not None:
+        yield (
+            f"{labels.weighted:,} reviewed objects count by their inclusion weights: they tell as much as "
+            f"{labels.weighted_as:.0f} of equal weight."
+        )
 
 
 def _states(states: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from flows.reports.catalogue_answers import ReleaseTroubles
 from flows.reports.catalogue_page import render_classification
+from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from tests.e2e.browser import Browser, browser, missing
@@ -43,6 +44,23 @@ def training_page() -> str:
     return render_report(replace(report(), pictures=pictures, remarks=(HOSTILE, "x" * 300)))
 
 
+EXAMPLE = ClassExample(
+    identifier="NGC 1 " + "x" * 200,
+    classes=("early", "late"),
+    probabilities=(0.52, 0.48),
+    contributions=tuple(
+        FeatureContribution(
+            name=f"feature_{j}", expression="b - j", value=1.5, usual=1.0, contribution=0.3 - j / 10, std=0.1
+        )
+        for j in range(10)
+    ),
+    nearest=(
+        LikeObject(identifier="", name="late", distance=0.3, compared=2, ra=None, dec=None, links={}),
+        LikeObject(identifier="NGC 2", name="early", distance=0.4, compared=2, ra=1.0, dec=2.0, links={}),
+    ),
+)
+
+
 def classification_page() -> str:
     pixels = np.arange(0, 3072, 7)
     sky = SkyMap(
@@ -56,6 +74,7 @@ def classification_page() -> str:
         found,
         MODEL,
         objects=[NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence")],
+        examples=[EXAMPLE],
         troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
         release=3,
         made=Made("2026-11-23T05:00:00+00:00", "ann"),

@@ -77,6 +77,7 @@ def test_labels_are_read_once(folder, monkeypatch):
 def test_folders_that_are_written_to_are_checked_where_a_verb_begins():
     assert where(r"\bcheck_output\(") == {
         "classification/census_taking.py",
+        "classification/feature_space.py",
         "classification/reprocessing.py",
         "classification/sky_maps.py",
         "classification/steps.py",

@@ -27,6 +27,7 @@ from flows.models.labelled_objects import (
 )
 from flows.models.store import Store
 from flows.reports.explanation import explanation_page, explanation_sentences
+from tests.flows.verbs import classify
 
 
 def asked(trained: Path, identifier: str, file: str = "survey.parquet", **named: object):
@@ -167,3 +168,24 @@ def test_labelled_objects_come_back_and_are_bounded(tmp_path):
     (tmp_path / LABELLED_OBJECTS_FILE).write_bytes(b"no parquet")
     with pytest.raises(ModelError, match="got no table of labelled objects"):
         read_labelled_objects(tmp_path, classes=2, features=1)
+
+
+def test_the_report_of_a_classification_explains_the_first_objects(trained, tmp_path):
+    """With the contributions and neighbours that `blr explain` gives, from features kept on the way."""
+    out = tmp_path / "out"
+    classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)
+    doubtful = json.loads((out / "summary.json").read_text())["files"]["survey.parquet"]["doubtful"]
+    kept = [one for one in doubtful if one.get("features")]
+    assert doubtful[:3] == kept
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("The labelled objects most like it") == 3
+    for one in kept:
+        explained = asked(trained, one["id"])
+        assert one["classes"] == [explained.name, explained.runner_up]
+        for c in explained.contributions:
+            value = "missing" if c.value is None else f"{c.value:.4g}"
+            said = "" if c.contribution is None else f"{c.contribution:+.2f} ± {c.std:.2f}"
+            row = rf"{c.name}</td>\s*<td[^>]*>{value}</td>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*>{re.escape(said)}</td>"
+            assert re.search(row, page), (c, row)
+        like = ", ".join(f"{o.identifier} ({o.name})" for o in explained.nearest)
+        assert f"The labelled objects most like it: {like}." in page

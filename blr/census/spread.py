@@ -1,0 +1,208 @@
+"""Samples with known inclusion probabilities, spread over a space, in which no two objects are near-duplicates.
+
+Three steps, each with probabilities that are known given the step before, so that their product makes weights by which
+totals are estimated without bias (two-phase sampling; Särndal, Swensson & Wretman 1992, section 9.3):
+
+1. Of rows with the same name one stays.
+2. Of rows nearer to each other than a radius one stays: each has an exponential clock whose rate is its size, and
+   stays if its clock is the first of all within the radius, with the probability of its size over theirs (a hard core
+   of Matérn's second type, 1960, doi:10.1007/978-1-4615-7892-5).
+3. Of those the local pivotal method draws (Grafström, Lundström & Schelin 2012,
+   doi:10.1111/j.1541-0420.2011.01699.x): neighbours compete, so that the sample is spread.
+
+Shapes: n rows, D dimensions, H strata, P pairs.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EVEN", "Spread", "inclusion_probabilities", "informed_sizes", "local_pivotal", "spread_sample"]
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from blr.arrays import Matrix, Vector
+
+EVEN = 0.1
+"""Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
+_MOST_PAIRS = 4_000_000
+"""Pairs of near rows that are looked at: of more, the radius is halved."""
+_HALVINGS = 20
+_DECIDED = 1e-9
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The drawn rows (m,), and the probability (m,) with which each was drawn of all there were at first."""
+
+    row: Rows
+    probability: Vector
+    radius: float
+
+
+def spread_sample(
+    size: Vector,
+    first: Vector,
+    points: Matrix,
+    groups: Rows,
+    strata: Rows,
+    quota: Rows,
+    *,
+    radius: float,
+    rng: np.random.Generator,
+) -> Spread:
+    """Return rows drawn in proportion to `size` (n,) at points (n, D), no two of them nearer than the radius.
+
+    `first` (n,) is the probability with which each row came here, `groups` (n,) is equal for rows of one object.  Of
+    each of the H `strata` (n,), the `quota` (H,) is drawn.  There are fewer where fewer are left; the radius is halved
+    until twice as many as wanted are expected to be left in each stratum, or, of few rows, half of those to spare.
+    """
+    H = len(quota)
+    # Strata of different sizes compete with the probabilities that their quotas give.
+    total = np.bincount(strata, weights=size / first, minlength=H)
+    rate = size / first * (quota / np.where(total > 0, total, 1.0))[strata]
+    some = np.flatnonzero(rate > 0)
+    if not some.size:
+        return Spread(some, np.empty(0), radius)
+    kept = some[_first_clocks(rate[some], groups[some], rng)]
+    chance = first[kept] * rate[kept] / np.bincount(groups[some], weights=rate[some])[groups[kept]]
+    radius, pairs = _near_pairs(points[kept], rate[kept], strata[kept], quota, radius)
+    share, stays = _hard_core(rate[kept], pairs, rng)
+    kept, chance = kept[stays], (chance * share)[stays]
+    drawn, probability = [], np.empty(len(kept))
+    for h in range(H):
+        mine = np.flatnonzero(strata[kept] == h)
+        probability[mine] = inclusion_probabilities(size[kept[mine]] / chance[mine], int(quota[h]))
+        drawn.append(mine[local_pivotal(probability[mine], points[kept[mine]], rng)])
+    chosen = np.concatenate(drawn)
+    return Spread(kept[chosen], (chance * probability)[chosen], radius)
+
+
+def informed_sizes(information: Vector, mean: Vector) -> Vector:
+    """Return sizes (n,) of mean 1: mutual information (n,) over its `mean` (n,), and a part that is alike for all."""
+    some = mean > 0
+    return np.where(some, (1 - EVEN) * information / np.where(some, mean, 1.0) + EVEN, 1.0)
+
+
+def inclusion_probabilities(size: Vector, n: int) -> Vector:
+    """Return min(1, c size), shape of `size`, which sum to n, or all 1 where there are no more than n."""
+    if n < 1 or n >= len(size):
+        return np.full(len(size), float(n > 0))
+    order = np.argsort(-size, kind="stable")
+    # The largest k are certain, and the others share what is left.
+    rest = np.cumsum(size[order][::-1])[::-1]
+    left = n - np.arange(n)
+    k = int(np.argmax(size[order][:n] * left < rest[:n] * (1 + 1e-12)))
+    return np.minimum(1.0, size * (left[k] / rest[k]))
+
+
+def local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator) -> Rows:
+    """Return the rows drawn with these inclusion probabilities (n,) at points (n, D), spread over the space.
+
+    A row that is undecided competes with its nearest undecided neighbour until one of both is decided.  The sum of the
+    probabilities is the number drawn, if it is whole.
+    """
+    p = np.array(probability, dtype=np.float64)
+    undecided = _Undecided(points, np.flatnonzero((p > _DECIDED) & (p < 1 - _DECIDED)))
+    while len(undecided) > 1:
+        i = undecided.any(rng)
+        j = undecided.nearest(i)
+        p[i], p[j] = _duel(p[i], p[j], rng.random())
+        for row in (i, j):
+            if not _DECIDED < p[row] < 1 - _DECIDED:
+                undecided.remove(row)
+    for row in undecided.rows:
+        p[row] = float(rng.random() < p[row])
+    return np.flatnonzero(p > 0.5)
+
+
+def _duel(a: float, b: float, u: float) -> tuple[float, float]:
+    """Return the probabilities of two rows, one of which is decided: each keeps its own in expectation."""
+    total = a + b
+    if total < 1:
+        return (0.0, total) if u * total < b else (total, 0.0)
+    return (1.0, total - 1) if u * (2 - total) < 1 - b else (total - 1, 1.0)
+
+
+class _Undecided:
+    """Rows that are not decided, and the nearest of them: a tree that is built anew when half of its rows are gone."""
+
+    def __init__(self, points: Matrix, rows: Rows) -> None:
+        self._points = points
+        self.rows = rows.tolist()
+        self._place = {row: place for place, row in enumerate(self.rows)}
+        self._build()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _build(self) -> None:
+        self._in_tree = np.array(self.rows, dtype=np.intp)
+        self._tree = cKDTree(self._points[self._in_tree]) if self.rows else None
+
+    def any(self, rng: np.random.Generator) -> int:
+        return self.rows[int(rng.integers(len(self.rows)))]
+
+    def nearest(self, row: int) -> int:
+        assert self._tree is not None  # noqa: S101  there are two rows at least
+        k = 4
+        while True:
+            _, index = self._tree.query(self._points[row], k=min(k, len(self._in_tree)))
+            found = self._in_tree[index].tolist()
+            near = next((other for other in found if other != row and other in self._place), None)
+            if near is not None:
+                return int(near)
+            k *= 4
+
+    def remove(self, row: int) -> None:
+        place, last = self._place.pop(row), self.rows.pop()
+        if last != row:
+            self.rows[place] = last
+            self._place[last] = place
+        if 2 * len(self.rows) < len(self._in_tree):
+            self._build()
+
+
+def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Generator) -> Rows:
+    """Return the row of each group whose exponential clock is the first: it is drawn in proportion to its size."""
+    clock = rng.exponential(size=len(size)) / size
+    order = np.lexsort((clock, groups))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = groups[order][1:] != groups[order][:-1]
+    return np.sort(order[first])
+
+
+def _hard_core(size: Vector, pairs: Rows, rng: np.random.Generator) -> tuple[Vector, NDArray[np.bool_]]:
+    """Return the probability (n,) that a row stays, and which do (n,): those whose clock is before all their pairs'."""
+    near = size.copy()
+    np.add.at(near, pairs[:, 0], size[pairs[:, 1]])
+    np.add.at(near, pairs[:, 1], size[pairs[:, 0]])
+    clock = rng.exponential(size=len(size)) / size
+    stays = np.ones(len(size), dtype=bool)
+    later = np.where(clock[pairs[:, 0]] > clock[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
+    stays[later] = False
+    return size / near, stays
+
+
+def _near_pairs(points: Matrix, size: Vector, strata: Rows, quota: Rows, radius: float) -> tuple[float, Rows]:
+    """Return the radius, halved as often as it has to be, and the pairs (P, 2) of rows within it; none for 0."""
+    there = np.bincount(strata, minlength=len(quota))
+    wanted = np.minimum(np.minimum(2 * quota, there), (quota + there) / 2)
+    nothing = np.empty((0, 2), dtype=np.intp)
+    if len(size) <= 1:
+        return radius, nothing
+    tree = cKDTree(points)
+    for _ in range(_HALVINGS):
+        if tree.count_neighbors(tree, radius) <= 2 * _MOST_PAIRS:
+            pairs = tree.query_pairs(radius, output_type="ndarray").astype(np.intp).reshape(-1, 2)
+            near = size.copy()
+            np.add.at(near, pairs[:, 0], size[pairs[:, 1]])
+            np.add.at(near, pairs[:, 1], size[pairs[:, 0]])
+            if (np.bincount(strata, weights=size / near, minlength=len(quota)) >= wanted).all():
+                return radius, pairs
+        radius /= 2
+    return 0.0, nothing
