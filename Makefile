@@ -21,7 +21,8 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 
 # A file's tests stay together, for they share servers; the longest files come first (tests/conftest.py).
 # `check` has run the architecture's.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
+# One process more than processors, for some tests wait for servers.
+PYTEST = $(BIN)/python -m pytest -n $(shell $(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
 test: check ## all checks, then all tests but the long ones
 	$(PYTEST) -m 'not long' tests
 

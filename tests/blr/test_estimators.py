@@ -33,7 +33,7 @@ def test_it_is_the_fit_underneath() -> None:
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
-@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+@pytest.mark.parametrize("load", [load_wine, pytest.param(load_breast_cancer, marks=pytest.mark.long)])
 def test_it_predicts(load, posterior: str) -> None:
     X, y = load(return_X_y=True)
     c = LaplaceClassifier(posterior=posterior).fit(X[::2], y[::2])

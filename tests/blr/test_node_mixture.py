@@ -56,7 +56,9 @@ def stack(*, beyond: bool = False, sampled: bool = False) -> tuple[Classifier, n
     return built, X
 
 
-@pytest.fixture(scope="module", params=["gaussian", "sampled", "beyond"])
+@pytest.fixture(
+    scope="module", params=["gaussian", pytest.param("sampled", marks=pytest.mark.long), "beyond"]
+)
 def stacked(request: pytest.FixtureRequest) -> tuple[Classifier, np.ndarray]:
     return stack(beyond=request.param == "beyond", sampled=request.param == "sampled")
 

@@ -50,6 +50,7 @@ def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
     assert {"giving names", "tidying up"} & line.seen.keys()
 
 
+@pytest.mark.long
 def test_terminated_at_steps_over_the_whole_run(bench, scenarios):
     """While names are given too, which SIGTERM ended without a word."""
     scenario = scenarios[3]

@@ -46,7 +46,7 @@ def test_refined_probabilities(name):
     assert found.mean() < errors(PROBLEMS[name], q).mean(), "the Laplace posterior's"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_sampled_probabilities(name):
     found = sample_posterior(fitted(PROBLEMS[name]), rng=np.random.default_rng(0))

@@ -40,7 +40,14 @@ def difference(p, other, rows):
     return np.abs(p.prediction(rows).probability - other.prediction(rows).probability)
 
 
-@pytest.mark.parametrize(("F", "K", "sd"), [(6, 2, 25.0), (12, 2, 25.0), (5, 3, 25.0)])
+@pytest.mark.parametrize(
+    ("F", "K", "sd"),
+    [
+        (6, 2, 25.0),
+        pytest.param(12, 2, 25.0, marks=pytest.mark.long),
+        pytest.param(5, 3, 25.0, marks=pytest.mark.long),
+    ],
+)
 def test_what_is_served_is_the_exact_posterior(F, K, sd, monkeypatch):
     monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 0.004)
     monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)

@@ -44,7 +44,16 @@ def quick(monkeypatch):
     monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
 
 
-@pytest.mark.parametrize("reference", REFERENCES, ids=[r["name"] for r in REFERENCES])
+QUICKEST = 4  # every so many of the references is tried by `make test`, all by `make long`
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        pytest.param(r, id=r["name"], marks=[pytest.mark.long] if i % QUICKEST else [])
+        for i, r in enumerate(REFERENCES)
+    ],
+)
 def test_probabilities_of_the_reference_posteriors(reference):
     s = sample_posterior(fitted(reference))
     p = s.predict_proba(np.array(reference["test"]))

@@ -196,7 +196,7 @@ def test_pairwise_is_as_rough_as_stated():
     np.testing.assert_allclose(p, [[0, 1, 0]], atol=1e-60)
 
 
-@pytest.mark.parametrize("K", [3, 4, 5, 8, 20])
+@pytest.mark.parametrize("K", [3, 4, 5, 8, pytest.param(20, marks=pytest.mark.long)])
 def test_fast_is_within_its_bound_at_any_spread(K):
     """Where the pairwise formula alone errs by more than 0.1."""
     parts = [examples(K, spread, 30) for spread in (0.3, 0.69, 1.0, 4.0, 12.0)]

@@ -46,6 +46,7 @@ def test_the_gradient_is_that_of_the_density(K, A):
         assert gradient[i] == pytest.approx(numeric, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.long
 def test_estimated_rates_are_as_good_as_known_ones():
     """20 % of one class wrong: the fit with rates that were found is within 0.01 nats of the one that knows them."""
     lost = []

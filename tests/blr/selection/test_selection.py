@@ -62,7 +62,7 @@ def test_the_score_is_the_sum_over_the_rows(dense):
     np.testing.assert_array_equal(weight, 6.0)
 
 
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_refined_fit_is_judged_by_itself(K):
     """One step without the row, against refining again without it."""
     rng = np.random.default_rng(2)

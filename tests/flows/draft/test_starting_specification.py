@@ -115,7 +115,8 @@ def test_unknown_label(made):
         starting_specification(catalogs.open(made), "objid", folder=made.parent)
 
 
-def test_init_writes_what_trains(made, monkeypatch, capsys):
+@pytest.mark.parametrize("candidates", [2, pytest.param(99, marks=pytest.mark.long)])
+def test_init_writes_what_trains(candidates, made, monkeypatch, capsys):
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -129,6 +130,7 @@ def test_init_writes_what_trains(made, monkeypatch, capsys):
     assert "nats a row with it, " in text
     assert "#   again: the same as bmag" in text
     assert read_specification(out).select.by == "stack"
+    out.write_text("[[candidate]]".join(text.split("[[candidate]]")[: candidates + 1]))
     told = train(out, made.parent / "models")
     assert set(told.features) == {"answer", "bmag_jmag", "bmag", "log_axis"}
     assert told.metrics.log_loss < told.metrics.log_loss_baseline

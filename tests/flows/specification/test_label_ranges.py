@@ -85,7 +85,7 @@ def test_codes_are_classes_each(codes):
     assert starting_classes({f"{x:g}": 50 for x in codes}).cut is None
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.float32, pytest.param(np.float64, marks=pytest.mark.long)])
 def test_t_types_train_as_init_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type):
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
