@@ -15,8 +15,6 @@ Shapes: n rows, D dimensions, H strata, P pairs.
 
 from __future__ import annotations
 
-__all__ = ["EVEN", "Spread", "inclusion_probabilities", "informed_sizes", "local_pivotal", "spread_sample"]
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +22,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from blr.arrays import Matrix, Vector
+
+__all__ = ["EVEN", "Spread", "inclusion_probabilities", "informed_sizes", "local_pivotal", "spread_sample"]
 
 EVEN = 0.1
 """Share of the probability that all rows have alike, so that no weight is larger than ten times the mean."""
