@@ -160,6 +160,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         "--disable-dev-shm-usage",  # containers have little of it
         "--disable-gpu",
         "--disable-background-networking",
+        "--force-prefers-reduced-motion",  # pages that move take half a processor
         "--window-size=1300,1700",
         f"--user-data-dir={folder / 'profile'}",
     ):

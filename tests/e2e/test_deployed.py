@@ -32,7 +32,7 @@ from tests.flows.watching import listener
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are over before
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def window(tmp_path_factory) -> Iterator[Browser]:
     if (absent := missing()) is not None:
         pytest.skip(absent)

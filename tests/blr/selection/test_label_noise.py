@@ -78,6 +78,7 @@ def covered(rate, seeds, n):
     return np.mean(hits, axis=0)
 
 
+@pytest.mark.long
 def test_intervals_cover_in_a_few_repeats():
     assert covered((0.05, 0.2), range(10), 400).min() >= 0.8
 
