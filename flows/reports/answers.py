@@ -146,7 +146,8 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
         return
     if left.unknown_labels:
         n = sum(left.unknown_labels.values())
-        shown = list(left.unknown_labels.items())[:MOST_LABELS]
+        # The most frequent first: a stored model has them in the order of their names.
+        shown = sorted(left.unknown_labels.items(), key=lambda label: (-label[1], label[0]))[:MOST_LABELS]
         more = ", …" if len(left.unknown_labels) > len(shown) else ""
         yield Finding(
             what=f"{n:,} objects have a label that belongs to no class, and train nothing: "

@@ -39,7 +39,9 @@ def harmless(line: Line) -> bool:
 
 
 @pytest.mark.parametrize(
-    "which", [1, pytest.param(3, marks=pytest.mark.long), 4], ids=["classify", "reprocess", "next release"]
+    "which",
+    [pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long), 4],
+    ids=["classify", "reprocess", "next release"],
 )
 def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
     scenario = scenarios[which]
