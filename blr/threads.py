@@ -29,40 +29,32 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # finding the libraries takes milliseconds: once is enough
 
 
-class _SingleThreadedBlas:
-    """The contexts that are open, in all threads: the first one limits BLAS, the last one restores it."""
+class _SingleThreadedBlas(threading.local):
+    """The contexts that are open in a thread: the outermost sets and restores the limit, the others cost nothing."""
 
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Take no context for open, as in a child process, which has none of the threads that would close them."""
-        self._lock = threading.Lock()
-        self._open = 0
-        self._limit: AbstractContextManager[object] | None = None
+    depth = 0
+    limit: AbstractContextManager[object]
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self._open:
-                self._limit = _controller().limit(limits=1, user_api="blas")
-                self._limit.__enter__()
-            self._open += 1
+        if not self.depth:
+            self.limit = _controller().limit(limits=1, user_api="blas")
+            self.limit.__enter__()
+        self.depth += 1
 
     def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open and self._limit is not None:
-                self._limit.__exit__(None, None, None)
-                self._limit = None
+        self.depth -= 1
+        if not self.depth:
+            self.limit.__exit__(None, None, None)
 
 
 _SINGLE_THREADED = _SingleThreadedBlas()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_SINGLE_THREADED.forget)
 
 
 def single_threaded_blas() -> AbstractContextManager[object]:
-    """Return a context in which every BLAS call of the process runs on one thread; contexts may be nested."""
+    """Return a context in which every BLAS call of the process runs on one thread; contexts may be nested.
+
+    Where several threads are in one, the limit is that of the first (threadpoolctl's rule for OpenBLAS).
+    """
     return _SINGLE_THREADED
 
 

@@ -8,6 +8,7 @@
 - `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
   at a stated rate.
 - `purity`: How pure and how complete a selection by probability is.
+- `results`: What is said of a catalogue: the objects of each class with an interval, and what that rests on.
 - `rows`: What a census is made of: labelled rows that the model has not seen, and rows of the target.
 - `shares`: Class shares of a target, with draws that say how well they are known.
 - `spread`: Samples with known inclusion probabilities, spread over a space, without near-duplicates.
@@ -27,6 +28,7 @@ __all__ = [
     "fraction_map",
     "prediction_sets",
     "purity",
+    "results",
     "rows",
     "shares",
     "spread",

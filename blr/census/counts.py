@@ -7,18 +7,16 @@ its share of the target, and no counts if they do not.  Shapes: n labelled rows,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from blr.arrays import Vector
 from blr.census._propensity import Propensity, propensity
+from blr.census.results import Assumption
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import ShareDraws, shares_if_features, shares_if_same, shares_if_shares
 
-__all__ = ["ASSUMPTIONS", "Assumption", "Counted", "count_classes"]
-
-Assumption = Literal["same", "shares", "features"]
+__all__ = ["ASSUMPTIONS", "Counted", "count_classes"]
 
 ASSUMPTIONS: dict[Assumption, str] = {
     "same": "the labelled rows are a random sample of the target",

@@ -178,14 +178,17 @@ def _first_clocks(size: Vector, groups: NDArray[np.int64], rng: np.random.Genera
 
 def _hard_core(size: Vector, pairs: Rows, rng: np.random.Generator) -> tuple[Vector, NDArray[np.bool_]]:
     """Return the probability (n,) that a row stays, and which do (n,): those whose clock is before all their pairs'."""
-    near = size.copy()
-    np.add.at(near, pairs[:, 0], size[pairs[:, 1]])
-    np.add.at(near, pairs[:, 1], size[pairs[:, 0]])
     clock = rng.exponential(size=len(size)) / size
     stays = np.ones(len(size), dtype=bool)
     later = np.where(clock[pairs[:, 0]] > clock[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
     stays[later] = False
-    return size / near, stays
+    return _first_share(size, pairs), stays
+
+
+def _first_share(size: Vector, pairs: Rows) -> Vector:
+    """Return the probability (n,) that a row's clock is before those of its pairs (P, 2)."""
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    return np.asarray(size / (size + np.bincount(both[:, 0], size[both[:, 1]], minlength=len(size))))
 
 
 def _near_pairs(points: Matrix, size: Vector, strata: Rows, quota: Rows, radius: float) -> tuple[float, Rows]:
@@ -199,10 +202,8 @@ def _near_pairs(points: Matrix, size: Vector, strata: Rows, quota: Rows, radius:
     for _ in range(_HALVINGS):
         if tree.count_neighbors(tree, radius) <= 2 * _MOST_PAIRS:
             pairs = tree.query_pairs(radius, output_type="ndarray").astype(np.intp).reshape(-1, 2)
-            near = size.copy()
-            np.add.at(near, pairs[:, 0], size[pairs[:, 1]])
-            np.add.at(near, pairs[:, 1], size[pairs[:, 0]])
-            if (np.bincount(strata, weights=size / near, minlength=len(quota)) >= wanted).all():
+            left = np.bincount(strata, weights=_first_share(size, pairs), minlength=len(quota))
+            if (left >= wanted).all():
                 return radius, pairs
         radius /= 2
     return 0.0, nothing

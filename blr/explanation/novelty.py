@@ -8,8 +8,6 @@ are large, which is why a distance alone lists tails.  Shapes: N labelled rows, 
 
 from __future__ import annotations
 
-__all__ = ["MOST_COMPARED", "Novelty", "relative"]
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from blr.arrays import Matrix, Vector
+
+__all__ = ["MOST_COMPARED", "Novelty", "relative"]
 
 MOST_COMPARED = 10_000
 """Most labelled rows, evenly spaced, and most rows of the catalogue that a row is compared with."""

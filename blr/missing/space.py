@@ -6,8 +6,6 @@ Shapes: N rows, F features, D dimensions: the rank of the covariance.
 
 from __future__ import annotations
 
-__all__ = ["WhitenedSpace"]
-
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +14,8 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix
 from blr.missing.moments import FeatureMoments
+
+__all__ = ["WhitenedSpace"]
 
 _NO_SPREAD = 1e-7  # eigenvalue of the correlations: below it is the ridge of the moments, as in `domain`
 _FAR = 1e100

@@ -26,7 +26,6 @@ __all__ = ["Exact", "by_chains", "by_importance", "least_work"]
 
 _DRAWS = 16384  # importance draws
 _BLOCK = 512  # of them evaluated at once
-_COMPARED = 64  # of them on which single precision is tried
 _FIRST = 2048  # of them that tell whether the others are worth their time
 _HOPELESS = 0.3  # of the effective share that is needed, below which the first ones say that they are not
 _K_HAT = 0.7
@@ -101,7 +100,7 @@ def by_importance(problem: Problem, start: Gaussian, rows: Matrix, rng: np.rando
     z = rng.standard_normal((_DRAWS, len(start.mean)))
     draws = start.mean + z @ start.inverse_cholesky
     constant = 0.5 * (start.log_det_precision - z.shape[1] * np.log(2 * np.pi))
-    single = single_serves(problem, draws[:_COMPARED])
+    single = single_serves(problem, draws)
 
     def log_ratios(some: slice) -> Vector:
         blocks = np.array_split(draws[some], max(1, len(draws[some]) // _BLOCK))

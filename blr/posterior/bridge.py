@@ -29,7 +29,6 @@ __all__ = ["bridge_evidence"]
 _FEWEST = 64  # draws
 _MOST_ITERATIONS = 500
 _SETTLED = 1e-8  # nats
-_COMPARED = 64  # weights at which single precision is tried
 _BLOCK = 512  # weights whose densities are evaluated at once
 _SHRINK = 16.0  # draws a weight at which half of the covariance is the stand-in's
 _STRETCHES = 4  # of consecutive draws, by which their autocorrelation is judged
@@ -62,7 +61,7 @@ class _Warp:
         """Return ln of the folded posterior, not normalised, over the standard normal, at x (S, D): (S,)."""
         D = x.shape[1]
         parts = []
-        single = single_serves(problem, self.centre + x[:_COMPARED] @ self.L.T)
+        single = single_serves(problem, self.centre + x[:_BLOCK] @ self.L.T)
         for block in np.array_split(x, max(1, len(x) // _BLOCK)):
             step = block @ self.L.T
             both = log_posterior(

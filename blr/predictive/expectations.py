@@ -237,9 +237,8 @@ def _at_many_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, 
     loads = np.concatenate([B, (m - top[:, None])[:, :, None]], axis=2).astype(np.float32).reshape(n * K, -1)
     columns = np.concatenate([z.T, np.ones((1, len(z)))]).astype(np.float32)
     a = (loads @ columns).reshape(n, K, len(z))
-    if (
-        float(np.abs(B).sum(axis=2).max()) * float(np.abs(z).max()) > _REACH
-    ):  # e^a might overflow, or all vanish
+    reach = float(np.abs(B).sum(axis=2).max()) * float(np.abs(z).max())
+    if reach > _REACH:  # e^a might overflow, or all vanish
         highest = a.max(axis=1)
         a -= highest[:, None]
         top = top + np.mean(highest, axis=1, dtype=np.float64)

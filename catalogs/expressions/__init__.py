@@ -1,5 +1,7 @@
 """The language of features: expressions of columns, with units.
 
+- `bins`: Bins of the values of an expression: edges between bins of as many values each, and the bins'
+  names.
 - `expression`: Feature expressions: a small language over a catalogue's columns, evaluated on arrays.
 
 For this folder alone:
@@ -12,4 +14,4 @@ For this folder alone:
 - `_units`: The unit of an expression's values, as far as its columns' units tell.
 """
 
-__all__ = ["expression"]
+__all__ = ["bins", "expression"]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from blr.census.counts import Assumption, Counted, count_classes
+from blr.census.counts import Counted, count_classes
 from blr.census.purity import n_selected, selection, threshold_for
+from blr.census.results import Assumption, Census, ClassCensus, SelectionCensus
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL
 from flows.classification._census_bins import THRESHOLDS, census_bins, said_selection
@@ -22,7 +23,6 @@ from flows.classification._selections import known_labels
 from flows.errors import ModelError
 from flows.models.model import Model
 from flows.models.unseen_rows import UnseenRows, read_unseen_rows
-from flows.runs.census import Census, ClassCensus, SelectionCensus
 
 __all__ = ["census_of", "unsaid"]
 

@@ -7,8 +7,7 @@ Shapes: n rows, F features.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,18 @@ from numpy.typing import NDArray
 from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares, bin_threshold, joined_selection
 from blr.census.counts import Counted
 from blr.census.purity import Selection
+from blr.census.results import (
+    BinCensus,
+    BinCount,
+    BinnedSelection,
+    CensusBins,
+    SelectionCensus,
+    SelectionQuality,
+)
 from blr.census.rows import LabelledRows, TargetRows
+from catalogs.expressions.bins import even_edges, names_between, places_between
 from catalogs.expressions.expression import Expression, parse
 from flows.classification._census_wish import CensusWish
-from flows.runs.census import BinCensus, BinCount, BinnedSelection, CensusBins, SelectionCensus
 
 __all__ = ["THRESHOLDS", "census_bins", "said_selection"]
 
@@ -48,8 +55,7 @@ class _Bins:
         """Return the bin (n,) of each value."""
         if values.dtype.kind == "b":
             return values.astype(np.intp)
-        place = np.searchsorted(np.asarray(self.edges), values, side="right")
-        return np.where(np.isfinite(values), place, len(self.names) - 1).astype(np.intp)
+        return places_between(self.edges, values, missing=len(self.names) - 1)
 
 
 def census_bins(
@@ -143,16 +149,10 @@ def _selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]) ->
 
 def _joined(shares: BinShares, k: int, names: Sequence[str], one: _Stated) -> BinnedSelection:
     chosen = {b: found for b, (_, found) in one.by_bin.items()}
-    said = said_selection(joined_selection(shares, k, chosen), 0.0)
-    shown = {
-        f.name: getattr(said, f.name)
-        for f in fields(BinnedSelection)
-        if f.name not in ("stated", "thresholds")
-    }
     return BinnedSelection(
         stated=one.stated,
         thresholds={names[b]: threshold for b, (threshold, _) in one.by_bin.items()},
-        **shown,
+        **vars(_quality(joined_selection(shares, k, chosen))),
     )
 
 
@@ -167,26 +167,20 @@ def _values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
 def _bins(text: str, values: NDArray[Any], wish: CensusWish) -> _Bins:
     if values.dtype.kind == "b":
         return _Bins((f"not {text}", text), ())
-    known = values[np.isfinite(values)]
-    edges = wish.edges
-    if edges is None:
-        inner = np.quantile(known, np.arange(1, wish.bins) / wish.bins) if len(known) else np.empty(0)
-        least = known.min(initial=np.inf)
-        edges = tuple(sorted({e for e in (float(f"{edge:.6g}") for edge in inner.tolist()) if e > least}))
+    edges = even_edges(values, wish.bins) if wish.edges is None else wish.edges
     if not edges:
         return _Bins((text,), ())
-    names = [f"{text} < {edges[0]:g}"]
-    names += [f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges)]
-    return _Bins((*names, f"{text} >= {edges[-1]:g}", f"{text}: {MISSING}"), edges)
+    return _Bins((*names_between(edges, text), f"{text}: {MISSING}"), edges)
 
 
 def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
     """Return what is said of a selection."""
+    return SelectionCensus(threshold=threshold, stated=stated, column=column, **vars(_quality(found)))
+
+
+def _quality(found: Selection) -> SelectionQuality:
     purity, completeness = found.interval(found.purity), found.interval(found.completeness)
-    return SelectionCensus(
-        threshold=threshold,
-        stated=stated,
-        column=column,
+    return SelectionQuality(
         objects=found.n_selected,
         purity=float(found.purity.mean()),
         purity_low=purity[0],

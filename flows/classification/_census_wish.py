@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from blr.census.counts import Assumption
+from blr.census.results import Assumption
 from catalogs.expressions.expression import parse
 from flows.errors import SpecificationError
 from flows.models.model import Model

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from blr.census.results import Census
 from catalogs.writing.annotate import finish as finish_catalogue
 from flows.classification._census import census_of
 from flows.classification._census_rows import CensusRows, read_census_rows, write_census_rows
@@ -27,7 +28,6 @@ from flows.inputs.files import open_source
 from flows.models.labelled_objects import read_labelled_objects
 from flows.models.model import Model
 from flows.reports.shift import why_no_error
-from flows.runs.census import Census
 from flows.runs.counts import FileCounts, ShiftRecord, Tally
 from flows.runs.labelled import write_labelled_names
 from flows.runs.manifest import (

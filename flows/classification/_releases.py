@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from blr.census.results import count_changes
 from catalogs.files.atomic import sweep
 from flows.classification._difference import total_difference
 from flows.classification._narrowed import narrowed
 from flows.documents import write_document
-from flows.runs.census import count_changes
 from flows.runs.difference import Difference, FileDifference, ReleaseDifference, ReleasedObject
 from flows.runs.manifest import Manifest
 from flows.runs.outputs import Output

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from blr.census.results import Census
 from flows.classification._census_wish import CensusWish
 from flows.classification._difference import Annotation
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.store_folder import StoredModel
-from flows.runs.census import Census
 from flows.runs.difference import ReleaseDifference
 from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.release import EarlierRelease

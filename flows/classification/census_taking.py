@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import catalogs
-from blr.census.counts import Assumption
+from blr.census.results import Assumption, Census
 from blr.threads import single_threaded_blas
 from flows.classification._census import census_of
 from flows.classification._census_rows import read_census_rows, rows_a_file
@@ -20,7 +20,7 @@ from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.runs.allowed_roots import check_output
-from flows.runs.census import Census, CensusResult
+from flows.runs.census import CensusResult
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.summary import Summary

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from blr.census.results import Census
 from catalogs.errors import CatalogError
 from flows.classification._census_rows import rows_a_file
 from flows.classification._difference import Annotation
@@ -30,7 +31,6 @@ from flows.classification.annotation import annotate_each, annotate_file, model_
 from flows.errors import OutputFolderError
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.model import Model
-from flows.runs.census import Census
 from flows.runs.interrupt import stop_points, terminable
 from flows.runs.lock import LOCK, Owner, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from blr.census.results import Census
 from flows.classification.report import reported
 from flows.cli._printing import plain_table, print_tables, say
 from flows.models.comparison_tables import comparison_tables, decision_table
@@ -27,7 +28,7 @@ from flows.reports.tables import (
     set_tables,
     split_words,
 )
-from flows.runs.census import Census, CensusResult
+from flows.runs.census import CensusResult
 from flows.runs.results import ClassificationResult
 from flows.training.report import ReportParts, train_report
 from flows.training.results import TrainingPlan, TrainingResult

@@ -32,7 +32,6 @@
 For this folder alone:
 
 - `_catalogue_pictures`: The pictures of a classified catalogue; matplotlib is imported with this module.
-- `_census_fields`: A census as reports read it: the fields of `flows.runs.census` that they show.
 - `_check_table`: The table of posteriors compared with the exact one: what was replaced, and the evidence
   found on the way.
 - `_drawings`: The pictures of a report as SVG, each drawn once: the demonstration's report shows those of the

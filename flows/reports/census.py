@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flows.reports._census_fields import CensusLike, ChangeLike, QualityLike, SelectionLike
+from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality
 from flows.reports._findings import Finding, begun_small, plain_end
 from flows.reports.report_table import ReportTable
 
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-def census_table(census: CensusLike, changes: Mapping[str, ChangeLike] | None = None) -> ReportTable:
+def census_table(census: Census, changes: Mapping[str, CountChange] | None = None) -> ReportTable:
     """Return the counts of the classes with their intervals and what they rest on; with `changes`, these beside."""
     said = {count.reason: None for count in census.classes.values()}
     with_changes = changes is not None
@@ -42,7 +42,7 @@ def census_table(census: CensusLike, changes: Mapping[str, ChangeLike] | None = 
     )
 
 
-def selection_table(census: CensusLike) -> ReportTable:
+def selection_table(census: Census) -> ReportTable:
     """Return purity and completeness of objects selected by their probability, with intervals."""
     return ReportTable(
         title="Purity and completeness",
@@ -53,7 +53,7 @@ def selection_table(census: CensusLike) -> ReportTable:
     )
 
 
-def bin_tables(census: CensusLike) -> tuple[ReportTable, ...]:
+def bin_tables(census: Census) -> tuple[ReportTable, ...]:
     """Return the counts of each bin, and its selections at one half and where purity or completeness is stated."""
     binned = census.bins
     if binned is None:
@@ -109,14 +109,14 @@ _AT_TRAINING_SHARES = "The probabilities are those at the class shares of the tr
 _SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "95 %")
 
 
-def _selected(s: SelectionLike) -> tuple[str, ...]:
+def _selected(s: SelectionCensus) -> tuple[str, ...]:
     return (
         f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
         *_quality(s),
     )
 
 
-def _quality(s: QualityLike) -> tuple[str, ...]:
+def _quality(s: SelectionQuality) -> tuple[str, ...]:
     return (
         f"{s.objects:,}",
         _percent(s.purity),
@@ -130,12 +130,12 @@ def _interval(low: float, high: float, of: float = 1.0) -> str:
     return f"{_percent(low / of)} to {_percent(high / of)}"
 
 
-def counts_said(census: CensusLike) -> bool:
+def counts_said(census: Census) -> bool:
     """Say whether the census has a count of any class."""
     return any(count.count is not None for count in census.classes.values())
 
 
-def census_words(census: CensusLike) -> str:
+def census_words(census: Census) -> str:
     """Return the shares of the classes with their intervals, in a clause."""
     n = max(1, census.n_rows)
     return ", ".join(
@@ -145,7 +145,7 @@ def census_words(census: CensusLike) -> str:
     )
 
 
-def census_findings(census: CensusLike) -> tuple[Finding, ...]:
+def census_findings(census: Census) -> tuple[Finding, ...]:
     """Return what the counts rest on, each reason once, and what the stated thresholds cost."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for name, c in census.classes.items():
@@ -166,7 +166,7 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
     return Finding(what=f"The counts{of} are from {basis}: {plain_end(reason)}", level="plain")
 
 
-def _selection_finding(name: str, s: SelectionLike) -> Finding:
+def _selection_finding(name: str, s: SelectionCensus) -> Finding:
     lost = 1 - s.completeness
     begun = (
         f"The column {s.column} was made for {s.stated} and has the {name} with a probability of"
@@ -181,7 +181,7 @@ def _selection_finding(name: str, s: SelectionLike) -> Finding:
     )
 
 
-def _changed(change: ChangeLike | None) -> tuple[str, str, str]:
+def _changed(change: CountChange | None) -> tuple[str, str, str]:
     if change is None or change.change is None or change.low is None or change.high is None:
         return ("–", "–", "–")
     return (_signed(change.change), _signed(change.low), _signed(change.high))

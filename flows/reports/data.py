@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from blr.census.results import Census
 from catalogs.profile.split import SplitSummary
-from flows.reports._census_fields import CensusLike
 from flows.reports.candidates import CandidateRow
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
 from flows.reports.shift import TargetShift
@@ -178,7 +178,7 @@ class Classification:
     sky: SkyMap | None = None  # None where positions are not known
     features: tuple[FeatureComparison, ...] = ()
     sets: SetSummary | None = None  # None where no prediction sets were asked for
-    census: CensusLike | None = None  # None where none was taken
+    census: Census | None = None  # None where none was taken
 
 
 @dataclass(frozen=True)

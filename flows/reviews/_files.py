@@ -60,8 +60,8 @@ COLUMNS: Final = {
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """One object to be looked at."""
+class ListedObject:
+    """What every list says of an object first; a position in degrees."""
 
     name: str
     ra: float
@@ -70,6 +70,12 @@ class Chosen:
     p_max: float
     runner_up: str
     p_runner_up: float
+
+
+@dataclass(frozen=True)
+class Chosen(ListedObject):
+    """One object to be looked at."""
+
     mutual_info: float
     flags: int
     flag_names: str
@@ -83,16 +89,9 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Outlier:
+class Outlier(ListedObject):
     """One object that is unlike all labelled ones."""
 
-    name: str
-    ra: float
-    dec: float
-    class_given: str
-    p_max: float
-    runner_up: str
-    p_runner_up: float
     flags: int
     flag_names: str
     novelty: float

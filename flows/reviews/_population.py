@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import ColumnNotFoundError
+from catalogs.expressions.bins import even_edges, names_between, places_between
 from catalogs.expressions.expression import Expression
 from catalogs.sky.positions import positions
 from flows.errors import UsageError
@@ -138,18 +138,13 @@ class Bins:
         if sample.kinds:
             kinds = tuple(sorted(sample.kinds))
             return cls(tuple(f"{text}: {kind}" for kind in kinds), (), kinds)
-        if edges is None:
-            inner = np.quantile(sample.numbers, np.arange(1, n) / n) if len(sample.numbers) else np.empty(0)
-            least = sample.numbers.min(initial=np.inf)
-            edges = sorted({e for e in (float(f"{edge:.6g}") for edge in inner.tolist()) if e > least})
-        names = [f"{text} < {edges[0]:g}"] if edges else []
-        names += [f"{low:g} <= {text} < {high:g}" for low, high in pairwise(edges)]
-        names += [f"{text} >= {edges[-1]:g}"] if edges else []
+        edges = even_edges(sample.numbers, n) if edges is None else tuple(edges)
+        names = names_between(edges, text)
         if len(set(names)) < 2:
             raise UsageError(
                 f"--by: got '{text}', which has one value, expected one that varies; leave it out"
             )
-        return cls((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), tuple(edges))
+        return cls((*names, *([f"{text}: {MISSING}"] if sample.n_missing else [])), edges)
 
     def places(self, values: NDArray[Any] | None, n: int) -> Places:
         """Return the bin (n,) of each value."""
@@ -159,5 +154,4 @@ class Bins:
             index = {kind: i for i, kind in enumerate(self.kinds)}
             return np.array([index[text or MISSING] for text in label_texts(values).tolist()], dtype=np.intp)
         numbers = np.asarray(values, dtype=np.float64)
-        place = np.searchsorted(np.asarray(self.edges), numbers, side="right")
-        return np.where(np.isfinite(numbers), place, len(self.names) - 1).astype(np.intp)
+        return places_between(self.edges, numbers, missing=len(self.names) - 1)

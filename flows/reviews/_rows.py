@@ -68,9 +68,9 @@ class ReviewRows:
     by: NDArray[Any] | None = None
     points: Floats | None = None
 
-    def outlier(self, i: int, novelty: float, distance: float) -> Outlier:
-        """Return a row as one of the outliers, at a distance from the labelled objects."""
-        return Outlier(
+    def _first(self, i: int) -> tuple[str, float, float, str, float, str, float]:
+        """Return the fields of `ListedObject`."""
+        return (
             str(self.names[i]),
             float(self.ra[i]),
             float(self.dec[i]),
@@ -78,6 +78,12 @@ class ReviewRows:
             float(self.p_max[i]),
             str(self.runner_up[i]),
             float(self.p_runner_up[i]),
+        )
+
+    def outlier(self, i: int, novelty: float, distance: float) -> Outlier:
+        """Return a row as one of the outliers, at a distance from the labelled objects."""
+        return Outlier(
+            *self._first(i),
             int(self.flags[i]),
             flag_words(int(self.flags[i])),
             novelty,
@@ -87,13 +93,7 @@ class ReviewRows:
     def chosen(self, i: int, how: str, probability: float) -> Chosen:
         """Return a row as one of the list, chosen with a probability."""
         return Chosen(
-            str(self.names[i]),
-            float(self.ra[i]),
-            float(self.dec[i]),
-            str(self.classes[i]),
-            float(self.p_max[i]),
-            str(self.runner_up[i]),
-            float(self.p_runner_up[i]),
+            *self._first(i),
             float(self.information[i]),
             int(self.flags[i]),
             flag_words(int(self.flags[i])),

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtri
 
+from blr.census.results import Census, ClassCensus
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.reviews._answers import OTHER, UNDECIDED, Answers, read_answers
@@ -26,7 +27,6 @@ from flows.reviews.audits import (
 )
 from flows.reviews.request import AuditEstimateRequest
 from flows.runs.allowed_roots import check_output
-from flows.runs.census import Census, ClassCensus
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.summary import Summary

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from flows.runs.census import Census
+from blr.census.results import Census
 
 __all__ = [
     "AUDIT",

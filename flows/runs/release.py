@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flows.runs.census import CountChange
+from blr.census.results import CountChange
 from flows.runs.difference import Difference, ReleaseDifference
 from flows.runs.outputs import Quarantined
 from flows.runs.summary import Totals

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from flows.runs.census import Census
+from blr.census.results import Census
 from flows.runs.counts import ClassSetRule, FileCounts, SetRecord, ShiftRecord
 
 __all__ = [

@@ -32,12 +32,13 @@ def test_the_last_to_leave_restores_the_threads():
 
 
 def test_another_thread_that_leaves_restores_nothing():
+    def nested() -> None:
+        with single_threaded_blas(), single_threaded_blas():
+            pass
+
     with single_threaded_blas():
-        other = threading.Thread(target=lambda: single_threaded_blas().__enter__())
+        other = threading.Thread(target=nested)
         other.start()
         other.join()
-        with single_threaded_blas():
-            pass
-        single_threaded_blas().__exit__(None, None, None)  # the other one's
         assert blas_threads() == {1}
     assert blas_threads() == {2}

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from blr.census.results import Census, ClassCensus, count_changes
 from flows.classification._census_rows import (
     CENSUS_ROWS_FILE,
     CensusRows,
@@ -24,7 +25,6 @@ from flows.cli.app import run
 from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.models.unseen_rows import UNSEEN_ROWS_FILE
-from flows.runs.census import Census, ClassCensus, count_changes
 from tests.flows.verbs import classify, reprocess
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blr.census.results import Census, ClassCensus, SelectionCensus
 from flows.reports._per_class import class_performance
 from flows.reports.answers import answer_lines, training_answers
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
@@ -15,7 +16,6 @@ from flows.reports.data import FlagShare, LeftOutRows, TrainReport, Verdict
 from flows.reports.html import render_report
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.shift import ComparedTarget, SetDifference, TargetShift
-from flows.runs.census import Census, ClassCensus, SelectionCensus
 from tests.flows.reports.test_report import make_report
 
 COUNTS = ((600, 200, 0), (100, 900, 0), (10, 30, 0))

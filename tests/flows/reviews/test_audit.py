@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 
+from blr.census.results import Census, ClassCensus
 from flows.cli.app import run
 from flows.documents import from_document, read_document, write_document
 from flows.errors import UsageError
 from flows.reviews._population import Bins, ValueSample
 from flows.reviews.audits import Audit, AuditDesign, AuditDraw
-from flows.runs.census import Census, ClassCensus
 from flows.runs.manifest import Manifest
 from flows.runs.summary import Summary
 from tests.flows.verbs import classify

@@ -1,0 +1,172 @@
+"""What is said of a catalogue: the objects of each class with an interval, and what that rests on.
+
+The other modules compute it; reports, and `summary.json` as its `census`, tell it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "Assumption",
+    "BinCensus",
+    "BinCount",
+    "BinnedSelection",
+    "Census",
+    "CensusBins",
+    "ClassCensus",
+    "CountChange",
+    "SelectionCensus",
+    "SelectionQuality",
+    "Source",
+    "count_changes",
+]
+
+Assumption = Literal["same", "shares", "features"]
+"""What target and labelled rows have in common: the distribution of all ("same"), of the features in each class
+("shares": class shares may differ), or the class probabilities at given features ("features": labels are biased)."""
+
+Source = Literal["model", "audit", "cannot be said"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionQuality:
+    """How many objects are selected as a class, how pure and how complete: with the ends of the 95 % intervals.
+
+    Purity is the share of the class among them, completeness the share of the class that is among them.
+    """
+
+    objects: int
+    purity: float
+    purity_low: float
+    purity_high: float
+    completeness: float
+    completeness_low: float
+    completeness_high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionCensus(SelectionQuality):
+    """The objects whose probability of a class is at or above a threshold.
+
+    `stated` is what the threshold was chosen for, such as "purity 0.95"; `column` is
+    the copies' column that has the selection, '' for none: its threshold was chosen before the target was seen.
+    The probability is the one at the class shares of the training.
+    """
+
+    threshold: float
+    stated: str = ""
+    column: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCensus:
+    """The number of objects of one class, and its 95 % interval; None where it cannot be said.
+
+    `source` is "model" for counts that hold under the assumption `assumes`, "audit" for counts from objects that people
+    have looked at, which assume nothing.  `reason` says in words why this source, or why it cannot be said.
+    `selections` tell of objects selected by their probability.
+    """
+
+    count: float | None
+    low: float | None
+    high: float | None
+    source: Source
+    assumes: Assumption | None
+    reason: str
+    selections: tuple[SelectionCensus, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinCount:
+    """The number of objects of one class in a bin, its interval, and selections, of which stated ones are the bin's."""
+
+    count: float
+    low: float
+    high: float
+    selections: tuple[SelectionCensus, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinCensus:
+    """The counts of the classes among the `objects` of a bin, in which `labelled` rows lie."""
+
+    name: str
+    objects: int
+    labelled: int
+    classes: Mapping[str, BinCount]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinnedSelection(SelectionQuality):
+    """The objects of all bins that reach their bin's threshold for what is `stated`.
+
+    `thresholds` are by the bin's name; a bin in which none has what is stated is left out, and loses its objects.
+    """
+
+    stated: str
+    thresholds: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CensusBins:
+    """The census by bins of an expression over features; `reason` says what it rests on, or why there are no bins.
+
+    `selections` are by class: what thresholds that differ from bin to bin come to.
+    """
+
+    by: str
+    reason: str
+    bins: tuple[BinCensus, ...]
+    selections: Mapping[str, tuple[BinnedSelection, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """The counts of all classes, by name, among the `n_rows` rows that have probabilities; `level` of the intervals.
+
+    `contradicted`: objects of a class do not look alike among labelled objects and here, by a test.  `bins` is None
+    where none were asked for, or nothing can be said.
+    """
+
+    n_rows: int
+    level: float
+    classes: Mapping[str, ClassCensus]
+    contradicted: bool = False
+    bins: CensusBins | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountChange:
+    """How many objects more of a class there are than in the last release, with a 95 % interval.
+
+    The errors of both counts are taken as independent: those of one model share their labelled rows, so the interval is
+    rather too wide.  None where one of the counts cannot be said.
+    """
+
+    change: float | None
+    low: float | None
+    high: float | None
+
+
+def count_changes(old: Census | None, new: Census | None) -> dict[str, CountChange]:
+    """Return how the counts of the classes that both have changed; none where there was no census before."""
+    if old is None or new is None:
+        return {}
+    return {name: _change(old.classes[name], now) for name, now in new.classes.items() if name in old.classes}
+
+
+def _change(old: ClassCensus, new: ClassCensus) -> CountChange:
+    if None in (old.count, old.low, old.high, new.count, new.low, new.high):
+        return CountChange(change=None, low=None, high=None)
+    was, was_low, was_high = float(old.count or 0), float(old.low or 0), float(old.high or 0)
+    now, now_low, now_high = float(new.count or 0), float(new.low or 0), float(new.high or 0)
+    change = now - was
+    return CountChange(
+        change=change,
+        low=change - math.hypot(now - now_low, was_high - was),
+        high=change + math.hypot(now_high - now, was - was_low),
+    )
