@@ -135,7 +135,7 @@ def classification_of(model: Model, summary: Summary, files: Sequence[FileCounts
 
 
 def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureComparison, ...]:
-    """Return the features of which the model kept how they are distributed."""
+    """Return the features of which the model kept how they are distributed, in two bins or more."""
     counted = [counts.drift for counts in files if counts.drift is not None]
     if not counted:
         return ()
@@ -150,7 +150,9 @@ def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureCompari
             high=ranges[name].maximum,
         )
         for j, name in enumerate(model.features)
-        if (trained := model.training.distribution.get(name)) is not None and trained.edges and name in ranges
+        if (trained := model.training.distribution.get(name)) is not None
+        and name in ranges
+        and sum(n > 0 for n in trained.counts) > 1  # one bin has nothing to show
     )
 
 

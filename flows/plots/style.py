@@ -56,6 +56,8 @@ DARK: Final = {
 LONGEST_TEXT: Final = 60
 WIDEST_GAP: Final = 0.2
 """Share of an axis between two ticks from which there is another one."""
+NARROWEST_GAP: Final = 0.1
+"""Share of an axis between two ticks whose texts do not touch."""
 LEFT, RIGHT, BOTTOM, TOP = 0.8, 0.2, 0.62, 0.38
 """Margins of a panel, in inches: a layout that measures every text first takes half of a report's time."""
 
@@ -144,7 +146,7 @@ def legend(axes: Axes, handles: Sequence[Any], names: Sequence[str], *, where: s
 def rescaled_ticks(axis: Any, inverse: Callable[[Any], Any]) -> None:
     """Label an axis by what its values are computed from: `inverse` gives that, increasing, of a value.
 
-    Ticks lie at round numbers; of an arcsinh or a logarithm they are close together at one end.
+    Ticks lie at round numbers; of an arcsinh or a logarithm they would touch at one end, where some are left out.
     """
     low, high = sorted(float(x) for x in axis.get_view_interval())
     values = np.linspace(low, high, 400)
@@ -155,7 +157,11 @@ def rescaled_ticks(axis: Any, inverse: Callable[[Any], Any]) -> None:
     gap = np.diff(np.interp(ticks, original, values)) > WIDEST_GAP * (high - low)
     ticks = np.sort(np.concatenate([ticks, between[gap]]))
     ticks = ticks[(ticks >= original[0]) & (ticks <= original[-1])]
-    axis.set_ticks(np.interp(ticks, original, values), [f"{tick:g}".replace("-", "−") for tick in ticks])
+    apart: list[tuple[float, float]] = []
+    for tick, place in zip(ticks.tolist(), np.interp(ticks, original, values).tolist(), strict=True):
+        if not apart or place - apart[-1][1] >= NARROWEST_GAP * (high - low):
+            apart.append((tick, place))
+    axis.set_ticks([place for _, place in apart], [f"{tick:g}".replace("-", "−") for tick, _ in apart])
     axis.set_view_interval(low, high, ignore=True)
 
 

@@ -140,6 +140,7 @@ def test_ticks_of_a_rescaled_axis_are_in_the_units_of_the_column() -> None:
     rescaled_ticks(axes.xaxis, inverse)
     texts = [float(label.get_text().replace("−", "-")) for label in axes.get_xticklabels()]
     np.testing.assert_allclose(np.arcsinh((np.array(texts) - 2.9) / 0.5), axes.get_xticks(), atol=0.02)
+    assert np.diff(axes.get_xticks()).min() > 0.5, "their texts do not touch"
 
 
 def test_every_colour_has_a_dark_one_and_classes_stay_apart() -> None:
