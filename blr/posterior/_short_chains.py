@@ -36,6 +36,7 @@ _TOGETHER = 8  # chains whose means are compared as one
 _MOVES = 32  # between two looks at what has been reached
 _MOST_MOVES = 256
 _R_HAT = 1.03  # of a row's probability, below which chains may end
+_AT_ONCE = 128  # probabilities whose diagnostics are computed together
 _STILL = 1e-3  # sd of a probability below which its row says nothing of the chains
 _GRADIENTS = 1600
 _OVERHEAD = 2500.0  # operations that a gradient costs whatever its size
@@ -169,20 +170,30 @@ def _of_chains(blocks: list[tuple[Matrix, Matrix]]) -> Exact:
     draws = np.concatenate([z for z, _ in blocks], axis=1)
     p = np.concatenate([part for _, part in blocks], axis=3)
     (C, n, D), (K, P) = draws.shape, p.shape[:2]
-    # Contiguous: passes along a chain would else jump through memory.
-    by_chain = np.ascontiguousarray(p[1:].reshape((K - 1) * P, C, n).transpose(1, 2, 0))
-    size = np.maximum(effective_size(by_chain), 1.0)
-    moving = p[1:].std(axis=(2, 3)).ravel() > _STILL
+    spread = p.std(axis=(2, 3))
+    size, r_hat = _diagnosed(p[1:].reshape(-1, C, n))
+    size, moving = np.maximum(size, 1.0), spread[1:].ravel() > _STILL
     flat = draws.reshape(-1, D)
     return Exact(
         p.mean(axis=(2, 3)).T,
-        p.std(axis=(2, 3)).T / np.sqrt(size.reshape(K - 1, P).min(axis=0))[:, None],
+        spread.T / np.sqrt(size.reshape(K - 1, P).min(axis=0))[:, None],
         flat.mean(axis=0),
         np.cov(flat.T).reshape(D, D),
         flat,
-        float(nested_r_hat(by_chain[:, :, moving], _TOGETHER).max(initial=1.0)),
+        float(r_hat[moving].max(initial=1.0)),
         float(size[moving].min(initial=C * n)),
     )
+
+
+def _diagnosed(p: Matrix) -> tuple[Vector, Vector]:
+    """Return effective size and R-hat of each of the probabilities (Q, C, n), (Q,) each: some at a time, in the cache."""
+    found = []
+    for start in range(0, len(p), _AT_ONCE):
+        # Contiguous: passes along a chain would else jump through memory.
+        by_chain = np.ascontiguousarray(p[start : start + _AT_ONCE].transpose(1, 2, 0))
+        found.append((effective_size(by_chain), nested_r_hat(by_chain, _TOGETHER)))
+    sizes, r_hats = zip(*found, strict=True)
+    return np.concatenate(sizes), np.concatenate(r_hats)
 
 
 def _probabilities(problem: Problem, rows: Matrix, draws: Matrix) -> Matrix:
