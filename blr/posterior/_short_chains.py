@@ -186,7 +186,7 @@ def _of_chains(blocks: list[tuple[Matrix, Matrix]]) -> Exact:
 
 
 def _diagnosed(p: Matrix) -> tuple[Vector, Vector]:
-    """Return effective size and R-hat of each of the probabilities (Q, C, n), (Q,) each: some at a time, in the cache."""
+    """Return effective size and R-hat of probabilities (Q, C, n), (Q,) each: some at a time, in the cache."""
     found = []
     for start in range(0, len(p), _AT_ONCE):
         # Contiguous: passes along a chain would else jump through memory.
