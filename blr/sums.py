@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import strmm
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood.likelihoods import Likelihood, pairs, unpack
@@ -32,6 +33,7 @@ __all__ = [
     "likelihood_terms",
     "output_covariances",
     "skewness_term",
+    "squared_lengths",
     "summed",
     "thinned",
 ]
@@ -264,12 +266,30 @@ def _add_squares(Phi: NDArray[np.floating], U: NDArray[np.floating], packed: Mat
     n, M = Phi.shape
     C = len(U) // M
     Z = _buffer((C * n, M), Phi.dtype).reshape(C, n, M)
+    single = Phi.dtype == np.float32
     for b in range(C):
         for c in range(b + 1):  # U is lower triangular
-            np.matmul(Phi, U[b * M : (b + 1) * M, c * M : (c + 1) * M].T, out=Z[c])
+            block = U[b * M : (b + 1) * M, c * M : (c + 1) * M]
+            if (
+                single and b == c
+            ):  # the product with a triangle is half the work; in double precision it is no quicker
+                np.copyto(Z[c], Phi)
+                strmm(1.0, block.T, Z[c].T, trans_a=1, overwrite_b=1)
+            else:
+                np.matmul(Phi, block.T, out=Z[c])
         for p, (c, d) in enumerate(pairs(C)):
             if d <= b:
-                packed[p] += np.einsum("nm,nm->n", Z[c], Z[d])
+                packed[p] += _row_products(Z[c], Z[d]) if single else np.einsum("nm,nm->n", Z[c], Z[d])
+
+
+def _row_products(X: NDArray[np.float32], Y: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return Σ_m x_nm y_nm of each row, (n,): quicker than np.einsum, which does not use BLAS here."""
+    return np.asarray((X * Y) @ np.ones(X.shape[1], X.dtype))
+
+
+def squared_lengths(Phi: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return |φ|² of each row, (n,)."""
+    return _row_products(Phi, Phi)
 
 
 def skewness_term(likelihood: Likelihood, theta: Vector, inverse_cholesky: Matrix) -> ChunkFunction:

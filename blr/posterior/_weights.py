@@ -24,10 +24,12 @@ from blr.predictive.binary import binary_exact, binary_probit
 from blr.predictive.mixture import Prediction, predicted, require_shift
 from blr.predictive.output_moments import OutputMoments
 from blr.predictive.softmax import softmax_exact, softmax_fast
+from blr.threads import default_threads, ordered_map, single_threaded_blas
 from blr.trust.verdict import Trust
 
 __all__ = ["WeightPosterior"]
 
+_BLOCK = 2**14  # rows that a thread predicts at once
 _METHODS = ("plugin", "probit", "exact", "monte_carlo")
 
 
@@ -117,6 +119,11 @@ class WeightPosterior:
     def _outputs(self) -> OutputMoments:
         return OutputMoments(self.gaussian, self.problem.likelihood.n_outputs)
 
+    @property
+    def _single(self) -> bool:
+        """Whether covariances may be in single precision: its bounds are of the logistic link."""
+        return self.link == "logistic"
+
     def predict_proba(
         self,
         Phi: ArrayLike,
@@ -125,6 +132,7 @@ class WeightPosterior:
         n_samples: int = 1000,
         rng: np.random.Generator | None = None,
         return_error: bool = False,
+        threads: int | None = None,
     ) -> Any:
         """Return the probability of the second class (N,), or of each of K classes (N, K).
 
@@ -140,6 +148,8 @@ class WeightPosterior:
             Number of draws, 2 or more, and their random numbers, by default those of seed 0; for "monte_carlo" only.
         return_error
             Whether to return also the standard error, of the same shape; for "monte_carlo" only.
+        threads
+            How many share the rows of "exact"; default: one for each core.  The result does not depend on it.
 
         Raises
         ------
@@ -150,21 +160,36 @@ class WeightPosterior:
             raise ValueError(f"unknown method '{method}'; expected one of {', '.join(_METHODS)}")
         if return_error and method != "monte_carlo":
             raise ValueError(f"method '{method}' has no sampling error; return_error goes with 'monte_carlo'")
+        if method == "exact":
+            return self._exact_by_blocks(Phi, default_threads() if threads is None else threads)
         matrix = self.problem.design(Phi)
         if method == "plugin":
             return self.problem.response(self.problem.activations(matrix, self.gaussian.mean))
         if method == "probit":
             return self._probit(matrix)
-        if method == "exact":
-            return self._exact(matrix)
         if n_samples < 2:
             raise ValueError(f"n_samples is {n_samples}; expected 2 or more draws, for the standard error")
         draws = self._drawn(n_samples, np.random.default_rng(0) if rng is None else rng)
         p, error = self._over_draws(matrix, draws)
         return (p, error) if return_error else p
 
+    def _exact_by_blocks(self, Phi: ArrayLike, threads: int) -> Matrix:
+        rows = np.asanyarray(Phi)
+        if rows.ndim != 2 or len(rows) <= _BLOCK:
+            return self._exact(self.problem.design(Phi))
+
+        def block(start: int) -> Matrix:
+            return self._exact(self.problem.design(rows[start : start + _BLOCK]))
+
+        try:
+            with single_threaded_blas():
+                return np.concatenate(list(ordered_map(block, range(0, len(rows), _BLOCK), threads=threads)))
+        except ValueError:
+            self.problem.design(Phi)  # which says where in all rows the fault is
+            raise
+
     def _exact(self, Phi: Matrix) -> Matrix:
-        moments = self.logit_moments(Phi)
+        moments = self.problem.class_moments(*self._outputs(Phi, single=self._single))
         return binary_exact(*moments, link=self.link) if self.problem.binary else softmax_exact(*moments)[0]
 
     def _probit(self, Phi: Matrix) -> Matrix:
@@ -213,7 +238,7 @@ class WeightPosterior:
         """
         matrix = self.problem.design(Phi)
         require_shift(shift, self.problem.n_classes)
-        moments = self.problem.class_moments(*self._outputs(matrix, single=single))
+        moments = self.problem.class_moments(*self._outputs(matrix, single=single and self._single))
         return predicted(*moments, link=self.link, shift=shift, most_nodes=most_nodes)
 
     def output_probability(self, mean: Matrix, covariance: Matrix) -> Matrix:

@@ -120,6 +120,7 @@ class Posterior(Protocol, metaclass=_CheckedByName):
         n_samples: int = 1000,
         rng: np.random.Generator | None = None,
         return_error: bool = False,
+        threads: int | None = None,
     ) -> Any:
         """Return the probability of the second class (N,), or of each of K classes (N, K).
 

@@ -1,12 +1,16 @@
 """Mean and covariance of new rows' activations under N(w | m, A⁻¹), A = L Lᵀ: z = L⁻¹ φ gives the covariance as z'z.
 
-The covariance takes most of the time of a prediction of several classes, C² M² operations a row, and half of it in
-single precision.  Rounding moves z by at most (M + 2) 2⁻²⁴ |L⁻¹| |φ| (Higham 2002, Accuracy and Stability of Numerical
-Algorithms, 3.5; here |·| is of each entry), and the sd of a contrast of activations by at most √2 times that length.
-A class probability changes by at most E|z|/4 = 0.2 of what a contrast's sd does: by 4e-5 for three and four classes and
-2e-4 for more, where 1e-4 and 1e-3 are promised, at the very worst; 1e-7 is usual.  Rows of which less is known are done
-in double precision, and so is all of two classes, whose probabilities are promised to 1e-8.
-Shapes: N rows, M columns, C outputs.
+The covariance takes most of the time of a prediction, C² M² operations a row, and single precision halves it.  Rounding
+moves z by at most (M + 2) 2⁻²⁴ |L⁻¹| |φ| (Higham 2002, Accuracy and Stability of Numerical Algorithms, 3.5; here |·| is
+of each entry).
+
+- Of two classes, where z is a vector, δz bounds its move and v = z'z is the variance, a probability changes by at most
+  sup|σ''|/2 = 0.0482 times 2 √v δz + δz² + (M + 2) 2⁻²⁴ v: by 5e-9 where single precision serves, of the promised 1e-8.
+- Of more classes, it moves the sd of a contrast by at most √2 times its length.  A probability changes by at most
+  E|z|/4 = 0.2 of what a contrast's sd does: by 4e-5 for three and four classes and 2e-4 for more, where 1e-4 and 1e-3
+  are promised, at the very worst; 1e-7 is usual.
+
+Rows of which less is known are done in double precision.  Shapes: N rows, M columns, C outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix
 from blr.gaussian import Gaussian
-from blr.sums import output_covariances
+from blr.sums import output_covariances, squared_lengths
 
 __all__ = ["OutputMoments"]
 
@@ -27,6 +31,8 @@ _BLOCK = 4096  # rows a block in prediction: fixed, so that a row's result depen
 # Of a contrast, at the worst, by rounding to single precision: of up to three outputs, and of more.
 _SD_ERROR, _SD_ERROR_MANY = 2e-4, 1e-3
 _FEW = 3
+_UNIT = float(np.finfo(np.float32).eps) / 2
+_VARIANCE_ERROR = 5e-9 / 0.0482  # of one output, which changes no probability by more than 5e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +45,8 @@ class OutputMoments:
     def __call__(self, Phi: Matrix, *, single: bool = False) -> tuple[Matrix, Matrix]:
         """Return mean (N, C) and covariance (N, C, C) of rows Phi (N, M).
 
-        `single`: with covariances of several outputs in single precision where that is known to move the sd of no
-        contrast by more than 2e-4, or 1e-3 of more than three outputs.
+        `single`: with covariances in single precision where that is known to change no probability by more than 5e-9 of
+        one output, and the sd of no contrast by more than 2e-4 of up to three outputs, 1e-3 of more.
         """
         C = self.n_outputs
         weights = np.ascontiguousarray(self.gaussian.mean.reshape(C, -1).T)
@@ -48,13 +54,15 @@ class OutputMoments:
         for start in range(0, len(Phi), _BLOCK):
             block = slice(start, start + _BLOCK)
             np.matmul(Phi[block], weights, out=mean[block])
-            covariance[block] = self._covariance(Phi[block], single=single and C > 1)
+            covariance[block] = self._covariance(Phi[block], single=single)
         return mean, covariance
 
     def _covariance(self, Phi: Matrix, *, single: bool) -> Matrix:
         C, U = self.n_outputs, self.gaussian.inverse_cholesky
         if not single:
             return output_covariances(Phi, U, C)
+        if C == 1:
+            return self._variance(Phi)
         near = np.einsum("nm,nm->n", Phi, Phi) <= self._reach**2
         if near.all():
             return output_covariances(Phi.astype(np.float32), self._single, C)
@@ -62,6 +70,24 @@ class OutputMoments:
         V[near] = output_covariances(Phi[near].astype(np.float32), self._single, C)
         V[~near] = output_covariances(Phi[~near], U, C)
         return V
+
+    def _variance(self, Phi: Matrix) -> Matrix:
+        """Return the variance (N, 1, 1) of one output, in single precision where that serves."""
+        rows = Phi.astype(np.float32)
+        length = np.sqrt(squared_lengths(rows).astype(np.float64))  # itself known to (M + 2) 2⁻²⁴ of it
+        V = output_covariances(rows, self._single, 1)
+        v = V[:, 0, 0]
+        moved = (Phi.shape[1] + 3) * _UNIT * self._size * length
+        error = (2 * np.sqrt(v) + moved) * moved + (Phi.shape[1] + 2) * _UNIT * v
+        far = ~(error <= _VARIANCE_ERROR)  # also where single precision overflows
+        if far.any():
+            V[far] = output_covariances(Phi[far], self.gaussian.inverse_cholesky, 1)
+        return V
+
+    @cached_property
+    def _size(self) -> float:
+        """The norm of |L⁻¹| of one output."""
+        return float(np.linalg.norm(np.abs(self.gaussian.inverse_cholesky), 2))
 
     @cached_property
     def _single(self) -> NDArray[np.float32]:
@@ -73,6 +99,5 @@ class OutputMoments:
         """The length of φ up to which single precision serves."""
         by_output = np.split(np.abs(self.gaussian.inverse_cholesky), self.n_outputs, axis=1)
         size = np.sqrt(2 * sum(np.linalg.norm(U, 2) ** 2 for U in by_output))
-        unit = float(np.finfo(np.float32).eps) / 2
         allowed = _SD_ERROR if self.n_outputs <= _FEW else _SD_ERROR_MANY
-        return float(allowed / ((by_output[0].shape[1] + 2) * unit * size))
+        return float(allowed / ((by_output[0].shape[1] + 2) * _UNIT * size))

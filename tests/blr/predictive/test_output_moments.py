@@ -7,6 +7,7 @@ import pytest
 
 import blr
 from blr.gaussian import Gaussian
+from blr.predictive.binary import binary_exact
 from blr.predictive.output_moments import OutputMoments
 
 M, C = 30, 4
@@ -55,10 +56,25 @@ def test_a_precision_that_is_all_but_singular_is_left_to_double_precision():
     np.testing.assert_allclose(wide(Phi, single=True)[1], wide(Phi)[1], rtol=1e-12)
 
 
-def test_one_output_is_always_in_double_precision(dense):
-    Phi, t = dense.binary(0, N=200, M=5)
-    q = blr.fit_evidence(Phi, t)
-    assert np.array_equal(q.prediction(Phi, single=True).covariance, q.logit_moments(Phi)[1])
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("spread", [1e-4, 0.01, 0.3, 10.0])
+def test_one_output_is_in_single_precision_where_no_probability_shows_it(condition, spread):
+    rng = np.random.default_rng(4)
+    Q, _ = np.linalg.qr(rng.standard_normal((M, M)))
+    A = (Q * np.geomspace(1, condition, M)) @ Q.T / spread**2
+    outputs = OutputMoments(Gaussian(rng.standard_normal(M), (A + A.T) / 2), 1)
+    Phi = rng.standard_normal((9000, M))
+    mean, V = outputs(Phi, single=True)
+    slow_mean, slow = outputs(Phi)
+    assert np.array_equal(mean, slow_mean)
+    # Where a probability depends on the variance the most.
+    steep = np.full(len(Phi), -1.3)
+    moved = binary_exact(steep, V[:, 0, 0]) - binary_exact(steep, slow[:, 0, 0])
+    assert np.abs(moved).max() < 5e-9
+    if spread == 1e-4:  # the fast path is taken at all
+        assert np.mean(slow == V) < 0.5
+    if spread == 10.0:  # and left where its bound says so
+        np.testing.assert_allclose(V, slow, rtol=1e-12)
 
 
 def test_probabilities_of_several_classes_do_not_show_it(dense):
