@@ -107,12 +107,14 @@ def maximise(
     evaluated: Terms | None = None,
     tolerance: float = 1e-9,
     max_iter: int = 100,
+    close: float = 0.0,
 ) -> Mode:
     """Return the mode of ln p(D|θ) - energy(θ), from `start`.
 
     `evaluate` gives the value, the gradient (D,) and the Hessian (D, D) of -ln p(D|θ); `evaluated` is what it
     gave at `start`, where that is known.  Converged is a decrement below
-    `tolerance`, evaluated where the search ended, or rounding's floor.
+    `tolerance`, evaluated where the search ended, or rounding's floor.  From a decrement below `close`, the last step
+    is taken without another pass: value and gradient are then those of the quadratic model, the Hessian is kept.
     """
     theta = np.array(start, dtype=np.float64)
     value, gradient, hessian = evaluate(theta) if evaluated is None else evaluated
@@ -125,7 +127,12 @@ def maximise(
         # Newton's decrement squares itself; where a small one stops falling, rounding rules.
         idle = idle + 1 if decrement > 0.5 * previous else 0
         stalled = idle > 0 and decrement < (1e-6 if idle < _IDLE else 1e-4)
-        if decrement < tolerance or stalled:
+        near = tolerance <= decrement < close and not stalled
+        if near:
+            value, gradient = value + _gain(gradient, step, hessian), gradient - hessian @ step
+            theta, decrement, n_iter = theta + step, decrement**2, n_iter + 1
+            path.append(theta)
+        if near or decrement < tolerance or stalled:
             return Mode(
                 theta,
                 value,
@@ -147,6 +154,11 @@ def maximise(
         previous, n_iter = decrement, n_iter + 1
         path.append(theta)
     return Mode(theta, value, gradient, hessian, decrement, decrement < 1e-6, n_iter, status, np.stack(path))
+
+
+def _gain(gradient: Vector, step: Vector, hessian: Matrix) -> float:
+    """Return what a step adds to the log likelihood in the quadratic model."""
+    return float(gradient @ step - 0.5 * step @ (hessian @ step))
 
 
 def _search(

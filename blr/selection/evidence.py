@@ -18,109 +18,33 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.fitting.problem import Problem, pose
+from blr.fitting.subsample import CLOSE, approach, part_of
 from blr.gaussian import Gaussian, cholesky_of_precision
-from blr.likelihood.prior import GaussianPrior, is_column
+from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
-from blr.sums import Rows, Terms, skewness_term
+from blr.selection._groups import Groups, as_groups
+from blr.sums import Terms, skewness_term
 from blr.threads import single_threaded_blas
 
 __all__ = ["fit_evidence"]
 
-_RANGE = (np.log(1e-10), np.log(1e10))  # of α for columns of unit scale: beyond, the data say nothing
-# How far from the columns' scale, in ln α, the ascent may start: farther out, the evidence is flat.
-_START = 5.0
 _MAX_STEP = 2.0  # in ln α within one quadratic model
 _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a nat and less
+_ROUGHLY = 0.03  # distance to the mode, in posterior sd, from which the quadratic model tells α
+_SETTLED = 0.01  # change in ln α that the quadratic model at the mode tells to within the tolerance
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
 _MAX_ROUNDS = 60
 _MAX_RAISES = 12
 _ROUGH = 0.1  # tolerance in ln α where that has a prior
 _EXACT: Any = {"ftol": 1e-15, "gtol": 1e-9}  # of the search in the quadratic model
 _FEW: Any = {**_EXACT, "ftol": 1e-5, "maxiter": 2}
-
-
-@dataclass(frozen=True, eq=False)
-class _Groups:
-    """Which weights share a precision: `index` (D,) is the group, -1 where the precision is fixed.
-
-    `low` and `high` bound ln α of each group, scalars or (G,).
-    """
-
-    index: NDArray[np.intp]
-    fixed: Vector  # (D,) precision where index is -1, else 0
-    n_groups: int
-    low: Vector | float = _RANGE[0]
-    high: Vector | float = _RANGE[1]
-    centre: float = 0.0  # of the normal prior on each ln α, where the ascent starts
-    spread: float = np.inf
-
-    def scaled(self, curvature: Vector) -> tuple[_Groups, Vector]:
-        """Return the groups with the range of ln α that columns of any scale need, and where to start (G,).
-
-        `curvature` (D,) of the likelihood a row, at weights of zero, goes with the square of a column's scale.
-        """
-        low, high = np.zeros(self.n_groups), np.zeros(self.n_groups)
-        for g in range(self.n_groups):
-            group_curvature = curvature[(self.index == g) & (curvature > 0)]
-            if group_curvature.size:
-                low[g], high[g] = np.log(group_curvature.min()), np.log(group_curvature.max())
-        ranged = replace(self, low=_RANGE[0] + np.minimum(low, 0), high=_RANGE[1] + np.maximum(high, 0))
-        return ranged, np.clip(self.centre, low - _START, high + _START)
-
-    @property
-    def sizes(self) -> Vector:
-        """Weights in each group, (G,)."""
-        return self.sum(np.ones(len(self.index)))
-
-    def precision(self, log_alpha: Vector) -> Vector:
-        """Return the prior precision of each weight, (D,)."""
-        return np.where(self.index >= 0, np.exp(log_alpha)[self.index], self.fixed)
-
-    def log_prior(self, log_alpha: Vector) -> tuple[float, Vector]:
-        """Return the log density of ln α up to a constant, and its gradient (G,); 0 where there is no prior."""
-        z = (log_alpha - self.centre) / self.spread
-        return -0.5 * float(z @ z), -z / self.spread
-
-    def sum(self, x: Vector) -> Vector:
-        """Return the sum of x (D,) over each group, (G,)."""
-        inside = self.index >= 0
-        return np.bincount(self.index[inside], weights=x[inside], minlength=self.n_groups).astype(np.float64)
-
-
-def _as_groups(
-    groups: ArrayLike | None, M: int, C: int, intercept: int | None, intercept_variance: float
-) -> _Groups:
-    group = np.zeros(M, dtype=np.intp) if groups is None else np.asarray(groups)
-    if group.shape != (M,) or group.dtype.kind not in "iu":
-        raise ValueError(
-            f"groups must be {M} integers, the group of each column of Phi, got {group.dtype} of shape {group.shape}"
-        )
-    if intercept is not None and not is_column(intercept, M):
-        raise ValueError(
-            f"intercept is column {intercept} but Phi has {M} columns; give None for no intercept"
-        )
-    if not 0 < intercept_variance < np.inf:
-        raise ValueError(f"intercept_variance must be positive and finite, got {intercept_variance}")
-    free = np.ones(M, dtype=bool)
-    if intercept is not None:
-        free[intercept] = False
-    if not free.any():
-        raise ValueError(
-            f"Phi has {M} column(s), the intercept alone: there is no prior precision to be found; use fit with a "
-            "prior, or give intercept=None"
-        )
-    labels, compact = np.unique(group[free], return_inverse=True)
-    index = np.full(M, -1, dtype=np.intp)
-    index[free] = compact
-    fixed = np.where(free, 0.0, 1.0 / intercept_variance)
-    return _Groups(np.tile(index, C), np.tile(fixed, C), len(labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +55,7 @@ class _QuadraticModel:
     gradient: Vector
     hessian: Matrix
     skewness: Vector
-    groups: _Groups
+    groups: Groups
 
     def solve(self, log_alpha: Vector) -> tuple[Vector, float, Vector]:
         """Return the model's mode (D,), its evidence up to a constant, and the gradient in ln α (G,)."""
@@ -198,7 +122,7 @@ def _skewness(problem: Problem, theta: Vector, A: Matrix) -> Vector:
     return np.asarray(g)
 
 
-def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: bool = False) -> _State:
+def _ascend(problem: Problem, groups: Groups, state: _State, *, keep_skewness: bool = False) -> _State:
     """Alternate passes over the data with optimisation of ln α in the quadratic model, until neither moves.
 
     `keep_skewness`: use the state's g, found on part of the data, instead of a pass of its own.  g hardly depends on
@@ -225,6 +149,31 @@ def _ascend(problem: Problem, groups: _Groups, state: _State, *, keep_skewness: 
     return _State(theta, log_alpha, g, evaluated)
 
 
+def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewness: bool) -> _State | None:
+    """Return where α and weights settle, one pass with a Hessian for each move of α, from a state of part of the data.
+
+    None where the steps from there do not lead to the mode.
+    """
+    theta, log_alpha, g = state.theta, state.log_alpha, state.skewness
+    hessian: Matrix | None = None if state.evaluated is None else state.evaluated[2]
+    within = _ROUGHLY
+    for _ in range(_MAX_ROUNDS):
+        prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
+        near = None if hessian is None else approach(problem, prior, theta, hessian, within=within)
+        if near is None:
+            return None
+        evaluated = problem.evaluate(near)
+        _, gradient, hessian = evaluated
+        if not keep_skewness:  # it hardly changes from here to the mode
+            g, keep_skewness = _skewness(problem, near, hessian + prior.precision), True
+        moved, theta = _QuadraticModel(near, gradient, hessian, g, groups).best(log_alpha)
+        change, log_alpha = float(np.abs(moved - log_alpha).max(initial=0.0)), moved
+        if change < _SETTLED and within == CLOSE:
+            return _State(near, log_alpha, g, evaluated)
+        within = CLOSE
+    return None
+
+
 def _is_precision(A: Matrix) -> bool:
     """Whether A is positive definite, which it need not be away from a mode where a likelihood is not log-concave."""
     try:
@@ -249,7 +198,7 @@ def _guarded(
         length *= 0.5
 
 
-def _started(problem: Problem, groups: _Groups, n: float) -> tuple[_Groups, _State]:
+def _started(problem: Problem, groups: Groups, n: float) -> tuple[Groups, _State]:
     """Return the groups in the range that the data's scale asks for, and the state to start from, weights of zero."""
     theta = np.zeros(problem.n_solved)
     evaluated = problem.evaluate(theta)
@@ -257,7 +206,7 @@ def _started(problem: Problem, groups: _Groups, n: float) -> tuple[_Groups, _Sta
     return ranged, _State(theta, log_alpha, theta, evaluated)
 
 
-def _matters(problem: Problem, groups: _Groups, state: _State) -> bool:
+def _matters(problem: Problem, groups: Groups, state: _State) -> bool:
     """Whether the skewness moves ln α by more than ten tolerances, so that it has to be exact."""
     _, gradient, hessian = state.evaluated or problem.evaluate(state.theta)
     shifts = [
@@ -265,14 +214,6 @@ def _matters(problem: Problem, groups: _Groups, state: _State) -> bool:
         for g in (state.skewness, np.zeros_like(state.skewness))
     ]
     return bool(np.abs(shifts[0] - shifts[1]).max(initial=0.0) > 10 * _TOLERANCE)
-
-
-def _subsample_step(problem: Problem) -> int:
-    """Return n to start on every n-th row, or 1 where all rows are as quick."""
-    if not isinstance(problem.data, Rows):
-        return 1
-    step = min(16, len(problem.data.Phi) // max(10_000, 40 * problem.n_solved))
-    return step if step >= 4 else 1
 
 
 def fit_evidence(
@@ -325,23 +266,23 @@ def fit_evidence(
         threads=threads,
     )
     M, C = problem.n_functions, problem.likelihood.n_outputs
-    split = _as_groups(groups, M, C, intercept, intercept_variance)
+    split = as_groups(groups, M, C, intercept, intercept_variance)
     if scale_prior is not None:
         split = replace(split, centre=-2 * np.log(scale_prior[0]), spread=2 * scale_prior[1])
     with single_threaded_blas():
-        step = _subsample_step(problem)
-        keep = False
-        if step > 1:
-            assert isinstance(problem.data, Rows)  # noqa: S101  _subsample_step said so
-            part = replace(problem, data=problem.data.every(step))
-            split, state = _started(part, split, problem.n_effective / step)
+        part, close = part_of(problem), 0.0
+        split, state = _started(problem if part is None else part, split, problem.n_effective)
+        if part is None:
+            state = _ascend(problem, split, state)
+        else:
             state = _ascend(part, split, state)
             keep = not _matters(part, split, state)
-            state = replace(state, evaluated=None)  # of part of the data
-        else:
-            split, state = _started(problem, split, problem.n_effective)
-        state = _ascend(problem, split, state, keep_skewness=keep)
+            near = _approached(problem, split, state, keep_skewness=keep)
+            close = 0.0 if near is None else CLOSE
+            state = near or _ascend(problem, split, replace(state, evaluated=None), keep_skewness=keep)
         prior = GaussianPrior(np.zeros(M), 1.0 / split.precision(state.log_alpha)[:M])
         problem = replace(problem, prior=prior)
-        mode = maximise(problem.evaluate, problem.solver_prior, state.theta, evaluated=state.evaluated)
+        mode = maximise(
+            problem.evaluate, problem.solver_prior, state.theta, evaluated=state.evaluated, close=close
+        )
         return posterior_at(problem, mode)
