@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test long check lint format types architecture review bench campaign schemas lock clean distclean
+.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ architecture: venv ## docs/architecture.md against the imports
 review: venv ## the Scientific Python repository review
 	$(BIN)/sp-repo-review --show err .
 
-bench: venv .venv/.blr-bench ## our times and log losses beside those of others (installs CatBoost, 100 MB)
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+bench: venv .venv/.blr-bench ## our times beside those of others: benchmarks/RESULTS.md (an hour; installs Torch and CatBoost, gigabytes)
+	$(BIN)/python benchmarks/bench_speed.py
+
+studies: venv .venv/.blr-bench ## log losses, censuses, audits, sets and reviews beside those of others (each goes on where it ended)
+	@for study in labels census audit sets review; do echo "== $$study"; $(BIN)/python "benchmarks/bench_$$study.py" || exit 1; done
 
 campaign: venv ## runs killed, cut off, crowded: the harm done (make campaign KILLS=100 RUNS=200 ONLY="kills faults"; an hour or two)
 	$(BIN)/python -m tests.campaign $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))

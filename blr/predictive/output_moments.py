@@ -5,7 +5,8 @@ moves z by at most (M + 2) 2⁻²⁴ |L⁻¹| |φ| (Higham 2002, Accuracy and St
 of each entry).
 
 - Of two classes, where z is a vector, δz bounds its move and v = z'z is the variance, a probability changes by at most
-  sup|σ''|/2 = 0.0482 times 2 √v δz + δz² + (M + 2) 2⁻²⁴ v: by 5e-9 where single precision serves, of the promised 1e-8.
+  sup|σ''|/2 = 0.0482 times 2 √v δz + δz² + (M + 2) 2⁻²⁴ v: by 5e-8 where single precision serves.  These are models of
+  many labels; of few, whose variances are large, double precision is left.
 - Of more classes, it moves the sd of a contrast by at most √2 times its length.  A probability changes by at most
   E|z|/4 = 0.2 of what a contrast's sd does: by 4e-5 for three and four classes and 2e-4 for more, where 1e-4 and 1e-3
   are promised, at the very worst; 1e-7 is usual.
@@ -32,7 +33,8 @@ _BLOCK = 4096  # rows a block in prediction: fixed, so that a row's result depen
 _SD_ERROR, _SD_ERROR_MANY = 2e-4, 1e-3
 _FEW = 3
 _UNIT = float(np.finfo(np.float32).eps) / 2
-_VARIANCE_ERROR = 5e-9 / 0.0482  # of one output, which changes no probability by more than 5e-9
+_VARIANCE_ERROR = 5e-8 / 0.0482  # of one output, which changes no probability by more than 5e-8
+_SHORT = 1.0  # rows are longer than this, nearly all: an intercept alone is
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ class OutputMoments:
     def __call__(self, Phi: Matrix, *, single: bool = False) -> tuple[Matrix, Matrix]:
         """Return mean (N, C) and covariance (N, C, C) of rows Phi (N, M).
 
-        `single`: with covariances in single precision where that is known to change no probability by more than 5e-9 of
+        `single`: with covariances in single precision where that is known to change no probability by more than 5e-8 of
         one output, and the sd of no contrast by more than 2e-4 of up to three outputs, 1e-3 of more.
         """
         C = self.n_outputs
@@ -73,21 +75,26 @@ class OutputMoments:
 
     def _variance(self, Phi: Matrix) -> Matrix:
         """Return the variance (N, 1, 1) of one output, in single precision where that serves."""
+        U, reach = self.gaussian.inverse_cholesky, self._reach_of_one
+        if reach < _SHORT:
+            return output_covariances(Phi, U, 1)
         rows = Phi.astype(np.float32)
-        length = np.sqrt(squared_lengths(rows).astype(np.float64))  # itself known to (M + 2) 2⁻²⁴ of it
-        V = output_covariances(rows, self._single, 1)
-        v = V[:, 0, 0]
-        moved = (Phi.shape[1] + 3) * _UNIT * self._size * length
-        error = (2 * np.sqrt(v) + moved) * moved + (Phi.shape[1] + 2) * _UNIT * v
-        far = ~(error <= _VARIANCE_ERROR)  # also where single precision overflows
-        if far.any():
-            V[far] = output_covariances(Phi[far], self.gaussian.inverse_cholesky, 1)
+        far = ~(squared_lengths(rows) <= np.float32(reach**2))  # also where single precision overflows
+        if not far.any():
+            return output_covariances(rows, self._single, 1)
+        V = np.empty((len(Phi), 1, 1))
+        V[~far] = output_covariances(rows[~far], self._single, 1)
+        V[far] = output_covariances(Phi[far], U, 1)
         return V
 
     @cached_property
-    def _size(self) -> float:
-        """The norm of |L⁻¹| of one output."""
-        return float(np.linalg.norm(np.abs(self.gaussian.inverse_cholesky), 2))
+    def _reach_of_one(self) -> float:
+        """The length of φ up to which single precision serves one output, less what its own rounding may hide."""
+        U = self.gaussian.inverse_cholesky
+        unit = (len(U) + 2) * _UNIT
+        size, moved = float(np.linalg.norm(U, 2)), unit * float(np.linalg.norm(np.abs(U), 2))
+        error = (2 * size + moved) * moved + unit * size**2  # of the variance, for |φ| = 1
+        return (1 - unit) * float(np.sqrt(_VARIANCE_ERROR / error))
 
     @cached_property
     def _single(self) -> NDArray[np.float32]:
