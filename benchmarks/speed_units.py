@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations_with_replacement, count
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,16 @@ CHUNK = 4096
 def polynomial(n: int, m: int, k: int, *, seed: int = 0) -> tuple[Floats, np.ndarray[Any, Any]]:
     """Return correlated columns (n, m), the first one 1, and k classes drawn from a softmax of them.
 
-    Products of one, two and three of eight correlated features, each of unit scale.
+    All products of eight correlated features, of one factor, two, three and so on, each of unit scale.
     """
     rng = np.random.default_rng([seed, n, m, k])
-    mixing = 0.6 * np.eye(8) + 0.4 * rng.standard_normal((8, 8))
+    mixing = 0.2 * np.eye(8) + 0.6 * rng.standard_normal((8, 8)) / np.sqrt(8)
     X = rng.standard_normal((n, 8)) @ (mixing / np.linalg.norm(mixing, axis=0))
+    products = (chosen for degree in count(1) for chosen in combinations_with_replacement(range(8), degree))
     Phi = np.empty((n, m))
     Phi[:, 0] = 1.0
-    for j in range(1, m):
-        factors = rng.integers(0, 8, 1 + (j > 8) + (j > 44))
-        Phi[:, j] = X[:, j - 1] if j <= 8 else X[:, factors].prod(axis=1)
+    for j, factors in zip(range(1, m), products, strict=False):
+        Phi[:, j] = X[:, factors].prod(axis=1)
         Phi[:, j] /= Phi[:, j].std()
     weights = 0.3 * rng.standard_normal((m, k))
     return Phi, (Phi @ weights + rng.gumbel(size=(n, k))).argmax(axis=1)

@@ -1,0 +1,60 @@
+"""The page of times says what was measured, with this version."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import bench_speed  # noqa: E402  scripts are no package
+import speed_page  # noqa: E402
+import speed_units  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "speed.json"
+
+
+def test_the_page_is_of_this_version_and_of_what_was_measured(tmp_path):
+    stored = speed_page.read_results(RESULTS)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert set(stored) == set(bench_speed.PARTS), "run: make bench"
+    assert {part["machine"]["code"] for part in stored.values()} == {version}, "run: make bench"
+    speed_page.write_page(tmp_path / "RESULTS.md", stored)
+    assert (tmp_path / "RESULTS.md").read_text() == (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    speed_page.draw_slopes(tmp_path / "slopes.svg", stored)
+    assert (ROOT / "docs" / "pictures" / "slopes.svg").exists()
+
+
+def test_a_ratio_is_of_one_round():
+    row = bench_speed.measured("ours", "theirs", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0], goal=1.5)
+    assert (row.ratio, row.least, row.most) == (2.0, 1.0, 3.0)
+    assert (row.seconds, row.unit_seconds) == (4.0, 2.0)
+
+
+def test_a_missed_goal_stands_in_bold(tmp_path):
+    rows = [bench_speed.measured("ours", "theirs", [2.0], [1.0], goal=goal) for goal in (1.5, 2.5)]
+    part = {
+        "machine": vars(speed_page.Machine.here(2)),
+        "command": "python -c 0",
+        "rows": [vars(row) for row in rows],
+    }
+    speed_page.write_page(tmp_path / "page.md", {"fits": part})
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    assert [line for line in lines if "| theirs |" in line] == [
+        "| ours | theirs | **2.00** | 2.00 | 2.00 | 1.5 | 2 | 1 |  |",
+        "| ours | theirs | 2.00 | 2.00 | 2.00 | 2.5 | 2 | 1 |  |",
+    ]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_rows_are_correlated_and_of_unit_scale(k):
+    Phi, t = speed_units.polynomial(4000, 50, k)
+    assert Phi.shape == (4000, 50)
+    assert set(t) == set(range(k))
+    assert Phi[:, 1:].std(axis=0) == pytest.approx(1.0)
+    assert 1e2 < np.linalg.cond(Phi.T @ Phi) < 1e7
