@@ -296,7 +296,7 @@ class SampledPosterior(_ImprovedPosterior):
         require_shift(shift, self.problem.n_classes)
         return averaged(self.problem, matrix, self.draws, shift, single=single)[0]
 
-    def _exact(self, Phi: Matrix) -> Matrix:
+    def _exact(self, Phi: Matrix, *, single: bool = False) -> Matrix:  # noqa: ARG002  draws have no covariances
         return self._over_draws(Phi, self.draws)[0]
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
