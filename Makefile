@@ -86,6 +86,7 @@ distclean: clean ## and .venv
 	@touch $@
 
 .venv/.blr-package: .venv/.blr-pins pyproject.toml
+	@$(PIP) uninstall --yes blr 2> /dev/null  # what this distribution was called before it was `galaxyblr`
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	$(PIP) check
 	@touch $@

@@ -6,6 +6,7 @@ works with C outputs a row, and so with C M weights: `blr.fitting.problem` says 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,7 @@ _METHODS = ("plugin", "probit", "exact", "monte_carlo")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WeightPosterior:
+class WeightPosterior(ABC):
     """A Gaussian of the weights of a problem, and how the search for it ended.
 
     Attributes
@@ -85,14 +86,23 @@ class WeightPosterior:
         """Effective number of rows: the sum over rows of weight times trials."""
         return self.problem.n_effective
 
-    @cached_property
+    # Properties of cached values: pyright takes a `cached_property` for no property of the protocol `Posterior`.
+    @property
     def mean(self) -> Vector:
         """Mean of the weights, (D,)."""
-        return self.problem.class_weights(self.gaussian.mean)
+        return self._mean
 
     @cached_property
+    def _mean(self) -> Vector:
+        return self.problem.class_weights(self.gaussian.mean)
+
+    @property
     def precision(self) -> Matrix:
         """Precision of the weights, (D, D)."""
+        return self._precision
+
+    @cached_property
+    def _precision(self) -> Matrix:
         T = self.problem.transform
         if T.shape[0] == T.shape[1]:
             return self.gaussian.precision
@@ -106,6 +116,18 @@ class WeightPosterior:
             return Gaussian(self.mean, self.precision).cholesky
         prior = Gaussian(np.zeros(len(shared)), shared)
         return class_cholesky(self.gaussian.cholesky, T, prior.cholesky)
+
+    @property
+    def trust(self) -> Trust:
+        """Whether this posterior serves: its own check's verdict where there was one, else the Laplace fit's.
+
+        The Laplace fit's is computed on first use; RuntimeError if the posterior was loaded without it and its data.
+        """
+        return self._trust
+
+    @cached_property
+    @abstractmethod
+    def _trust(self) -> Trust: ...
 
     def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
         """Return mean and variance of each row's activation, (N,) each.
@@ -274,7 +296,7 @@ class WeightPosterior:
         Every kind has the same keys; a key for which a kind has no value is None.  The verdict of `trust` is stored
         only if it has been computed: nobody can compute it later without the data.
         """
-        verdict = self.__dict__.get("trust", self.verdict)
+        verdict = self.__dict__.get("_trust", self.verdict)
         return {
             "kind": self.kind,
             "likelihood": self.likelihood,

@@ -103,11 +103,7 @@ class LaplacePosterior(WeightPosterior):
         return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
 
     @cached_property
-    def trust(self) -> Trust:
-        """Whether the Laplace approximation serves; computed on first use, unless `verdict` holds it.
-
-        RuntimeError if it has to be computed and the posterior was loaded without its data.
-        """
+    def _trust(self) -> Trust:
         if self.verdict is not None:
             return self.verdict
         return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
@@ -194,8 +190,7 @@ class _ImprovedPosterior(WeightPosterior):
         return self.laplace.effective_parameters
 
     @cached_property
-    def trust(self) -> Trust:
-        """The verdict of a check of this posterior, if there was one; otherwise that of the Laplace fit."""
+    def _trust(self) -> Trust:
         return self.laplace.trust if self.verdict is None else self.verdict
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import getattr_static
-from typing import Any, Protocol, _ProtocolMeta, runtime_checkable
+from typing import Any, ClassVar, Protocol, _ProtocolMeta, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,10 +38,8 @@ class Posterior(Protocol, metaclass=_CheckedByName):
     posterior the variational mean and precision, of a sampled or matched one those of the draws.
     """
 
-    @property
-    def kind(self) -> str:
-        """Name of the kind: "laplace", "shifted", "sandwich", "refined", "matched" or "sampled"."""
-        ...
+    kind: ClassVar[str]
+    """Name of the kind: "laplace", "shifted", "sandwich", "refined", "matched" or "sampled"."""
 
     @property
     def problem(self) -> Problem:

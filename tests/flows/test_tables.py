@@ -14,8 +14,8 @@ from astropy.table import QTable, Table
 from astropy.units import mag
 
 from catalogs.errors import ColumnNotFoundError
-from flows.classify_table import classify_table
 from flows.errors import ModelError
+from flows.tables import classify_table
 from tests.flows.verbs import classify
 
 MODEL = "morphology"
