@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from blr.basis.kinds import basis_from_dict
 from blr.posterior.posterior import Posterior
 from blr.predictive.extrapolation import CONSTANT
 
-__all__ = ["Member"]
+__all__ = ["Member", "shared_deviations"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,3 +56,11 @@ class Member:
         """Return the member of `to_dict`."""
         posterior = Posterior.from_dict(d["posterior"])
         return cls(basis_from_dict(d["basis"]), posterior, tuple(d["columns"]), d["weight"])
+
+
+def shared_deviations(members: Sequence[Member], n: int) -> tuple[Matrix, ...]:
+    """Return draws of each member's weights about their mean, n in all, in number proportional to its share."""
+    rng = np.random.default_rng(0)  # the same for every batch and run: the draws are shared by all rows
+    shares = np.array([m.weight for m in members])
+    counts = np.diff(np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * n)])).astype(int)
+    return tuple(m.posterior.deviations(k, rng) for m, k in zip(members, counts.tolist(), strict=True))

@@ -19,7 +19,7 @@ from typing import Any
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from blr.arrays import as_matrix, as_vector
+from blr.arrays import as_matrix, as_vector, column_names
 from blr.basis._bspline import BSpline
 from blr.basis._fourier import Fourier
 from blr.basis._linear import Linear
@@ -66,12 +66,16 @@ def fit_basis(
             )
         options["rng"] = rng
     weights = None if weight is None else as_vector(weight, "weight")
-    rows = as_matrix(X, "X")
+    rows, names = as_matrix(X, "X"), column_names(X)
     if not soften:
-        return basis.fit(rows, weight=weights, **options)
+        return _named(basis.fit(rows, weight=weights, **options), names)
     softening = Softening.learn(rows)
     fitted = basis.fit(softening(rows), weight=weights, **options)
-    return replace(fitted, standardisation=fitted.standardisation.after(softening))
+    return _named(replace(fitted, standardisation=fitted.standardisation.after(softening)), names)
+
+
+def _named(basis: Basis, names: tuple[str, ...] | None) -> Basis:
+    return basis if names is None else replace(basis, features=names)
 
 
 def basis_from_dict(stored: Mapping[str, Any]) -> Basis:

@@ -6,7 +6,7 @@ works with C outputs a row, and so with C M weights: `blr.fitting.problem` says 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,7 @@ from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian
 from blr.likelihood.contrasts import class_cholesky, class_precision
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior._summary import Described
 from blr.posterior.ensemble import averaged
 from blr.predictive.binary import binary_exact, binary_probit
 from blr.predictive.mixture import Prediction, predicted, require_shift
@@ -34,8 +35,8 @@ _BLOCK = 2**14  # rows that a thread predicts at once
 _METHODS = ("plugin", "probit", "exact", "monte_carlo")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WeightPosterior(ABC):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class WeightPosterior(Described):
     """A Gaussian of the weights of a problem, and how the search for it ended.
 
     Attributes
@@ -293,10 +294,11 @@ class WeightPosterior(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return the posterior, without its data, as scalars, strings, lists and arrays, for `from_dict`.
 
-        Every kind has the same keys; a key for which a kind has no value is None.  The verdict of `trust` is stored
+        Every kind has the same keys; a key for which a kind has no value is None.  `functions`, the names of the M
+        functions, is there only if they have names.  The verdict of `trust` is stored
         only if it has been computed: nobody can compute it later without the data.
         """
-        verdict = self.__dict__.get("_trust", self.verdict)
+        verdict = self._known_verdict
         return {
             "kind": self.kind,
             "likelihood": self.likelihood,
@@ -315,6 +317,7 @@ class WeightPosterior(ABC):
             "elbo": None,
             "draws": None,
             "trust": None if verdict is None else verdict.to_dict(),
+            **({} if self.problem.names is None else {"functions": list(self.problem.names)}),
         } | self._own_tree()
 
     def _own_tree(self) -> dict[str, Any]:
@@ -343,6 +346,7 @@ class WeightPosterior(ABC):
             stored["n_effective"],
             None,
             mislabelled=stored.get("mislabelled", False),
+            names=None if stored.get("functions") is None else tuple(stored["functions"]),
         )
         return {
             "problem": problem,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, _ProtocolMeta, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Table, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.posterior.kinds import LaplacePosterior, posterior_from_dict
@@ -104,6 +104,10 @@ class Posterior(Protocol, metaclass=_CheckedByName):
     @property
     def trust(self) -> Trust:
         """Whether this posterior serves."""
+        ...
+
+    def summary(self, level: float = 0.95) -> Table:
+        """Return the weights as a table: function, for a softmax class, mean, sd, and the ends of an interval."""
         ...
 
     def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:

@@ -15,6 +15,7 @@
 
 For this folder alone:
 
+- `_comparison`: The table of a comparison of models, as it is read by people and in notebooks.
 - `_groups`: Groups of weights that share a prior precision.
 - `_noise_density`: The posterior density of rates of wrong labels, and of the prior's precision, with the
   weights integrated out.

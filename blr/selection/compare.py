@@ -8,7 +8,7 @@ Shapes: N rows, K classes, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
+from blr.selection._comparison import Comparison, Row
 from blr.sums import Terms, chunk_rows, output_covariances
 from blr.threads import single_threaded_blas
 
@@ -157,34 +158,6 @@ def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]
     return np.where(shares > 0, known[:, None], rest), shares
 
 
-@dataclass(frozen=True)
-class Row:
-    """One candidate in the table: all in nats, higher is better."""
-
-    log_evidence: float
-    second_order: float
-    bic: float
-    loo: float
-    loo_standard_error: float
-    effective_parameters: float
-    n_parameters: int
-    verdict: str
-    weight: float
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The table, and which candidate each criterion puts first (an index into it).
-
-    `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
-    verdicts are green.
-    """
-
-    rows: tuple[Row, ...]
-    best: dict[str, int]
-    second_order_applied: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """Candidates by evidence: their posterior probability is `weight` (n,).
@@ -252,17 +225,29 @@ def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     return _ranked(posteriors, prior_probability).weight
 
 
-def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Comparison:
-    """Return the candidates' table.  All must be fitted to the same rows, targets and weights.
+def compare(
+    posteriors: Sequence[Posterior] | Mapping[str, Posterior], prior_probability: ArrayLike | None = None
+) -> Comparison:
+    """Return the table of candidates side by side: evidence, BIC, left-out predictions, posterior probability.
+
+    Parameters
+    ----------
+    posteriors
+        The candidates, or a mapping of their names to them; all fitted to the same rows, targets and weights.
+    prior_probability
+        Of each candidate before the data, (n,); by default the same for all.
 
     Raises
     ------
     ValueError
         As `weights`; or if the fits are of different rows, classes or targets, whose evidences do not compare.
     """
-    ranking = _ranked(posteriors, prior_probability)
-    _require_same_data(posteriors)
-    rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, ranking.weight, strict=True))
+    names = list(posteriors) if isinstance(posteriors, Mapping) else None
+    fits = list(posteriors.values() if isinstance(posteriors, Mapping) else posteriors)
+    ranking = _ranked(fits, prior_probability)
+    _require_same_data(fits)
+    named = zip(names or [f"candidate {i}" for i in range(len(fits))], fits, ranking.weight, strict=True)
+    rows = tuple(_row(name, q, float(w)) for name, q, w in named)
     best = {
         "evidence": ranking.best(ranking.weight),
         "bic": ranking.best([r.bic for r in rows]),
@@ -309,9 +294,10 @@ def _class_weight(q: Posterior) -> Vector:
     return np.asarray(q.problem.require_data().accumulate(terms)[0])
 
 
-def _row(q: Posterior, weight: float) -> Row:
+def _row(name: str, q: Posterior, weight: float) -> Row:
     loo = leave_one_out(q)
     return Row(
+        name=name,
         log_evidence=q.log_evidence,
         second_order=q.laplace.second_order,
         bic=q.bic,

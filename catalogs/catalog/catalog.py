@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -42,6 +43,9 @@ __all__ = [
 BATCH_ROWS = 131_072
 """Rows a batch: 16 MB of memory serve any catalogue.  Arrays of twice the size are given back to the system
 and asked for anew each time, which took as long as all the rest."""
+
+_ROWS_IN_HEADER = {"fits", "parquet", "hats"}
+"""Formats whose files say how many rows they have; others are read to be counted."""
 
 Compute = Callable[[pa.RecordBatch], Mapping[str, np.ndarray[Any, Any]]]
 """From a batch of the columns read to the new columns, one array of as many rows each."""
@@ -206,7 +210,7 @@ class Whole(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Catalog:
     """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
 
@@ -224,6 +228,22 @@ class Catalog:
     changed: Mapping[str, str] = field(default_factory=dict)
     left_behind: tuple[str, ...] = ()
     read_back: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        files = f", {len(self.partitions)} files" if len(self.partitions) > 1 else ""
+        return (
+            f"<Catalog {self.path} ({self.format}): {self.n_rows:,} rows, {len(self.columns)} columns{files}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the catalogue's line and a table of its columns."""
+        cells = [
+            (c.name, f"{c.datatype}{list(c.shape) if c.shape else ''}", c.unit, c.ucd, c.description)
+            for c in self.columns
+        ]
+        head = "".join(f"<th>{name}</th>" for name in ("column", "type", "unit", "UCD", "description"))
+        body = "".join(f"<tr>{''.join(f'<td>{escape(x or str())}</td>' for x in row)}</tr>" for row in cells)
+        return f"<p>{escape(repr(self).strip('<>'))}</p><table><tr>{head}</tr>{body}</table>"
 
     @property
     def n_rows(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from blr.arrays import html_table
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
@@ -34,7 +35,7 @@ SCHEMA_VERSION = 1
 """Raised when an older reader would misread the file; older files stay readable."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Model:
     """What `train` makes and `classify` uses.
 
@@ -57,6 +58,33 @@ class Model:
     columns: Mapping[str, ColumnMetadata]
     code_version: str
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        loss = f"log loss {self.metrics.log_loss:.4f} nats an object on {self.metrics.n:,} rows"
+        classes = ", ".join(self.classes)
+        return f"<Model {self.label}: classes {classes}; {len(self.features)} features; {loss}, trust {self.trust.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Return what the model is and how good it is, with the table of its candidates."""
+        metrics, training = self.metrics, self.training
+        facts = [
+            ["classes", ", ".join(self.classes)],
+            ["features", ", ".join(self.features)],
+            [
+                "log loss, nats an object",
+                f"{metrics.log_loss:.4f} (class shares alone {metrics.log_loss_baseline:.4f})",
+            ],
+            ["accuracy", f"{metrics.accuracy:.1%}"],
+            ["judged on", f"{metrics.n:,} {metrics.judged_by} rows"],
+            ["labelled rows", f"{sum(training.training_counts) + sum(training.held_out_counts):,}"],
+            ["trust", "; ".join([self.trust.verdict, *self.trust.reasons])],
+        ]
+        candidates = [
+            ["selected" if i == self.selected else "", row.basis, f"{row.weight:.3f}", row.verdict]
+            for i, row in enumerate(self.candidates)
+        ]
+        table = html_table(["", "candidate", "probability", "trust"], candidates)
+        return html_table(["", self.label], facts) + table
 
     @property
     def label(self) -> str:
