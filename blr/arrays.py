@@ -29,6 +29,7 @@ __all__ = [
     "require_finite",
     "require_moderate",
     "require_unmasked",
+    "without_names",
 ]
 
 Vector = NDArray[np.float64]
@@ -141,8 +142,17 @@ def _columns(x: Any) -> dict[str, Any] | None:
     return {str(n): x[n] for n in names}
 
 
-def _stacked(columns: Mapping[str, Any], name: str) -> NDArray[np.float64]:
-    """Return the columns of a table as a matrix (N, F), NaN where values are masked or null."""
+def without_names(x: Any, name: str) -> Any:
+    """Return a table as a matrix (N, F), NaN where values are masked or null; any other array as it is.
+
+    Raises
+    ------
+    ValueError
+        If the table has no columns, or one that is not a number a row.
+    """
+    columns = _columns(x)
+    if columns is None:
+        return x
     if not columns:
         raise ValueError(
             f"{name} is empty, got a table without columns; give at least one row and one column"
@@ -179,9 +189,8 @@ def as_design(x: ArrayLike) -> Matrix:
 def _checked(
     x: ArrayLike, name: str, *, ndim: int, check: Callable[[NDArray[np.float64], str], None]
 ) -> NDArray[np.float64]:
-    columns = _columns(x) if ndim == 2 else None
-    if columns is not None:
-        x = _stacked(columns, name)
+    if ndim == 2:
+        x = without_names(x, name)
     require_unmasked(x, name)
     array = _as_float(x, name)
     if np.ndim(x) != ndim:

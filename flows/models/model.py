@@ -61,8 +61,8 @@ class Model:
 
     def __repr__(self) -> str:
         loss = f"log loss {self.metrics.log_loss:.4f} nats an object on {self.metrics.n:,} rows"
-        classes = ", ".join(self.classes)
-        return f"<Model {self.label}: classes {classes}; {len(self.features)} features; {loss}, trust {self.trust.verdict}>"
+        size = f"classes {', '.join(self.classes)}; {len(self.features)} features"
+        return f"<Model {self.label}: {size}; {loss}, trust {self.trust.verdict}>"
 
     def _repr_html_(self) -> str:
         """Return what the model is and how good it is, with the table of its candidates."""
