@@ -14,7 +14,7 @@ if (
     from flows.models.store import Store
     from flows.specification.specification import Specification
     from flows.specification.toml_file import read_specification
-    from flows.tables import classify_table
+    from flows.tables import TableClassifier, classifier_from, classify_table
 
     __version__: str
 
@@ -23,6 +23,8 @@ _HOME = {
     "Model": "models.model",
     "Specification": "specification.specification",
     "Store": "models.store",
+    "TableClassifier": "tables",
+    "classifier_from": "tables",
     "classify_table": "tables",
     "read_specification": "specification.toml_file",
 }
@@ -33,6 +35,8 @@ __all__ = [
     "Model",
     "Specification",
     "Store",
+    "TableClassifier",
+    "classifier_from",
     "classify_table",
     "read_specification",
 ]

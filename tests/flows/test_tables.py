@@ -10,12 +10,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from astropy.table import QTable, Table
+from astropy.table import MaskedColumn, QTable, Table
 from astropy.units import mag
 
 from catalogs.errors import ColumnNotFoundError
-from flows.errors import ModelError
-from flows.tables import classify_table
+from flows.errors import ModelError, SpecificationError, TrainingError
+from flows.specification.specification import Candidate
+from flows.specification.toml_file import read_specification
+from flows.tables import classifier_from, classify_table
 from tests.flows.verbs import classify
 
 MODEL = "morphology"
@@ -99,3 +101,123 @@ def test_what_is_wrong_is_said(trained):
         classify_table(table, model=MODEL, store=trained / "models")
     with pytest.raises(ModelError, match="got no model 'nobody'"):
         classify_table(table, model="nobody", store=trained / "models")
+
+
+ASKED = {
+    "label": "hubble",
+    "features": {"b_j": "bmag - jmag", "j_k": "jmag - kmag"},
+    "classes": {"early": ["E", "S0"], "late": ["Sb", "Sc"]},
+    "object_id": "name",
+}
+
+
+@pytest.fixture
+def no_report(monkeypatch):
+    """Leave the report undrawn: it takes seconds."""
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained, tmp_path):
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    own = classifier_from(
+        frame,
+        **ASKED,
+        candidates=["linear", {"features": ["b_j"], "basis": {"kind": "polynomial", "degree": 2}}],
+        options={
+            "catalog": {"where": "type == 'G'", "sentinels": {"jmag": [-9999, 99.0]}},
+            "split": {"held_out": 0.2},
+        },
+        name="morphology",
+    )
+    expected = classify_table(frame, model=MODEL, store=trained / "models")
+    found = own.classify(frame)
+    for name in ("blr_class", "blr_p_early", "blr_logit_std", "blr_flags"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    asked, given = own.model.specification, read_specification(trained / "spec.toml")
+    for table in ("label", "features", "candidate", "select", "seed"):
+        assert getattr(asked, table) == getattr(given, table)
+    assert repr(own).startswith("<Model morphology@")
+    assert "early" in own._repr_html_()
+    assert own.report.is_file()
+    own.classify_files([trained / "survey.fits"], out=tmp_path / "out")
+    copy = Table.read(tmp_path / "out" / "survey.fits")
+    np.testing.assert_array_equal(copy["blr_p_early"], found["blr_p_early"])
+    folder = own.store
+    del own
+    assert not folder.exists()
+
+
+@pytest.mark.usefixtures("no_report")
+def test_votes_errors_units_and_masks_of_an_astropy_table(tmp_path):
+    rng = np.random.default_rng(0)
+    colour, n = rng.normal(size=200), 200
+    smooth = rng.binomial(20, 1 / (1 + np.exp(-2 * colour)))
+    galaxies = QTable({"a b": MaskedColumn(colour, mask=rng.random(n) < 0.1), "e": np.full(n, 0.1)})
+    galaxies["u"] = colour * 1000 * (mag / 1000)
+    galaxies["smooth"], galaxies["featured"] = smooth, 20 - smooth
+    own = classifier_from(
+        galaxies,
+        label={"smooth": "smooth", "featured": "featured"},
+        features=["a b", "u"],
+        errors={"u": "e"},
+        candidates=["linear"],
+        options={"select": {"posterior": "laplace", "scale": "maximised"}},
+        store=tmp_path / "models",
+    )
+    assert own.model.classes == ("smooth", "featured")
+    assert own.model.features == ("a b", "u")
+    assert own.model.training.noise["u"] == pytest.approx(0.1)
+    assert own.report.is_relative_to(tmp_path / "models")
+    again = galaxies[:5]
+    again["u"] = again["u"].to(mag)
+    np.testing.assert_allclose(
+        own.classify(again)["blr_p_smooth"], own.classify(galaxies)["blr_p_smooth"][:5]
+    )
+    stored = classify_table(galaxies, model="table", store=tmp_path / "models")
+    np.testing.assert_array_equal(stored["blr_p_smooth"], own.classify(galaxies)["blr_p_smooth"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"features": ["bmg"]},
+            ColumnNotFoundError,
+            "no column 'bmg', expected by features.bmg .*did you mean 'bmag'",
+        ),
+        (
+            {"candidates": ["lineer"]},
+            SpecificationError,
+            "classifier_from: candidate.0.basis: got kind 'lineer'",
+        ),
+        ({"options": {"selct": {}}}, SpecificationError, "classifier_from: selct: got an unknown key"),
+        (
+            {"label": "type"},
+            TrainingError,
+            "label.classes.early: got no training row with 'E' or 'S0' in column 'type'",
+        ),
+    ],
+)
+def test_what_is_no_training_is_said_and_leaves_nothing(
+    trained, tmp_path, monkeypatch, change, error, message
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    with pytest.raises(error, match=message):
+        classifier_from(frame, **ASKED | {"candidates": ["linear"]} | change)
+    assert not list(tmp_path.glob("blr-store-*"))
+
+
+@pytest.mark.usefixtures("no_report")
+def test_without_candidates_those_of_blr_init_compete(trained, monkeypatch):
+    few = [Candidate(basis={"kind": "polynomial", "degree": 2}), Candidate(transform="arcsinh")]
+    asked = []
+    monkeypatch.setattr("flows.tables.default_candidates", lambda *sizes: asked.append(sizes) or few)
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    own = classifier_from(frame, **ASKED | {"object_id": None})
+    assert asked == [(own.description.metrics.n, 2, 2)]
+    assert list(own.model.specification.candidate) == few
+    assert own.model.specification.split.by == "bmag"
