@@ -127,7 +127,7 @@ def features_of(x: Any, names: Sequence[str] | None, name: str = "X") -> Any:
 
 
 def _columns(x: Any) -> dict[str, Any] | None:
-    """Return the columns of a table by name, None where `x` is none."""
+    """Return the columns of a table by name; None for any other array."""
     if isinstance(x, np.ndarray):
         names: Any = x.dtype.names
     elif isinstance(x, Mapping):

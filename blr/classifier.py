@@ -69,6 +69,11 @@ class Classifier:
         for the models' extrapolation alone.
     temperature
         Powers that the probabilities of rows within `support` are taken to; None for as they are.
+
+    Examples
+    --------
+    >>> model = flows.Store(Path("models")).load("morphology").classifier  # doctest: +SKIP
+    >>> model.score(X, np.isnan(X)).probability  # doctest: +SKIP
     """
 
     features: tuple[str, ...]
@@ -295,22 +300,11 @@ class Classifier:
         return np.concatenate([expected + d @ g.T for d, g in zip(self._deviations, gradients, strict=True)])
 
     def __repr__(self) -> str:
-        trust = "red" if self.untrusted else "not red"
-        return (
-            f"<Classifier: classes {', '.join(self.classes)}; features {', '.join(self.features)}; "
-            f"{len(self.members)} model(s), trust {trust}>"
-        )
+        what = f"classes {', '.join(self.classes)}; features {', '.join(self.features)}"
+        return f"<Classifier: {what}; {len(self.members)} model(s){', untrusted' if self.untrusted else ''}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            [
-                f"{m.weight:.3f}",
-                m.basis.kind,
-                ", ".join(self.features[c] for c in m.columns),
-                repr(m.posterior)[1:-1],
-            ]
-            for m in self.members
-        ]
+        rows = [member.described(self.features) for member in self.members]
         return html_table(["share", "basis", "features", "posterior"], rows, repr(self).strip("<>"))
 
     def to_dict(self) -> dict[str, Any]:

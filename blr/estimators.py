@@ -97,7 +97,7 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     >>> X = rng.normal(size=(200, 2))
     >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "late", "early")
     >>> X[::10, 1] = np.nan
-    >>> model = LaplaceClassifier().fit(X, y)
+    >>> model = blr.LaplaceClassifier().fit(X, y)
     >>> model.predict([[2.0, 0.0], [-2.0, np.nan]]).tolist()
     ['late', 'early']
     >>> model.trust_.verdict

@@ -42,6 +42,11 @@ class Member:
             return [(1.0, self.design(X))]
         return [(1 - CONSTANT, self.design(X)), (CONSTANT, self.design(np.clip(X, *support)))]
 
+    def described(self, features: Sequence[str]) -> list[str]:
+        """Return share, basis, features and posterior in words; `features` are the classifier's."""
+        used = ", ".join(features[c] for c in self.columns)
+        return [f"{self.weight:.3f}", self.basis.kind, used, repr(self.posterior).strip("<>")]
+
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""
         return {

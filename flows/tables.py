@@ -111,7 +111,13 @@ def _classified(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableClassifier:
-    """A classifier trained from a table: its model, the store that it lies in, and what the training says of it."""
+    """A classifier trained from a table: its model, the store that it lies in, and what the training says of it.
+
+    Examples
+    --------
+    >>> trained = flows.classifier_from(galaxies, label="type", features=["u_r", "r_i"])  # doctest: +SKIP
+    >>> trained.classify(galaxies)["blr_class"]  # doctest: +SKIP
+    """
 
     model: Model
     store: Path

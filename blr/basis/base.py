@@ -35,6 +35,14 @@ class Basis(ABC):
     A subclass names its `kind`, learns its fields in a classmethod `fit(X, *, options)` (with an option `rng`
     where it draws), and writes `_evaluate`, `_derivative`, `_names`, `n_functions` and `bounded`.  Its fields
     are scalars, strings, arrays and tuples of arrays, so that `to_dict` needs no help.
+
+    Examples
+    --------
+    >>> basis = blr.fit_basis("polynomial", {"u_r": [1.0, 2.0, 4.0]}, degree=2)
+    >>> basis.names()
+    ('1', 'u_r', 'u_r^2')
+    >>> basis({"u_r": [1.0, 2.0]}).shape
+    (2, 3)
     """
 
     kind: ClassVar[str]

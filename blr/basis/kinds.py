@@ -53,6 +53,20 @@ def fit_basis(
     through an arcsinh first, about their median in units of their robust spread.  `options` are the
     keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier", need `rng`; the
     others ignore it.
+
+    Raises
+    ------
+    ValueError
+        If the kind or an option is unknown, X holds NaN, or "rbf" or "fourier" get no `rng`.
+
+    Examples
+    --------
+    >>> X = [[1.0, 20.0], [2.0, 21.0], [3.0, 19.0]]
+    >>> basis = blr.fit_basis("polynomial", X, degree=2)
+    >>> basis(X).shape
+    (3, 6)
+    >>> basis.names(["u_r", "mag"])
+    ('1', 'u_r', 'mag', 'u_r^2', 'u_r mag', 'mag^2')
     """
     basis = _kind(kind)
     known = set(inspect.signature(basis.fit).parameters) - {"X", "weight"}

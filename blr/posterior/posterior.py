@@ -36,6 +36,12 @@ class Posterior(Protocol, metaclass=_CheckedByName):
 
     In the words of PRML: `mean` (D,) of a Laplace posterior is the mode w_MAP, `precision` (D, D) is A; of a refined
     posterior the variational mean and precision, of a sampled or matched one those of the draws.
+
+    Examples
+    --------
+    >>> q = blr.fit_evidence([[1, 0.2], [1, 0.9], [1, 0.4], [1, 0.5]], [0, 1, 0, 1])
+    >>> isinstance(q, blr.Posterior)
+    True
     """
 
     kind: ClassVar[str]

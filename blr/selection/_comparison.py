@@ -1,14 +1,17 @@
-"""The table of a comparison of models, as it is read by people and in notebooks."""
+"""The ranking of models by evidence, and the table of a comparison as people and notebooks read it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
-from blr.arrays import Table, html_table
+from blr.arrays import Table, Vector, html_table
 
-__all__ = ["Comparison", "Row"]
+__all__ = ["Comparison", "Ranking", "Row", "rank"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +87,49 @@ class Comparison:
             ],
             "Log evidence, BIC and left-out log density in nats: higher is better",
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Candidates by evidence: their posterior probability is `weight` (n,).
+
+    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
+    """
+
+    log_evidence: Vector
+    weight: Vector
+    second_order_applied: bool
+
+    def best(self, score: ArrayLike) -> int:
+        """Return the candidate of the highest score (n,), those of NaN left out."""
+        scores = np.asarray(score, dtype=np.float64)
+        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+
+
+def rank(
+    log_evidence: ArrayLike,
+    second_order: ArrayLike,
+    verdicts: Sequence[str],
+    prior_probability: ArrayLike | None = None,
+) -> Ranking:
+    """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
+
+    The second-order terms (n,) count where all verdicts are green.
+
+    Raises
+    ------
+    ValueError
+        If there are no candidates, or the prior probabilities are not one positive number each.
+    """
+    n = len(verdicts)
+    if n == 0:
+        raise ValueError("there is nothing to compare; give at least one posterior")
+    prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
+    if prior.shape != (n,) or not np.all(prior > 0):
+        raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
+    applied = all(verdict == "green" for verdict in verdicts)
+    ranked = np.asarray(log_evidence, dtype=np.float64)
+    if applied:
+        ranked = ranked + np.asarray(second_order, dtype=np.float64)
+    log_weight = ranked + np.log(prior)
+    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)

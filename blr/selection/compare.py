@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood.confusion import most_likely_class
@@ -22,7 +21,7 @@ from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
-from blr.selection._comparison import Comparison, Row
+from blr.selection._comparison import Comparison, Ranking, Row, rank
 from blr.sums import Terms, chunk_rows, output_covariances
 from blr.threads import single_threaded_blas
 
@@ -64,6 +63,21 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     A Newton step without the row, from the mode: a' = a - V'(t - y), V' = (I - V R)⁻¹ V; for two classes
     a + h(y - t)/(1 - r h) and s²/(1 - r h).  Vehtari et al. (2016), jmlr.org/papers/v17/14-540, section 3.
     Of a refined posterior y and R are its expectations, which is the row's own term of its precision and mean.
+
+    Raises
+    ------
+    RuntimeError
+        If `q` was loaded from a file: it has no data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> q = blr.fit_evidence(np.column_stack([np.ones(200), X]), t)
+    >>> score = blr.leave_one_out(q)
+    >>> bool(score.log_density < q.log_likelihood), score.n_influential
+    (True, 0)
     """
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
@@ -158,52 +172,6 @@ def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]
     return np.where(shares > 0, known[:, None], rest), shares
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
-    """Candidates by evidence: their posterior probability is `weight` (n,).
-
-    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
-    """
-
-    log_evidence: Vector
-    weight: Vector
-    second_order_applied: bool
-
-    def best(self, score: ArrayLike) -> int:
-        """Return the candidate of the highest score (n,), those of NaN left out."""
-        scores = np.asarray(score, dtype=np.float64)
-        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
-
-
-def rank(
-    log_evidence: ArrayLike,
-    second_order: ArrayLike,
-    verdicts: Sequence[str],
-    prior_probability: ArrayLike | None = None,
-) -> Ranking:
-    """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
-
-    The second-order terms (n,) count where all verdicts are green.
-
-    Raises
-    ------
-    ValueError
-        If there are no candidates, or the prior probabilities are not one positive number each.
-    """
-    n = len(verdicts)
-    if n == 0:
-        raise ValueError("there is nothing to compare; give at least one posterior")
-    prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
-    if prior.shape != (n,) or not np.all(prior > 0):
-        raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
-    applied = all(verdict == "green" for verdict in verdicts)
-    ranked = np.asarray(log_evidence, dtype=np.float64)
-    if applied:
-        ranked = ranked + np.asarray(second_order, dtype=np.float64)
-    log_weight = ranked + np.log(prior)
-    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
-
-
 def _ranked(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
     fits = [q.laplace for q in posteriors]
     return rank(
@@ -241,6 +209,15 @@ def compare(
     ------
     ValueError
         As `weights`; or if the fits are of different rows, classes or targets, whose evidences do not compare.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> Phi = np.column_stack([np.ones(200), X])
+    >>> blr.compare({"one colour": blr.fit_evidence(Phi[:, :2], t), "both": blr.fit_evidence(Phi, t)})
+    <Comparison of 2 candidates: best one colour by evidence, one colour by bic, one colour by loo>
     """
     names = list(posteriors) if isinstance(posteriors, Mapping) else None
     fits = list(posteriors.values() if isinstance(posteriors, Mapping) else posteriors)
@@ -316,6 +293,21 @@ def average(
     """Return the evidence-weighted mixture of the models' predictions (PRML 3.67).
 
     `designs` holds each model's design matrix of the same N rows.
+
+    Raises
+    ------
+    ValueError
+        If there is not a design matrix for each model, or these have different numbers of rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> Phi = np.column_stack([np.ones(200), X])
+    >>> fits = [blr.fit_evidence(Phi[:, :2], t), blr.fit_evidence(Phi, t)]
+    >>> blr.average(fits, [Phi[:5, :2], Phi[:5]]).probability.shape
+    (5, 2)
     """
     if len(designs) != len(posteriors):
         raise ValueError(

@@ -56,7 +56,15 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's metadata, in the words of the VOTable FIELD; `absent` is how many of a catalogue's files lack it."""
+    """A column's metadata, in the words of the VOTable FIELD; `absent` is how many of a catalogue's files lack it.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalog = catalogs.open(Table({"name": ["M 31", "M 32"], "bmag": [4.36, 9.03]}))
+    >>> catalog.column("bmag").datatype
+    DataType(double)
+    """
 
     name: str
     datatype: pa.DataType
@@ -124,7 +132,15 @@ class Copyable(Protocol):
 
 
 class Partition(Copyable, Protocol):
-    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root."""
+    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalog = catalogs.open(Table({"name": ["M 31", "M 32"], "bmag": [4.36, 9.03]}))
+    >>> [(p.key, p.n_rows) for p in catalog.partitions]
+    [('table.parquet', 2)]
+    """
 
     @property
     def n_rows(self) -> int:
@@ -217,6 +233,20 @@ class Catalog:
     Where a table in memory was written down, `changed` says of columns what has become of them already, and
     `left_behind` what of the table there was no place for; `read_back` what its own library will read of a Parquet
     copy in another way.
+
+    Raises
+    ------
+    catalogs.CatalogError
+        From the methods, if a column is not there or the file is damaged.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalog = catalogs.open(Table({"name": ["M 31", "M 32"], "bmag": [4.36, 9.03]}))
+    >>> catalog.names, catalog.n_rows
+    (('name', 'bmag'), 2)
+    >>> next(catalog.batches(["bmag"])).to_pydict()
+    {'bmag': [4.36, 9.03]}
     """
 
     format: str
