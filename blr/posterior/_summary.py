@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from html import escape
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -14,13 +15,14 @@ from scipy.special import ndtri
 from blr.arrays import Matrix, Table, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
+from blr.likelihood.prior import GaussianPrior
 from blr.trust.verdict import Trust
 
 __all__ = ["Described"]
 
 
 class Described(ABC):
-    """What a posterior says of itself: its line, its table of weights, and both as HTML for notebooks."""
+    """What a posterior says of itself: names, its line, its table of weights, and both as HTML for notebooks."""
 
     problem: Problem
     gaussian: Gaussian
@@ -35,6 +37,31 @@ class Described(ABC):
     @abstractmethod
     def log_evidence(self) -> float:
         """Laplace approximation of ln p(D), in nats; NaN without a prior."""
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The K classes; of two, a probability (N,) is that of the second."""
+        return self.problem.classes
+
+    @property
+    def likelihood(self) -> str:
+        """Name of the likelihood, for example "logistic" or "softmax"."""
+        return self.problem.likelihood.name
+
+    @property
+    def link(self) -> str:
+        """Link function of two classes; "logistic" for a softmax."""
+        return self.likelihood if self.problem.binary else "logistic"
+
+    @property
+    def prior(self) -> GaussianPrior | None:
+        """The prior; None for maximum likelihood."""
+        return self.problem.prior
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of rows: the sum over rows of weight times trials."""
+        return self.problem.n_effective
 
     def summary(self, level: float = 0.95) -> Table:
         """Return the table of the weights: each with its function, mean, sd, and the ends of a credible interval.

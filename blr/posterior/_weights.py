@@ -62,31 +62,6 @@ class WeightPosterior(Described):
     status: str
     verdict: Trust | None = None
 
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """The K classes; of two, a probability (N,) is that of the second."""
-        return self.problem.classes
-
-    @property
-    def likelihood(self) -> str:
-        """Name of the likelihood, for example "logistic" or "softmax"."""
-        return self.problem.likelihood.name
-
-    @property
-    def link(self) -> str:
-        """Link function of two classes; "logistic" for a softmax."""
-        return self.likelihood if self.problem.binary else "logistic"
-
-    @property
-    def prior(self) -> GaussianPrior | None:
-        """The prior; None for maximum likelihood."""
-        return self.problem.prior
-
-    @property
-    def n_effective(self) -> float:
-        """Effective number of rows: the sum over rows of weight times trials."""
-        return self.problem.n_effective
-
     # Properties of cached values: pyright takes a `cached_property` for no property of the protocol `Posterior`.
     @property
     def mean(self) -> Vector:
@@ -197,7 +172,7 @@ class WeightPosterior(Described):
         return (p, error) if return_error else p
 
     def _exact_by_blocks(self, Phi: ArrayLike, threads: int) -> Matrix:
-        rows = np.asanyarray(Phi)
+        rows = Phi if isinstance(Phi, np.ndarray) else self.problem.design(Phi)
         if rows.ndim != 2 or len(rows) <= _BLOCK:
             return self._exact(self.problem.design(Phi))
 

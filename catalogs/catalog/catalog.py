@@ -260,10 +260,9 @@ class Catalog:
     read_back: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        files = f", {len(self.partitions)} files" if len(self.partitions) > 1 else ""
-        return (
-            f"<Catalog {self.path} ({self.format}): {self.n_rows:,} rows, {len(self.columns)} columns{files}>"
-        )
+        rows = f"{self.n_rows:,} rows, " if self.format in _ROWS_IN_HEADER else ""
+        files = f", {len(self.partitions):,} files" if len(self.partitions) > 1 else ""
+        return f"<Catalog {self.path} ({self.format}): {rows}{len(self.columns)} columns{files}>"
 
     def _repr_html_(self) -> str:
         """Return the catalogue's line and a table of its columns."""

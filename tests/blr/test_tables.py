@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import astropy.units as u
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from astropy.table import MaskedColumn, QTable, Table
 import blr
 from blr.arrays import NamedMatrix
 from blr.basis.kinds import BASES, basis_from_dict
+from blr.member import Member
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(120, 2))
@@ -209,3 +212,28 @@ def test_html_is_escaped():
     html = q._repr_html_()
     assert "<script>" not in html
     assert "&lt;b&gt;" in html
+
+
+def test_columns_of_many_rows_are_looked_at_too():
+    """Rows are predicted block by block."""
+    q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), T)
+    many = pd.DataFrame(rng.normal(size=(30_000, 3)), columns=["1", "u_r", "r_i"])
+    np.testing.assert_array_equal(q.predict_proba(many), q.predict_proba(many.to_numpy()))
+    with pytest.raises(ValueError, match="design matrix has the columns 1, r_i, u_r"):
+        q.predict_proba(many[["1", "r_i", "u_r"]])
+
+
+def test_scores_and_a_classifier_say_what_they_are():
+    basis = blr.fit_basis("linear", X)
+    q, missing = blr.fit_evidence(basis(X), WORDS), np.zeros(X.shape, dtype=bool)
+    missing[0] = True
+    model = blr.Classifier.build(
+        [Member(basis, q, (0, 1))], X, missing, features=["u_r", "r_i"], classes=["early", "late"]
+    )
+    assert repr(model) == "<Classifier: classes early, late; features u_r, r_i; 1 model(s)>"
+    scores = model.score(X, missing)
+    assert re.match(r"<Scores: 120 rows, 2 classes; \d+ LOW_CONFIDENCE, .*1 UNCLASSIFIABLE.*>$", repr(scores))
+    html = scores._repr_html_()
+    assert html.count("<tr>") == 11
+    assert "MISSING_INPUT|UNCLASSIFIABLE" in html
+    assert "linear" in model._repr_html_()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import blr
 import catalogs
 import flows
+from blr.arrays import Table
 from blr.posterior.kinds import LaplacePosterior, RefinedPosterior, SampledPosterior
 
 rng = np.random.default_rng(0)
@@ -40,6 +41,10 @@ assert_type(table.rows[0].weight, float)
 assert_type(blr.bridge_evidence(sampled)[0], float)
 assert_type(blr.Flag.CLOSE_CALL | blr.Flag.FLIPPED, blr.Flag)
 
+weights = q.summary(level=0.9)
+assert_type(weights, Table)
+assert_type(blr.compare({"linear": q}).names, tuple[str, ...])
+
 frame = pd.DataFrame({"u_r": X[:, 0], "r_i": X[:, 1]})
 blr.fit_evidence(blr.fit_basis("linear", frame)(frame), pd.Series(t))
 blr.fit_evidence([[1.0, 0.5], [1.0, 0.1], [1.0, 0.2]], [True, False, True])
@@ -54,6 +59,10 @@ assert_type(catalog.names, tuple[str, ...])
 assert_type(catalog.n_rows, int)
 assert_type(catalogs.annotate_table(frame, [], dict, read=["u_r"]), pd.DataFrame)
 
+trained = flows.classifier_from(frame, label="type", features=["u_r"], candidates=["linear"])
+assert_type(trained, flows.TableClassifier)
+assert_type(trained.classify(frame), pd.DataFrame)
+assert_type(trained.model, flows.Model)
 assert_type(flows.Store(Path("models")).load("morphology"), flows.Model)
 assert_type(flows.classify_table(frame, model="morphology"), pd.DataFrame)
 assert_type(flows.read_specification("spec.toml"), flows.Specification)

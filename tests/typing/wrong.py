@@ -19,6 +19,8 @@ q.logevidence  # wrong: attr-defined
 q.predict_prob(X)  # wrong: attr-defined
 q.elbo  # wrong: attr-defined
 q.log_evidence.shape  # wrong: attr-defined
+q.summary(0.9).to_htm()  # wrong: attr-defined
+blr.compare({1: q})  # wrong: dict-item
 blr.compare(q)  # wrong: arg-type
 blr.Flag.CLOSE_CAL  # wrong: attr-defined
 blr.LaplaceClassifier("rbf")  # wrong: call-arg
@@ -26,4 +28,5 @@ catalogs.opened("survey.fits")  # wrong: attr-defined
 catalogs.open("survey.fits").column(3)  # wrong: arg-type
 flows.classify_tables(X, model="morphology")  # wrong: attr-defined
 flows.classify_table(X)  # wrong: call-arg
+flows.classifier_from(X, label="type", feature=["u_r"])  # wrong: call-arg
 flows.Store("models")  # wrong: arg-type
