@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas lock clean distclean
+.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas dist lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,13 @@ campaign: venv ## runs killed, cut off, crowded: the harm done (make campaign KI
 schemas: venv ## rewrite flows/schemas/*.json from the types of the documents
 	$(BIN)/python -c "from flows.cli._schemas import write_schemas; write_schemas()"
 
+# Twine and check-wheel-contents come by uv, into a cache of its own: nobody else needs them.
+dist: venv ## wheel and source distribution in dist/, checked as the package index and conda-forge do
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/uv tool run --quiet twine@7.0.0 check --strict dist/*
+	$(BIN)/uv tool run --quiet check-wheel-contents@0.6.3 --toplevel blr,catalogs,flows dist/*.whl
+
 lock: venv ## rewrite requirements.lock from pyproject.toml (make lock UPGRADE=1: with the newest versions)
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra demo --group dev \
 	  --quiet --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file requirements.lock
@@ -86,6 +93,7 @@ distclean: clean ## and .venv
 	@touch $@
 
 .venv/.blr-package: .venv/.blr-pins pyproject.toml
+	@$(PIP) uninstall --yes blr 2> /dev/null  # what this distribution was called before it was `galaxyblr`
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	$(PIP) check
 	@touch $@

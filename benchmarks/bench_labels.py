@@ -43,8 +43,8 @@ from threadpoolctl import threadpool_limits
 
 import catalogs
 from blr.calibration import brier_score, calibration_error, log_loss
-from flows.classify_table import classify_table
 from flows.draft.specification import starting_specification
+from flows.tables import classify_table
 from flows.training import steps as training
 from flows.training.request import TrainRequest
 from flows.version import code_version
@@ -246,7 +246,7 @@ def _methods(names: Sequence[str]) -> list[str]:
         )
     if "CatBoost" in chosen and find_spec("catboost") is None:
         chosen.remove("CatBoost")
-        print("CatBoost is left out: it is not installed; pip install 'blr[bench]'", file=sys.stderr)
+        print("CatBoost is left out: it is not installed; pip install 'galaxyblr[bench]'", file=sys.stderr)
     return chosen
 
 

@@ -4,16 +4,45 @@ The names below load what they need when they are first used: importing `blr` al
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if (
+    TYPE_CHECKING
+):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
+    from blr.basis.base import Basis
+    from blr.basis.kinds import fit_basis
+    from blr.boundary import decision_boundary
+    from blr.classifier import Classifier
+    from blr.decisions import Flag, decide
+    from blr.estimators import LaplaceClassifier
+    from blr.likelihood.prior import GaussianPrior
+    from blr.posterior.bridge import bridge_evidence
+    from blr.posterior.laplace import fit, fit_sgd, laplace_approximation
+    from blr.posterior.posterior import Posterior
+    from blr.posterior.repair import served
+    from blr.posterior.sampling import sample_posterior
+    from blr.posterior.variational import refine
+    from blr.selection.compare import average, compare, leave_one_out
+    from blr.selection.evidence import fit_evidence
+    from blr.selection.label_noise import estimate_label_noise
+    from blr.shift import class_priors, density_ratio
+
+    __version__: str
 
 _HOME = {
+    "Basis": "basis.base",
+    "Classifier": "classifier",
+    "Flag": "decisions",
     "GaussianPrior": "likelihood.prior",
+    "LaplaceClassifier": "estimators",
     "Posterior": "posterior.posterior",
     "average": "selection.compare",
     "bridge_evidence": "posterior.bridge",
+    "class_priors": "shift",
     "compare": "selection.compare",
     "decide": "decisions",
     "decision_boundary": "boundary",
+    "density_ratio": "shift",
     "estimate_label_noise": "selection.label_noise",
     "fit": "posterior.laplace",
     "fit_basis": "basis.kinds",
@@ -25,15 +54,43 @@ _HOME = {
     "sample_posterior": "posterior.sampling",
     "served": "posterior.repair",
 }
+"""The module of each public name."""
 
-__all__ = list(_HOME)
+__all__ = [
+    "Basis",
+    "Classifier",
+    "Flag",
+    "GaussianPrior",
+    "LaplaceClassifier",
+    "Posterior",
+    "average",
+    "bridge_evidence",
+    "class_priors",
+    "compare",
+    "decide",
+    "decision_boundary",
+    "density_ratio",
+    "estimate_label_noise",
+    "fit",
+    "fit_basis",
+    "fit_evidence",
+    "fit_sgd",
+    "laplace_approximation",
+    "leave_one_out",
+    "refine",
+    "sample_posterior",
+    "served",
+]
 
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'blr' has no attribute '{name}'; it offers {', '.join(_HOME)}")
-    return getattr(import_module(f"blr.{_HOME[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("galaxyblr")
+        if name not in _HOME:
+            raise AttributeError(f"module 'blr' has no attribute '{name}'; it offers {', '.join(_HOME)}")
+        return getattr(import_module(f"blr.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOME]
+    return [*__all__, "__version__"]

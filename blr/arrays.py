@@ -1,11 +1,14 @@
-"""Array aliases, and the checks that every public function starts with.
+"""Array types, tables of named columns, and the checks that every public function starts with.
 
+A matrix may come as a table: a pandas or polars frame, an astropy or Arrow table, a structured array, a mapping of
+columns.  None of their libraries is imported: a table is what has a list of names and gives a column for each.
 `blr` raises on NaN and infinity; masking them is the caller's business, who knows the columns' names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,14 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "Matrix",
+    "NamedMatrix",
+    "Table",
     "Vector",
     "as_design",
     "as_matrix",
     "as_vector",
+    "column_names",
+    "features_of",
+    "html_table",
     "mid_ranks",
     "require_finite",
     "require_moderate",
     "require_unmasked",
+    "without_names",
 ]
 
 Vector = NDArray[np.float64]
@@ -29,8 +38,137 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 """A float64 array of two or more dimensions."""
 
-
 _LARGEST = 1e100
+
+
+class NamedMatrix(np.ndarray[tuple[int, ...], np.dtype[np.float64]]):
+    """A matrix whose columns have `names`; rows taken of it keep them, whatever is computed of it is a plain array."""
+
+    names: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, matrix: Matrix, names: Sequence[str]) -> NamedMatrix:
+        """Return a view of a matrix (N, M) with M names."""
+        named = matrix.view(cls)
+        named.names = tuple(names)
+        return named
+
+    def __array_finalize__(self, source: Any) -> None:
+        names = getattr(source, "names", None)
+        fits = names is not None and self.ndim == 2 and self.shape[1] == len(names)
+        self.names = names if fits else None
+
+    def __array_wrap__(self, array: Any, *_: Any) -> Any:
+        return array[()] if array.ndim == 0 else np.asarray(array)
+
+
+class Table(dict[str, NDArray[Any]]):
+    """Columns of equal length by name: what `pandas.DataFrame`, `astropy.table.Table` and `pyarrow.table` take."""
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            "  ".join(cell.rjust(w) for cell, w in zip(row, self._widths, strict=True)) for row in self._rows
+        )
+
+    def to_html(self) -> str:
+        """Return the table as HTML, as notebooks show it."""
+        first, *rest = self._rows
+        return html_table(first, rest)
+
+    _repr_html_ = to_html
+
+    @property
+    def _rows(self) -> list[list[str]]:
+        columns = [[name, *map(_cell, values.tolist())] for name, values in self.items()]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    @property
+    def _widths(self) -> list[int]:
+        return [max(map(len, column)) for column in zip(*self._rows, strict=True)]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def html_table(names: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Return an HTML table with a caption, for notebooks; the texts are escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def column_names(x: Any) -> tuple[str, ...] | None:
+    """Return the names of a table's columns, or those of a `NamedMatrix`; None for any other array."""
+    if isinstance(x, NamedMatrix):
+        return x.names
+    columns = _columns(x)
+    return None if columns is None else tuple(columns)
+
+
+def features_of(x: Any, names: Sequence[str] | None, name: str = "X") -> Any:
+    """Return the columns of a table that are called `names`, in their order; any other array as it is.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks one of them.
+    """
+    columns = None if names is None else _columns(x)
+    if names is None or columns is None:
+        return x
+    absent = [n for n in names if n not in columns]
+    if absent:
+        raise ValueError(
+            f"{name} has no column {absent[0]!r}, expected {', '.join(names)}; got {', '.join(columns) or 'none'}"
+        )
+    return {n: columns[n] for n in names}
+
+
+def _columns(x: Any) -> dict[str, Any] | None:
+    """Return the columns of a table by name; None for any other array."""
+    if isinstance(x, np.ndarray):
+        names: Any = x.dtype.names
+    elif isinstance(x, Mapping):
+        names = list(x)
+    else:  # looked up in the class, for a frame's columns are attributes of it: Arrow, astropy, pandas and polars
+        lists = (name for name in ("column_names", "colnames", "columns") if hasattr(type(x), name))
+        names = next((list(getattr(x, name)) for name in lists), None)
+    if names is None:
+        return None
+    if len({str(n) for n in names}) < len(names):
+        raise ValueError(f"a table has the columns {', '.join(map(str, names))}, expected each name once")
+    return {str(n): x[n] for n in names}
+
+
+def without_names(x: Any, name: str) -> Any:
+    """Return a table as a matrix (N, F), NaN where values are masked or null; any other array as it is.
+
+    Raises
+    ------
+    ValueError
+        If the table has no columns, or one that is not a number a row.
+    """
+    columns = _columns(x)
+    if columns is None:
+        return x
+    if not columns:
+        raise ValueError(
+            f"{name} is empty, got a table without columns; give at least one row and one column"
+        )
+    parts = []
+    for key, column in columns.items():
+        values = column.filled(np.nan) if hasattr(column, "unmasked") else column  # a masked Quantity
+        if isinstance(values, np.ma.MaskedArray):
+            values = np.ma.filled(values.astype(np.float64), np.nan)
+        parts.append(_as_float(values, f"column {key!r} of {name}"))
+        if parts[-1].ndim != 1:
+            raise ValueError(
+                f"column {key!r} of {name} must hold a number a row, got shape {parts[-1].shape}; give its parts as "
+                "columns of their own"
+            )
+    return np.column_stack(parts)
 
 
 def as_vector(x: ArrayLike, name: str) -> Vector:
@@ -51,7 +189,19 @@ def as_design(x: ArrayLike) -> Matrix:
 def _checked(
     x: ArrayLike, name: str, *, ndim: int, check: Callable[[NDArray[np.float64], str], None]
 ) -> NDArray[np.float64]:
+    if ndim == 2:
+        x = without_names(x, name)
     require_unmasked(x, name)
+    array = _as_float(x, name)
+    if np.ndim(x) != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(x)}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty, got shape {array.shape}; give at least one row and one column")
+    check(array, name)
+    return array
+
+
+def _as_float(x: Any, name: str) -> NDArray[np.float64]:
     kind = getattr(getattr(x, "dtype", None), "kind", "f")
     if kind == "c":
         raise ValueError(
@@ -60,15 +210,9 @@ def _checked(
     if kind in "mM":
         raise ValueError(f"{name} must be numeric, got {_describe(x)}; give times as numbers of a unit")
     try:
-        array = np.ascontiguousarray(x, dtype=np.float64)
+        return np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be numeric, got {_describe(x)}: {error}") from error
-    if np.ndim(x) != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {np.shape(x)}")
-    if array.size == 0:
-        raise ValueError(f"{name} is empty, got shape {array.shape}; give at least one row and one column")
-    check(array, name)
-    return array
 
 
 def require_unmasked(x: Any, name: str) -> None:

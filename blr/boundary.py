@@ -116,6 +116,21 @@ def decision_boundary(
         x from, x to, y from, y to; None: three sd about the training means.
     resolution
         Grid nodes a side.  Curves closer together than its cells are missed.
+
+    Raises
+    ------
+    ValueError
+        If level, kind, axes, extent or class cannot be, or "sampled" curves get no `rng`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> basis = blr.fit_basis("linear", X)
+    >>> (line,) = blr.decision_boundary(blr.fit_evidence(basis(X), t), basis, 0.5, resolution=20)
+    >>> line.shape[1]
+    2
     """
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; give a probability between 0 and 1, both excluded")

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag, flag_confidence, flag_flipped
-from blr.member import Member
+from blr.member import Member, shared_deviations
 from blr.missing.domain import Domain
 from blr.missing.moments import FeatureMoments
 from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_errors
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
-from blr.predictive.mixture import Prediction, mix, mix_nodes, replaced, stacked
+from blr.predictive.mixture import Prediction, mix_nodes, mixed, with_rows
 from blr.predictive.temperature import Temperature
 from blr.scores import Scores, joined
 
@@ -42,7 +42,7 @@ _COUNT_DRAWS = 64  # of the weights, for the error of class counts that all obje
 _DOMAIN_QUANTILE = 0.999
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Classifier:
     """Everything that turns features into probabilities and flags.
 
@@ -69,6 +69,11 @@ class Classifier:
         for the models' extrapolation alone.
     temperature
         Powers that the probabilities of rows within `support` are taken to; None for as they are.
+
+    Examples
+    --------
+    >>> model = flows.Store(Path("models")).load("morphology").classifier  # doctest: +SKIP
+    >>> model.score(X, np.isnan(X)).probability  # doctest: +SKIP
     """
 
     features: tuple[str, ...]
@@ -220,7 +225,7 @@ class Classifier:
             if counted is not None:
                 some = Phi if counted.all() else Phi[counted]
                 gradients.append(member.posterior.count_gradient(some, shift=self.log_prior_shift))
-        prediction = _mixed(predictions) if joint is None else joint.at_points(X, rough)
+        prediction = mixed(predictions) if joint is None else joint.at_points(X, rough)
         if len(beyond):
             if joint is None:
                 prediction = continued(prediction, beyond, self._as_they_extrapolate(inside))
@@ -236,7 +241,7 @@ class Classifier:
         return prediction
 
     def _as_they_extrapolate(self, X: Matrix, most_nodes: int | None = None) -> Prediction:
-        return _mixed([(m.weight, self._prediction(m, m.design(X), most_nodes)) for m in self.members])
+        return mixed([(m.weight, self._prediction(m, m.design(X), most_nodes)) for m in self.members])
 
     def _prediction(self, member: Member, Phi: Matrix, most_nodes: int | None = None) -> Prediction:
         few = _FEW_NODES if len(self.members) > _MANY_MEMBERS else None
@@ -254,7 +259,7 @@ class Classifier:
         if self._joint is not None:
             parts = ((rows, nodes, d) for rows, nodes, _, d in self._nodes(X, missing, chosen, errors))
             integrated = list(self._joint.by_dimension(parts, _BLOCK))
-            return _with(base, integrated)
+            return with_rows(base, integrated)
         for group in node_blocks(self._nodes(X, missing, chosen, errors), _BLOCK):
             # Patterns are many and have few rows each: their nodes are predicted together.
             stacked_nodes = np.concatenate([nodes.reshape(-1, X.shape[1]) for _, nodes, _, _ in group])
@@ -264,7 +269,7 @@ class Classifier:
                 stop = start + nodes.shape[0] * nodes.shape[1]
                 integrated.append((rows, mix_nodes(weight, whole.rows(slice(start, stop)))))
                 start = stop
-        return _with(base, integrated)
+        return with_rows(base, integrated)
 
     def _nodes(self, X: Matrix, missing: Mask, chosen: Rows, errors: Matrix | None) -> Iterator[Nodes]:
         """Yield some rows of one pattern and their nodes, no more than a block."""
@@ -287,20 +292,20 @@ class Classifier:
 
     @cached_property
     def _deviations(self) -> tuple[Matrix, ...]:
-        """Draws of each member's weights about their mean, in number proportional to its share."""
-        rng = np.random.default_rng(0)  # the same for every batch and run: the draws are shared by all rows
-        shares = np.array([m.weight for m in self.members])
-        counts = np.diff(
-            np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * _COUNT_DRAWS)])
-        ).astype(int)
-        return tuple(
-            m.posterior.deviations(n, rng) for m, n in zip(self.members, counts.tolist(), strict=True)
-        )
+        return shared_deviations(self.members, _COUNT_DRAWS)
 
     def _count_draws(self, prediction: Prediction, gradients: list[Matrix], gone: Mask) -> Matrix:
         """Return the class counts (S, K) under draws of the weights, to first order in the weights."""
         expected = prediction.probability[~gone].sum(axis=0)
         return np.concatenate([expected + d @ g.T for d, g in zip(self._deviations, gradients, strict=True)])
+
+    def __repr__(self) -> str:
+        what = f"classes {', '.join(self.classes)}; features {', '.join(self.features)}"
+        return f"<Classifier: {what}; {len(self.members)} model(s){', untrusted' if self.untrusted else ''}>"
+
+    def _repr_html_(self) -> str:
+        rows = [member.described(self.features) for member in self.members]
+        return html_table(["share", "basis", "features", "posterior"], rows, repr(self).strip("<>"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return scalars, strings, lists and arrays that `from_dict` makes the classifier of."""
@@ -337,14 +342,3 @@ class Classifier:
             support=None if support is None else np.asarray(support, dtype=np.float64),
             temperature=None if temperature is None else Temperature.from_dict(temperature),
         )
-
-
-def _mixed(parts: list[tuple[float, Prediction]]) -> Prediction:
-    return parts[0][1] if len(parts) == 1 else mix(parts)
-
-
-def _with(base: Prediction, parts: list[tuple[Rows, Prediction]]) -> Prediction:
-    """Return the prediction `base` with those of some rows replaced."""
-    if not parts:
-        return base
-    return replaced(base, np.concatenate([rows for rows, _ in parts]), stacked([p for _, p in parts]))

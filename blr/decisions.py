@@ -38,7 +38,15 @@ REJECTED = -1
 
 
 class Flag(IntFlag):
-    """Bits of `blr_flags`.  Only ever appended to; 16-23 are left to users."""
+    """Bits of `blr_flags`.  Only ever appended to; 16-23 are left to users.
+
+    Examples
+    --------
+    >>> blr.Flag(5).name
+    'LOW_CONFIDENCE|FLIPPED'
+    >>> blr.Flag.CLOSE_CALL in blr.Flag(5)
+    False
+    """
 
     LOW_CONFIDENCE = 1 << 0
     CLOSE_CALL = 1 << 1
@@ -152,6 +160,14 @@ def decide(p: ArrayLike, cost: ArrayLike, *, reject: float | None = None) -> NDA
     ------
     ValueError
         If shapes do not fit, rows do not sum to one, or a cost is not finite.  Rows with NaN are rejected.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1], [0.4, 0.6]]
+    >>> blr.decide(p, [[0, 1], [1, 0]]).tolist()  # cost[k, d]: of decision d where the class is k
+    [0, 1]
+    >>> blr.decide(p, [[0, 1], [1, 0]], reject=0.3).tolist()
+    [0, -1]
     """
     p, cost = _probabilities(p), np.asarray(cost, dtype=np.float64)
     if cost.ndim != 2 or len(cost) != p.shape[1]:

@@ -2,34 +2,55 @@
 
     LaplaceClassifier(basis="polynomial", basis_options={"degree": 2}).fit(X, y).predict_proba(X)
 
-Strings or numbers as classes, `sample_weight`, pipelines, grid search, `clone` and `set_output` work as they do with
-any other estimator.  Shapes: N rows, F features, K classes.
+Strings or numbers as classes, `sample_weight` and its routing, pipelines, grid search, `clone` and `set_output` work as
+they do with any other estimator.  Features that are missing (NaN, null or masked) are integrated out, as a stored model
+does it: the fit sees their mean given the features that are there, a prediction is averaged over their distribution.
+Shapes: N rows, F features, K classes.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, column_names, features_of, without_names
 from blr.basis.kinds import fit_basis
 from blr.likelihood.prior import GaussianPrior
+from blr.missing.moments import FeatureMoments
+from blr.missing.patterns import missing_patterns
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
+from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
-from blr.predictive.mixture import Prediction
+from blr.predictive.mixture import Prediction, mix_nodes, with_rows
 from blr.selection.evidence import fit_evidence
+from blr.threads import default_threads
+from blr.trust.verdict import Trust
 
-__all__ = ["LaplaceClassifier"]
+__all__ = ["LaplaceClassifier", "UntrustedPosteriorWarning"]
 
-_POSTERIORS = ("laplace", "refined", "sampled")
+_POSTERIORS = ("laplace", "refined", "sampled", "served")
+_MISSING = ("integrate", "error")
+_NODES, _MORE_NODES = (
+    32,
+    64,
+)  # of the cubature over one missing feature, and over several: as in `blr.classifier`
+_BLOCK = 8192  # nodes predicted at a time
+
+
+class UntrustedPosteriorWarning(UserWarning):
+    """The verdict on a posterior is red: its probabilities may be far from those of the exact one."""
 
 
 class LaplaceClassifier(ClassifierMixin, BaseEstimator):
@@ -47,14 +68,40 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         "auto" (logistic for two classes, else softmax), or a link of two classes.
     posterior
         "laplace"; "refined" (Gaussian variational), nearer to the truth for a few more passes; "sampled" (Markov
-        chains), the truth where no Gaussian is.  The default is the one that rounding in the data cannot move.
+        chains), the truth where no Gaussian is; "served": the refined one where it holds, else what chains put in its
+        place.  The default is the one that rounding in the data cannot move.
+    missing
+        "integrate": NaN, null and masked features are missing at random, and are integrated out; "error": they are
+        refused.
+    n_jobs
+        Threads of the fit; None for as many as `blr.threads.default_threads` gives, -1 for one a processor.
     random_state
         Seed of bases with random parts, and of the chains.
 
     Attributes
     ----------
-    classes_, basis_, posterior_, log_evidence_, bic_
-        What was found; `posterior_` is a `blr.Posterior`.
+    classes_, n_features_in_, feature_names_in_, n_iter_
+        As of any estimator; names where the features had them.
+    basis_, posterior_, moments_
+        What was found; `posterior_` is a `blr.Posterior`, `moments_` the normal distribution of the features that
+        fills missing ones in.
+    log_evidence_, bic_
+        Of the Laplace fit, in nats: higher is better.
+    trust_
+        The verdict on the posterior, with its reasons and numbers; a red one is warned of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "late", "early")
+    >>> X[::10, 1] = np.nan
+    >>> model = blr.LaplaceClassifier().fit(X, y)
+    >>> model.predict([[2.0, 0.0], [-2.0, np.nan]]).tolist()
+    ['late', 'early']
+    >>> model.trust_.verdict
+    'green'
     """
 
     def __init__(
@@ -65,6 +112,8 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         prior_precision: float | str = "evidence",
         likelihood: str = "auto",
         posterior: str = "laplace",
+        missing: str = "integrate",
+        n_jobs: int | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.basis = basis
@@ -72,34 +121,106 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         self.prior_precision = prior_precision
         self.likelihood = likelihood
         self.posterior = posterior
+        self.missing = missing
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "integrate"
+        return tags
+
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the weights, and the prior's precision, to X (N, F) and the labels y (N,)."""
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
+        """Fit the weights, and the prior's precision, to X (N, F) and the labels y (N,).
+
+        X is an array or a table (pandas, polars, Arrow, astropy); a table's names go into `feature_names_in_` and into
+        `posterior_.summary()`.  A row of which all features are missing tells nothing and is left out.
+
+        Raises
+        ------
+        ValueError
+            If shapes, labels, weights or options do not fit, or a feature is missing everywhere.
+
+        Warns
+        -----
+        UntrustedPosteriorWarning
+            If the verdict on the posterior is red.
+        """
         self._check_options()
+        rows, labels = self._training_rows(X, y)
         weight = (
             None
             if sample_weight is None
             else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         )
-        if weight is not None:
-            seen = weight > 0  # a row of weight zero is not there: it names no class and moves no centre
-            rows, labels, weight = rows[seen], labels[seen], weight[seen]
-        self.classes_, index = np.unique(labels, return_inverse=True)
+        # A row of weight zero is not there: it names no class and moves no centre.
+        seen = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
+        self.classes_ = np.unique(labels[seen])
         if len(self.classes_) < 2:
             raise ValueError(f"a classifier needs at least two classes, got one class only: {self.classes_}")
+        seen &= ~np.isnan(rows).all(axis=1)
+        rows, index = rows[seen], np.searchsorted(self.classes_, labels[seen])
+        weight = None if weight is None else weight[seen]
+        rows = self._filled(rows, weight)
         rng = np.random.default_rng(self.random_state)
-        self.basis_ = fit_basis(self.basis, rows, weight=weight, rng=rng, **(self.basis_options or {}))
-        self.posterior_ = self._refined(self._fit(self.basis_(rows), index, weight), rng)
+        basis = fit_basis(self.basis, rows, weight=weight, rng=rng, **(self.basis_options or {}))
+        names = getattr(self, "feature_names_in_", None)
+        self.basis_ = basis if names is None else replace(basis, features=tuple(map(str, names)))
+        self.posterior_ = self._improved(self._fit(self.basis_(rows), index, weight), rng)
         self.log_evidence_, self.bic_ = self.posterior_.log_evidence, self.posterior_.bic
         self.n_iter_ = self.posterior_.n_iter
+        self.trust_: Trust = self.posterior_.trust
+        if self.trust_.verdict == "red":
+            self._warn()
         return self
+
+    def _training_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, NDArray[Any]]:
+        """Return features (N, F), NaN where they are missing, and labels (N,)."""
+        names = None if _is_frame(X) else column_names(X)
+        rows = X if _is_frame(X) else _masked_as_nan(without_names(X, "X"))
+        rows, labels = validate_data(self, rows, y, dtype=np.float64, ensure_all_finite=self._finite)
+        check_classification_targets(labels)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return rows, labels
+
+    def _filled(self, rows: Matrix, weight: Vector | None) -> Matrix:
+        """Learn the moments of the training rows (N, F); return them with missing features at their mean."""
+        missing = np.isnan(rows)
+        everywhere = np.flatnonzero(missing.all(axis=0))
+        if len(everywhere):
+            raise ValueError(
+                f"feature {self._name(int(everywhere[0]))} is missing in every row, expected values in some; "
+                "leave it out"
+            )
+        self.moments_ = FeatureMoments.estimate(rows, missing, weight=weight)
+        return self.moments_.impute(rows, missing) if missing.any() else rows
+
+    def _name(self, f: int) -> str:
+        return str(self.feature_names_in_[f]) if hasattr(self, "feature_names_in_") else str(f)
+
+    @property
+    def _finite(self) -> bool | str:
+        return "allow-nan" if self.missing == "integrate" else True
+
+    def _warn(self) -> None:
+        remedy = {
+            "laplace": "posterior='served' repairs it, posterior='sampled' samples the exact one",
+            "refined": "posterior='served' checks it against the exact one, and repairs it",
+        }.get(self.posterior, "take a stronger prior or fewer functions")
+        warnings.warn(
+            f"the posterior is not to be trusted: {self.trust_.reasons[0]} (`trust_.reasons` has all); {remedy}",
+            UntrustedPosteriorWarning,
+            stacklevel=3,
+        )
 
     def _check_options(self) -> None:
         if self.posterior not in _POSTERIORS:
             raise ValueError(f"posterior must be one of {', '.join(_POSTERIORS)}, got {self.posterior!r}")
+        if self.missing not in _MISSING:
+            raise ValueError(f"missing must be one of {', '.join(_MISSING)}, got {self.missing!r}")
+        if self.n_jobs is not None and (self.n_jobs == 0 or self.n_jobs < -1):
+            raise ValueError(f"n_jobs must be a number of threads, -1 for all, or None, got {self.n_jobs!r}")
         number = isinstance(self.prior_precision, (int, float, np.integer, np.floating))
         if not number and self.prior_precision != "evidence":
             raise ValueError(
@@ -109,21 +230,50 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
     def _fit(self, Phi: Matrix, index: Any, weight: Vector | None) -> LaplacePosterior:
         K = len(self.classes_)
         name = ("logistic" if K == 2 else "softmax") if self.likelihood == "auto" else self.likelihood
-        options: dict[str, Any] = {"sample_weight": weight, "classes": range(K)}
+        threads = default_threads() if self.n_jobs == -1 else self.n_jobs
+        options: dict[str, Any] = {"sample_weight": weight, "classes": range(K), "threads": threads}
         if self.prior_precision == "evidence":
             return fit_evidence(Phi, index, name, **options)
         return fit(
             Phi, index, GaussianPrior.isotropic(Phi.shape[1], float(self.prior_precision)), name, **options
         )
 
-    def _refined(self, q: LaplacePosterior, rng: np.random.Generator) -> Posterior:
-        if self.posterior == "refined":
-            return refine(q)
-        return sample_posterior(q, rng=rng) if self.posterior == "sampled" else q
+    def _improved(self, q: LaplacePosterior, rng: np.random.Generator) -> Posterior:
+        if self.posterior == "laplace":
+            return q
+        if self.posterior == "sampled":
+            return sample_posterior(q, rng=rng)
+        refined = refine(q)
+        return refined if self.posterior == "refined" else served(q, refined, rng=rng).posterior
+
+    def _rows(self, X: ArrayLike) -> Matrix:
+        """Return features (N, F) to be classified, in the order of the fit, NaN where they are missing."""
+        check_is_fitted(self)
+        if _is_frame(X) or column_names(X) is None:
+            X = X if _is_frame(X) else _masked_as_nan(X)
+            return validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
+        rows = without_names(features_of(X, getattr(self, "feature_names_in_", None)), "X")
+        return check_array(rows, dtype=np.float64, ensure_all_finite=self._finite)
 
     def _prediction(self, X: ArrayLike) -> Prediction:
-        check_is_fitted(self)
-        return self.posterior_.prediction(self.basis_(validate_data(self, X, dtype=np.float64, reset=False)))
+        rows = self._rows(X)
+        missing = np.isnan(rows)
+        at_mean = self.moments_.impute(rows, missing) if missing.any() else rows
+        base = self.posterior_.prediction(self.basis_(at_mean))
+        return with_rows(base, list(self._integrated(rows, missing)))
+
+    def _integrated(
+        self, rows: Matrix, missing: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.intp], Prediction]]:
+        """Yield indices of rows that lack features, and their predictions averaged over what they lack."""
+        some = np.flatnonzero(missing.any(axis=1))
+        for pattern, index in missing_patterns(missing[some]):
+            n = _NODES if pattern.sum() == 1 else _MORE_NODES
+            for start in range(0, len(index), _BLOCK // n):
+                part = some[index[start : start + _BLOCK // n]]
+                nodes, weight = self.moments_.nodes(rows[part], pattern, n)
+                whole = self.posterior_.prediction(self.basis_(nodes.reshape(-1, rows.shape[1])))
+                yield part, mix_nodes(weight, whole)
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """Return the moderated probabilities, (N, K)."""
@@ -147,8 +297,26 @@ class LaplaceClassifier(ClassifierMixin, BaseEstimator):
         """Return the posterior sd of the logit, or of a pair's widest contrast, (N,)."""
         return self._prediction(X).logit_std
 
-    predict_std = predict_logit_std
+    def predict_std(self, X: ArrayLike) -> Vector:
+        """Return `predict_logit_std`, as which it is to be called: this name goes with version 0.3."""
+        warnings.warn(
+            "predict_std is called predict_logit_std since 0.1, and goes with 0.3",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.predict_logit_std(X)
 
     def predict_mutual_information(self, X: ArrayLike) -> Vector:
         """Return how much a row's label would tell about the weights, (N,), nats."""
         return self._prediction(X).mutual_information
+
+
+def _is_frame(X: Any) -> bool:
+    """Say whether scikit-learn reads the names and values of X by itself: pandas, polars, Arrow."""
+    if hasattr(type(X), "colnames"):  # astropy, whose tables have an `iloc` too
+        return False
+    return hasattr(type(X), "__dataframe__") or hasattr(type(X), "iloc")
+
+
+def _masked_as_nan(X: Any) -> Any:
+    return np.ma.filled(X.astype(np.float64), np.nan) if isinstance(X, np.ma.MaskedArray) else X

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from blr.basis.kinds import basis_from_dict
 from blr.posterior.posterior import Posterior
 from blr.predictive.extrapolation import CONSTANT
 
-__all__ = ["Member"]
+__all__ = ["Member", "shared_deviations"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,11 @@ class Member:
             return [(1.0, self.design(X))]
         return [(1 - CONSTANT, self.design(X)), (CONSTANT, self.design(np.clip(X, *support)))]
 
+    def described(self, features: Sequence[str]) -> list[str]:
+        """Return share, basis, features and posterior in words; `features` are the classifier's."""
+        used = ", ".join(features[c] for c in self.columns)
+        return [f"{self.weight:.3f}", self.basis.kind, used, repr(self.posterior).strip("<>")]
+
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes."""
         return {
@@ -56,3 +61,11 @@ class Member:
         """Return the member of `to_dict`."""
         posterior = Posterior.from_dict(d["posterior"])
         return cls(basis_from_dict(d["basis"]), posterior, tuple(d["columns"]), d["weight"])
+
+
+def shared_deviations(members: Sequence[Member], n: int) -> tuple[Matrix, ...]:
+    """Return draws of each member's weights about their mean, n in all, in number proportional to its share."""
+    rng = np.random.default_rng(0)  # the same for every batch and run: the draws are shared by all rows
+    shares = np.array([m.weight for m in members])
+    counts = np.diff(np.concatenate([[0], np.rint(np.cumsum(shares / shares.sum()) * n)])).astype(int)
+    return tuple(m.posterior.deviations(k, rng) for m, k in zip(members, counts.tolist(), strict=True))

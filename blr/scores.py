@@ -8,15 +8,17 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag
 from blr.predictive.intervals import credible_interval
 from blr.predictive.mixture import Prediction
 
 __all__ = ["Scores", "joined"]
 
+_SHOWN_ROWS = 10
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Scores:
     """Probabilities, their uncertainty, and flags.
 
@@ -39,6 +41,27 @@ class Scores:
     high: Matrix | None = None
     logit_means: Matrix | None = None
     logit_covariance: Matrix | None = None
+
+    def __repr__(self) -> str:
+        n, K = self.probability.shape
+        flagged = ", ".join(f"{count} {name}" for name, count in self._flagged()) or "none flagged"
+        return f"<Scores: {n} rows, {K} classes; {flagged}>"
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table."""
+        names = [*(f"p{k}" for k in range(self.probability.shape[1])), "logit sd", "information", "flags"]
+        columns = [*self.probability.T, self.logit_std, self.mutual_information]
+        first = range(min(len(self.flags), _SHOWN_ROWS))
+        rows = [
+            [*(f"{column[i]:.4f}" for column in columns), Flag(int(self.flags[i])).name or ""] for i in first
+        ]
+        more = f"; the first {len(rows)} of them" if len(self.flags) > len(rows) else ""
+        return html_table(names, rows, repr(self).strip("<>") + more)
+
+    def _flagged(self) -> list[tuple[str, int]]:
+        """Return the flags that some rows have, each with the number of rows."""
+        counts = [(str(flag.name), int(np.count_nonzero(self.flags & int(flag)))) for flag in Flag]
+        return [(name, count) for name, count in counts if count]
 
     @classmethod
     def of(

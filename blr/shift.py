@@ -82,6 +82,15 @@ def density_ratio(
     ------
     ValueError
         If the matrices differ in width, hold NaN or infinity, or have too few rows; if the weights do not fit.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> ratio = blr.density_ratio(X[:100], X[100:] + [1, 0])
+    >>> ratio.weight.shape, bool(ratio.auc > 0.6)
+    ((100,), True)
     """
     Phi, other = as_matrix(train, "train"), as_matrix(target, "target")
     if Phi.shape[1] != other.shape[1]:
@@ -170,6 +179,18 @@ def class_priors(
 
     EM of Saerens, Latinne and Decaestecker (2002), doi:10.1162/089976602753284446.  `probability` is (N, K), rows with
     NaN left out; `training_prior` (K,).
+
+    Raises
+    ------
+    ValueError
+        If `p` is not (N, K), or the training shares are not K positive numbers.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30
+    >>> shares = blr.class_priors(p, training_prior=[0.5, 0.5])
+    >>> shares.prior.round(2).tolist()
+    [0.75, 0.25]
     """
     p = np.asarray(probability, dtype=np.float64)
     if p.ndim != 2:

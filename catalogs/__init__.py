@@ -7,7 +7,9 @@ does not wait for all formats.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if (
+    TYPE_CHECKING
+):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
     from catalogs.catalog.catalog import Catalog, Column, Partition
     from catalogs.catalog.new_columns import NewColumn, Provenance, standard_columns
     from catalogs.errors import CatalogError
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from catalogs.formats import open_catalog as open  # noqa: A004  the verb that users expect
     from catalogs.memory.annotate_table import annotate_table
     from catalogs.writing.annotate import annotate
+
+    __version__: str
 
 _HOME = {
     "Catalog": "catalog.catalog",
@@ -29,6 +33,8 @@ _HOME = {
     "parse": "expressions.expression",
     "standard_columns": "catalog.new_columns",
 }
+"""The module of each public name."""
+
 _ELSEWHERE = {"open": "open_catalog"}
 """What a name is called in its module, where that is another."""
 
@@ -46,12 +52,15 @@ __all__ = [
     "standard_columns",
 ]
 
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'catalogs' has no attribute '{name}'; it offers {', '.join(_HOME)}")
-    return getattr(import_module(f"catalogs.{_HOME[name]}"), _ELSEWHERE.get(name, name))
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("galaxyblr")
+        if name not in _HOME:
+            raise AttributeError(f"module 'catalogs' has no attribute '{name}'; it offers {', '.join(_HOME)}")
+        return getattr(import_module(f"catalogs.{_HOME[name]}"), _ELSEWHERE.get(name, name))
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOME]
+    return [*__all__, "__version__"]

@@ -26,7 +26,15 @@ LONGEST_SHOWN = 60
 
 
 class CatalogError(Exception):
-    """Something about a catalogue that its user can put right."""
+    """Something about a catalogue that its user can put right.
+
+    Examples
+    --------
+    >>> catalogs.open("nothing.fits")
+    Traceback (most recent call last):
+        ...
+    catalogs.errors.CatalogError: ...
+    """
 
 
 class FormatError(CatalogError):

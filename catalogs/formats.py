@@ -109,6 +109,19 @@ def open_catalog(
 
     CatalogError where there is nothing, or it is not clear which table is meant; FormatError for what is no catalogue,
     or none that can be read; DamagedFileError where a file is cut, or contradicts itself.
+
+    Raises
+    ------
+    catalogs.CatalogError
+        If there is no such file, no format recognises it (FormatError), or it is damaged.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalogs.open(Table({"bmag": [4.36, 9.03]})).n_rows
+    2
+    >>> catalogs.open("survey.fits")  # doctest: +SKIP
+    <Catalog survey.fits (fits): 10,521 rows, 12 columns>
     """
     if not isinstance(source, str | Path):
         return open_table(source)

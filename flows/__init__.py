@@ -1,1 +1,55 @@
-"""Flows, the command line and reports: the only place where `catalogs` and `blr` meet."""
+"""Flows, the command line and reports: the only place where `catalogs` and `blr` meet.
+
+The names below load what they need when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if (
+    TYPE_CHECKING
+):  # for type checkers and editors; at run time `__getattr__` below imports a name on its first use
+    from flows.errors import FlowError
+    from flows.models.model import Model
+    from flows.models.store import Store
+    from flows.specification.specification import Specification
+    from flows.specification.toml_file import read_specification
+    from flows.tables import TableClassifier, classifier_from, classify_table
+
+    __version__: str
+
+_HOME = {
+    "FlowError": "errors",
+    "Model": "models.model",
+    "Specification": "specification.specification",
+    "Store": "models.store",
+    "TableClassifier": "tables",
+    "classifier_from": "tables",
+    "classify_table": "tables",
+    "read_specification": "specification.toml_file",
+}
+"""The module of each public name."""
+
+__all__ = [
+    "FlowError",
+    "Model",
+    "Specification",
+    "Store",
+    "TableClassifier",
+    "classifier_from",
+    "classify_table",
+    "read_specification",
+]
+
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("galaxyblr")
+        if name not in _HOME:
+            raise AttributeError(f"module 'flows' has no attribute '{name}'; it offers {', '.join(_HOME)}")
+        return getattr(import_module(f"flows.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -18,7 +18,15 @@ __all__ = [
 
 
 class FlowError(Exception):
-    """Something that the user can put right; the command line prints the message alone."""
+    """Something that the user can put right; the command line prints the message alone.
+
+    Examples
+    --------
+    >>> flows.classify_table({}, model="morphology", store="no store")
+    Traceback (most recent call last):
+        ...
+    flows.errors.ModelError: ...
+    """
 
     exit_status = 1
 

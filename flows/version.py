@@ -10,6 +10,6 @@ __all__ = ["code_version"]
 def code_version() -> str:
     """Return the installed version, or a name that says that nothing is installed."""
     try:
-        return version("blr")
+        return version("galaxyblr")
     except PackageNotFoundError:
         return "0+source"

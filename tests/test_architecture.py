@@ -28,6 +28,7 @@ MAY_IMPORT = {"blr": {"blr"}, "catalogs": {"catalogs"}, "flows": {"flows", "cata
 DEFERRED = {
     "blr": "the lazy façade: SciPy is slow to import",
     "catalogs": "the lazy façade: a list of models waits for no format",
+    "flows": "the lazy façade: a command waits for no model",
     "flows.cli.*": "the command line's dispatch: `blr --help` imports no Prefect",
     "flows.classification.request": "the command line's options: `blr --help` reads no specification",
     "flows.training.request": "the command line's options: `blr --help` reads no specification",

@@ -49,7 +49,7 @@ def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench):
 
 
 def test_quapy_is_a_peer_where_it_is_installed(bench):
-    pytest.importorskip("quapy", reason="quapy is not installed: make bench, or pip install blr[bench]")
+    pytest.importorskip("quapy", reason="quapy is not installed: make bench, or pip install galaxyblr[bench]")
     labelled = bench.SETS["breast-cancer"]()
     found = bench.peers(bench.split_of(labelled, bench.prepared(labelled), 200, "same", 0))
     assert sorted(found) == ["QuaPy EMQ", "QuaPy KDEy", "QuaPy PACC"]

@@ -70,7 +70,9 @@ def test_a_failure_is_stored_and_shown(bench, tmp_path, monkeypatch):
 
 
 def test_catboost_is_a_peer_where_it_is_installed(bench, tmp_path):
-    pytest.importorskip("catboost", reason="catboost is not installed: make bench, or pip install blr[bench]")
+    pytest.importorskip(
+        "catboost", reason="catboost is not installed: make bench, or pip install galaxyblr[bench]"
+    )
     bench.main(arguments(tmp_path, "--methods", "CatBoost"))
     (fit,) = stored(tmp_path / "results")
     assert fit["code"].startswith("catboost 1.")

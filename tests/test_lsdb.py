@@ -60,7 +60,7 @@ def trained() -> Classifier:
 
 @pytest.mark.filterwarnings("ignore")
 def test_lsdb_and_our_kernel_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install blr[hats]")
+    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
     if not ROOT.is_dir():
         pytest.skip(f"no {ROOT}: not part of the checkout")
     logging.getLogger("lsdb").setLevel(logging.ERROR)

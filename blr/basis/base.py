@@ -11,19 +11,21 @@ __all__ = ["Basis", "positive", "whole"]
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blr.arrays import Matrix, as_matrix
+from blr.arrays import Matrix, NamedMatrix, as_matrix, features_of
 from blr.basis.standardisation import Standardisation
 
 # Rows at a time: a block of Φ this tall stays in cache while its columns are written, and its matrix products
 # are too small for BLAS to wake threads for.
 _BLOCK = 1024
+
+_SHARED = ("standardisation", "features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +35,20 @@ class Basis(ABC):
     A subclass names its `kind`, learns its fields in a classmethod `fit(X, *, options)` (with an option `rng`
     where it draws), and writes `_evaluate`, `_derivative`, `_names`, `n_functions` and `bounded`.  Its fields
     are scalars, strings, arrays and tuples of arrays, so that `to_dict` needs no help.
+
+    Examples
+    --------
+    >>> basis = blr.fit_basis("polynomial", {"u_r": [1.0, 2.0, 4.0]}, degree=2)
+    >>> basis.names()
+    ('1', 'u_r', 'u_r^2')
+    >>> basis({"u_r": [1.0, 2.0]}).shape
+    (2, 3)
     """
 
     kind: ClassVar[str]
     standardisation: Standardisation
+    features: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """Names of the F columns, where the basis was fitted to a table: of another table it takes those."""
 
     @property
     def n_features(self) -> int:
@@ -54,14 +66,17 @@ class Basis(ABC):
         """Whether Φ stays bounded far from the data, so that the logit's variance finds no outliers."""
 
     def __call__(self, X: ArrayLike) -> Matrix:
-        """Return the design matrix Φ, shape (N, M), of the features X, shape (N, F)."""
+        """Return the design matrix Φ, shape (N, M), of the features X, shape (N, F), an array or a table.
+
+        With the functions' names, where the features have names: a posterior fitted to it knows them.
+        """
         rows = self._rows(X)
         Phi = np.empty((len(rows), self.n_functions))
         Phi[:, 0] = 1
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             self._evaluate(self.standardisation(rows[block]), Phi[block])
-        return Phi
+        return Phi if self.features is None else NamedMatrix.of(Phi, self.names())
 
     def jacobian(self, X: ArrayLike) -> Matrix:
         """Return ∂φ_m / ∂x_f, shape (N, M, F), at the features X, shape (N, F)."""
@@ -74,8 +89,10 @@ class Basis(ABC):
         J *= slope if slope.ndim == 1 else slope[:, None, :]
         return J
 
-    def names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return the M functions' names, in terms of the F features' names."""
+    def names(self, feature_names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the M functions' names, in terms of the F features' names, by default those of `features`."""
+        if feature_names is None:
+            feature_names = self.features or [f"x{f + 1}" for f in range(self.n_features)]
         if len(feature_names) != self.n_features:
             raise ValueError(
                 f"got {len(feature_names)} feature name(s) but the basis was fitted to {self.n_features} "
@@ -87,7 +104,8 @@ class Basis(ABC):
         """Return everything that `from_dict` needs, as scalars, strings, lists and arrays."""
         own = {name: getattr(self, name) for name in self._own_fields()}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
-        return {"kind": self.kind, **self.standardisation.to_dict(), **plain}
+        named = {} if self.features is None else {"features": list(self.features)}
+        return {"kind": self.kind, **self.standardisation.to_dict(), **plain, **named}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -97,13 +115,16 @@ class Basis(ABC):
                 f"expected a stored {cls.kind} basis, got kind {stored.get('kind')!r}; use basis_from_dict"
             )
         expected = {"kind", "mean", "scale", *cls._own_fields()}
-        if set(stored) - {"softening_centre", "softening_width"} != expected:
+        if set(stored) - {"softening_centre", "softening_width", "features"} != expected:
             raise ValueError(
                 f"a stored {cls.kind} basis has the keys {sorted(expected)}, got {sorted(stored)}; "
                 "it was not written by this version's to_dict"
             )
         own = {name: stored[name] for name in cls._own_fields()}
-        return cls(Standardisation.from_dict(stored), **own)
+        features = stored.get("features")
+        return cls(
+            Standardisation.from_dict(stored), features=None if features is None else tuple(features), **own
+        )
 
     @abstractmethod
     def _evaluate(self, Z: Matrix, out: Matrix) -> None:
@@ -119,7 +140,7 @@ class Basis(ABC):
 
     @classmethod
     def _own_fields(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(cls) if field.name != "standardisation")
+        return tuple(f.name for f in fields(cls) if f.name not in _SHARED)
 
     def _keep(self, name: str, array: ArrayLike, dtype: type = np.float64) -> None:
         """Replace a field by a read-only copy of its own: stored arrays may be views of a file."""
@@ -128,6 +149,8 @@ class Basis(ABC):
         object.__setattr__(self, name, copy)
 
     def _rows(self, X: ArrayLike) -> Matrix:
+        if not isinstance(X, np.ndarray):
+            X = features_of(X, self.features)
         # A batch without rows (an empty partition) is no error: it gives a design matrix without rows.
         empty = np.ndim(X) == 2 and np.shape(X)[0] == 0
         rows = np.empty(np.shape(X)) if empty else as_matrix(X, "X")

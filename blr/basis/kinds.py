@@ -19,7 +19,7 @@ from typing import Any
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from blr.arrays import as_matrix, as_vector
+from blr.arrays import as_matrix, as_vector, column_names
 from blr.basis._bspline import BSpline
 from blr.basis._fourier import Fourier
 from blr.basis._linear import Linear
@@ -53,6 +53,20 @@ def fit_basis(
     through an arcsinh first, about their median in units of their robust spread.  `options` are the
     keywords of that kind's `fit`.  The kinds that draw at random, "rbf" and "fourier", need `rng`; the
     others ignore it.
+
+    Raises
+    ------
+    ValueError
+        If the kind or an option is unknown, X holds NaN, or "rbf" or "fourier" get no `rng`.
+
+    Examples
+    --------
+    >>> X = [[1.0, 20.0], [2.0, 21.0], [3.0, 19.0]]
+    >>> basis = blr.fit_basis("polynomial", X, degree=2)
+    >>> basis(X).shape
+    (3, 6)
+    >>> basis.names(["u_r", "mag"])
+    ('1', 'u_r', 'mag', 'u_r^2', 'u_r mag', 'mag^2')
     """
     basis = _kind(kind)
     known = set(inspect.signature(basis.fit).parameters) - {"X", "weight"}
@@ -66,12 +80,16 @@ def fit_basis(
             )
         options["rng"] = rng
     weights = None if weight is None else as_vector(weight, "weight")
-    rows = as_matrix(X, "X")
+    rows, names = as_matrix(X, "X"), column_names(X)
     if not soften:
-        return basis.fit(rows, weight=weights, **options)
+        return _named(basis.fit(rows, weight=weights, **options), names)
     softening = Softening.learn(rows)
     fitted = basis.fit(softening(rows), weight=weights, **options)
-    return replace(fitted, standardisation=fitted.standardisation.after(softening))
+    return _named(replace(fitted, standardisation=fitted.standardisation.after(softening)), names)
+
+
+def _named(basis: Basis, names: tuple[str, ...] | None) -> Basis:
+    return basis if names is None else replace(basis, features=names)
 
 
 def basis_from_dict(stored: Mapping[str, Any]) -> Basis:

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector, as_design
+from blr.arrays import Matrix, Vector, as_design, column_names
 from blr.fitting.newton import SolverPrior
 from blr.fitting.streams import Stream
 from blr.likelihood.contrasts import class_mean, exchangeable
@@ -32,7 +32,10 @@ __all__ = ["Problem", "make_problem", "pose"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is fitted; K - 1 contrasts of a softmax where the prior treats classes alike."""
+    """What is fitted; K - 1 contrasts of a softmax where the prior treats classes alike.
+
+    `names` are those of the M functions, where the design matrix came with them.
+    """
 
     likelihood: Likelihood
     prior: GaussianPrior | None
@@ -40,6 +43,7 @@ class Problem:
     n_functions: int
     n_effective: float
     data: Data | None = None
+    names: tuple[str, ...] | None = None
 
     @property
     def n_classes(self) -> int:
@@ -117,6 +121,12 @@ class Problem:
             raise ValueError(
                 f"design matrix has {matrix.shape[1]} columns but the posterior has {self.n_functions} "
                 "a class; build both with the same basis"
+            )
+        names = None if self.names is None else column_names(Phi)
+        if names is not None and names != self.names:
+            raise ValueError(
+                f"design matrix has the columns {', '.join(names)}, expected {', '.join(self.names or ())}; give "
+                "those that the posterior was fitted to, in their order"
             )
         return matrix
 
@@ -210,6 +220,7 @@ def pose(
         targets.n_effective,
         data,
         mislabelled=targets.mislabelled,
+        names=column_names(Phi),
     )
 
 
@@ -273,10 +284,11 @@ def make_problem(
     data: Data | None,
     *,
     mislabelled: bool = False,
+    names: tuple[str, ...] | None = None,
 ) -> Problem:
     """Return the problem, the prior checked against the M columns and K classes.
 
-    `mislabelled`: of labels that may be wrong, whose targets are likelihoods (N, K).
+    `mislabelled`: of labels that may be wrong, whose targets are likelihoods (N, K).  `names` (M,) of the columns.
     """
     K = len(classes)
     if not n_effective > 0:
@@ -290,4 +302,4 @@ def make_problem(
     if prior is not None and name != "softmax":
         prior.resized(M)  # a prior of the wrong size is said here, before any work
     make = make_mislabelled if mislabelled else make_likelihood
-    return Problem(make(name, K, contrasts=contrasts), prior, classes, M, n_effective, data)
+    return Problem(make(name, K, contrasts=contrasts), prior, classes, M, n_effective, data, names)

@@ -37,6 +37,12 @@ class GaussianPrior:
     ------
     ValueError
         If a shape does not fit, a value is not finite, or the covariance is not positive definite.
+
+    Examples
+    --------
+    >>> prior = blr.GaussianPrior.isotropic(3, precision=4.0)
+    >>> np.diag(prior.precision(3)).tolist()
+    [0.0001, 4.0, 4.0]
     """
 
     mean: Any

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector, as_matrix, as_vector, require_moderate, require_unmasked
+from blr.arrays import Matrix, Vector, as_matrix, as_vector, column_names, require_moderate, require_unmasked
 from blr.likelihood.confusion import as_confusion, label_likelihood
 
 __all__ = ["Targets", "resolve_targets"]
@@ -65,6 +65,7 @@ def resolve_targets(
         raise ValueError(
             f"a classifier needs at least two classes, got {list(classes)}; add rows of another class"
         )
+    t, classes = _without_names(t, classes)
     require_unmasked(t, "targets")
     array = np.asarray(t)
     if array.size == 0:
@@ -92,6 +93,14 @@ def resolve_targets(
     if weight is not None:
         require_moderate(weight, "sample_weight times trials")
     return Targets(fraction, weight, names, mislabelled)
+
+
+def _without_names(t: ArrayLike, classes: Sequence[Any] | None) -> tuple[ArrayLike, Sequence[Any] | None]:
+    """Return targets as an array, and the classes: of a table of votes, by default the names of its columns."""
+    columns = column_names(t)
+    if columns is None:
+        return t, classes
+    return as_matrix(t, "targets"), columns if classes is None else classes
 
 
 def _combined(weight: Vector | None, sample_weight: ArrayLike | None, n: int) -> Vector | None:

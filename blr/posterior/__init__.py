@@ -25,6 +25,7 @@ For this folder alone:
   exactly invariant.
 - `_short_chains`: Probabilities of the exact posterior at a few rows, to a stated error: the check of an
   approximation.
+- `_summary`: A posterior in a line, and its weights as a table.
 - `_weights`: The base of all kinds of posteriors: a Gaussian of the weights, and its predictions for new rows.
 """
 

@@ -6,6 +6,7 @@ works with C outputs a row, and so with C M weights: `blr.fitting.problem` says 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from blr.fitting.problem import Problem, make_problem
 from blr.gaussian import Gaussian
 from blr.likelihood.contrasts import class_cholesky, class_precision
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior._summary import Described
 from blr.posterior.ensemble import averaged
 from blr.predictive.binary import binary_exact, binary_probit
 from blr.predictive.mixture import Prediction, predicted, require_shift
@@ -33,8 +35,8 @@ _BLOCK = 2**14  # rows that a thread predicts at once
 _METHODS = ("plugin", "probit", "exact", "monte_carlo")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WeightPosterior:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class WeightPosterior(Described):
     """A Gaussian of the weights of a problem, and how the search for it ended.
 
     Attributes
@@ -60,39 +62,23 @@ class WeightPosterior:
     status: str
     verdict: Trust | None = None
 
+    # Properties of cached values: pyright takes a `cached_property` for no property of the protocol `Posterior`.
     @property
-    def classes(self) -> tuple[Any, ...]:
-        """The K classes; of two, a probability (N,) is that of the second."""
-        return self.problem.classes
-
-    @property
-    def likelihood(self) -> str:
-        """Name of the likelihood, for example "logistic" or "softmax"."""
-        return self.problem.likelihood.name
-
-    @property
-    def link(self) -> str:
-        """Link function of two classes; "logistic" for a softmax."""
-        return self.likelihood if self.problem.binary else "logistic"
-
-    @property
-    def prior(self) -> GaussianPrior | None:
-        """The prior; None for maximum likelihood."""
-        return self.problem.prior
-
-    @property
-    def n_effective(self) -> float:
-        """Effective number of rows: the sum over rows of weight times trials."""
-        return self.problem.n_effective
-
-    @cached_property
     def mean(self) -> Vector:
         """Mean of the weights, (D,)."""
-        return self.problem.class_weights(self.gaussian.mean)
+        return self._mean
 
     @cached_property
+    def _mean(self) -> Vector:
+        return self.problem.class_weights(self.gaussian.mean)
+
+    @property
     def precision(self) -> Matrix:
         """Precision of the weights, (D, D)."""
+        return self._precision
+
+    @cached_property
+    def _precision(self) -> Matrix:
         T = self.problem.transform
         if T.shape[0] == T.shape[1]:
             return self.gaussian.precision
@@ -106,6 +92,18 @@ class WeightPosterior:
             return Gaussian(self.mean, self.precision).cholesky
         prior = Gaussian(np.zeros(len(shared)), shared)
         return class_cholesky(self.gaussian.cholesky, T, prior.cholesky)
+
+    @property
+    def trust(self) -> Trust:
+        """Whether this posterior serves: its own check's verdict where there was one, else the Laplace fit's.
+
+        The Laplace fit's is computed on first use; RuntimeError if the posterior was loaded without it and its data.
+        """
+        return self._trust
+
+    @cached_property
+    @abstractmethod
+    def _trust(self) -> Trust: ...
 
     def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:
         """Return mean and variance of each row's activation, (N,) each.
@@ -174,7 +172,7 @@ class WeightPosterior:
         return (p, error) if return_error else p
 
     def _exact_by_blocks(self, Phi: ArrayLike, threads: int) -> Matrix:
-        rows = np.asanyarray(Phi)
+        rows = Phi if isinstance(Phi, np.ndarray) else self.problem.design(Phi)
         if rows.ndim != 2 or len(rows) <= _BLOCK:
             return self._exact(self.problem.design(Phi))
 
@@ -271,10 +269,11 @@ class WeightPosterior:
     def to_dict(self) -> dict[str, Any]:
         """Return the posterior, without its data, as scalars, strings, lists and arrays, for `from_dict`.
 
-        Every kind has the same keys; a key for which a kind has no value is None.  The verdict of `trust` is stored
+        Every kind has the same keys; a key for which a kind has no value is None.  `functions`, the names of the M
+        functions, is there only if they have names.  The verdict of `trust` is stored
         only if it has been computed: nobody can compute it later without the data.
         """
-        verdict = self.__dict__.get("trust", self.verdict)
+        verdict = self._known_verdict
         return {
             "kind": self.kind,
             "likelihood": self.likelihood,
@@ -293,6 +292,7 @@ class WeightPosterior:
             "elbo": None,
             "draws": None,
             "trust": None if verdict is None else verdict.to_dict(),
+            **({} if self.problem.names is None else {"functions": list(self.problem.names)}),
         } | self._own_tree()
 
     def _own_tree(self) -> dict[str, Any]:
@@ -321,6 +321,7 @@ class WeightPosterior:
             stored["n_effective"],
             None,
             mislabelled=stored.get("mislabelled", False),
+            names=None if stored.get("functions") is None else tuple(stored["functions"]),
         )
         return {
             "problem": problem,

@@ -93,6 +93,16 @@ def bridge_evidence(
         If `q` has no draws, or fewer than 64.
     RuntimeError
         If `q` was loaded from a file: it has no data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> q = blr.fit_evidence(np.column_stack([np.ones(200), X]), t)
+    >>> log_evidence, error = blr.bridge_evidence(blr.sample_posterior(q, n_draws=200, rng=rng))
+    >>> bool(abs(log_evidence - q.log_evidence) < 0.2), bool(error < 0.1)
+    (True, True)
     """
     n_draws = len(getattr(q, "draws", ()))  # a caller without type checks may hand over another kind
     if n_draws < _FEWEST:

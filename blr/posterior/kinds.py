@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LaplacePosterior(WeightPosterior):
     """The Laplace approximation: a Gaussian with its mean at the mode w_MAP, and the precision A there.
 
@@ -103,11 +103,7 @@ class LaplacePosterior(WeightPosterior):
         return self.problem.n_solved - float(np.einsum("ij,ji->", prior, self.gaussian.covariance))
 
     @cached_property
-    def trust(self) -> Trust:
-        """Whether the Laplace approximation serves; computed on first use, unless `verdict` holds it.
-
-        RuntimeError if it has to be computed and the posterior was loaded without its data.
-        """
+    def _trust(self) -> Trust:
         if self.verdict is not None:
             return self.verdict
         return assess(self.problem, self.gaussian, converged=self.converged, status=self.status)
@@ -148,7 +144,7 @@ class LaplacePosterior(WeightPosterior):
         return super()._fields(stored) | {"log_likelihood": stored["log_likelihood"]}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _ImprovedPosterior(WeightPosterior):
     """A posterior that improves on a Laplace fit.
 
@@ -194,8 +190,7 @@ class _ImprovedPosterior(WeightPosterior):
         return self.laplace.effective_parameters
 
     @cached_property
-    def trust(self) -> Trust:
-        """The verdict of a check of this posterior, if there was one; otherwise that of the Laplace fit."""
+    def _trust(self) -> Trust:
         return self.laplace.trust if self.verdict is None else self.verdict
 
     @property
@@ -222,21 +217,21 @@ class _ImprovedPosterior(WeightPosterior):
         return super()._fields(stored) | {"laplace": LaplacePosterior.from_dict(stored["laplace"])}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShiftedPosterior(_ImprovedPosterior):
     """The Laplace fit's Gaussian, its mean moved to the posterior mean to first order (`variational.mean_shift`)."""
 
     kind: ClassVar[str] = "shifted"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SandwichPosterior(_ImprovedPosterior):
     """A Gaussian with the sandwich covariance about a fit's mean, for weighted rows (`blr.shift.sandwich`)."""
 
     kind: ClassVar[str] = "sandwich"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RefinedPosterior(_ImprovedPosterior):
     """The Gaussian nearest to the whole posterior, by variational inference (`variational.refine`).
 
@@ -255,7 +250,7 @@ class RefinedPosterior(_ImprovedPosterior):
         return super()._fields(stored) | {"elbo": stored["elbo"]}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MatchedPosterior(_ImprovedPosterior):
     """The Gaussian with the exact posterior's mean and covariance (`repair.served`).
 
@@ -267,7 +262,7 @@ class MatchedPosterior(_ImprovedPosterior):
     verdict: Trust = field()  # required: the default None of the other kinds does not hold here
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SampledPosterior(_ImprovedPosterior):
     """Draws from the exact posterior, over which predictions are averaged (`sampling.sample_posterior`).
 
@@ -301,6 +296,12 @@ class SampledPosterior(_ImprovedPosterior):
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Matrix:
         return self.draws[rng.choice(len(self.draws), n, replace=n > len(self.draws))]
+
+    def _limits(self, level: float) -> tuple[Vector, Vector, Matrix]:
+        P, S = self._centring @ self.problem.transform, len(self.draws)
+        weights = np.einsum("kc,scm->skm", P, self.draws.reshape(S, P.shape[1], -1)).reshape(S, -1)
+        limits = np.quantile(weights, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        return weights.mean(axis=0), weights.std(axis=0), limits
 
     def _own_tree(self) -> dict[str, Any]:
         return super()._own_tree() | {"draws": self.draws}

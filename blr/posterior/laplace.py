@@ -82,6 +82,17 @@ def fit(
     ------
     ValueError
         If shapes, values, labels or the prior do not fit; the message says what was got and what to do.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> q = blr.fit(np.column_stack([np.ones(200), X]), t, blr.GaussianPrior.isotropic(3))
+    >>> q
+    <LaplacePosterior: logistic, classes 0, 1, 3 functions, 200 rows, log evidence -91.0 nats, trust not computed>
+    >>> q.predict_proba([[1, 0, 0], [1, 2, 0]]).round(2).tolist()
+    [0.48, 0.99]
     """
     problem = pose(
         Phi,
@@ -157,6 +168,16 @@ def fit_sgd(
     ------
     ValueError
         As `fit`; or if the stream is empty, or there is no prior.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> Phi = np.column_stack([np.ones(200), X])
+    >>> chunks = ((Phi[i : i + 50], t[i : i + 50], None) for i in range(0, 200, 50))
+    >>> blr.fit_sgd(chunks, blr.GaussianPrior.isotropic(3), classes=[False, True]).mean.shape
+    (3,)
     """
     if prior is None:
         raise ValueError(
@@ -206,6 +227,12 @@ def laplace_approximation(
     ValueError
         If shapes do not fit, the density is not finite at the start, or the point found is no maximum (the Hessian
         is not negative definite there).
+
+    Examples
+    --------
+    >>> normal = blr.laplace_approximation(lambda z: -0.5 * z @ z, lambda z: -z, lambda z: -np.eye(1), [0.3])
+    >>> bool(np.isclose(normal.log_normaliser, 0.5 * np.log(2 * np.pi)))
+    True
     """
     z = as_vector(start, "start")
     D = len(z)

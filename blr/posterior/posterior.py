@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import getattr_static
-from typing import Any, Protocol, _ProtocolMeta, runtime_checkable
+from typing import Any, ClassVar, Protocol, _ProtocolMeta, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blr.arrays import Matrix, Vector
+from blr.arrays import Matrix, Table, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.posterior.kinds import LaplacePosterior, posterior_from_dict
@@ -36,12 +36,16 @@ class Posterior(Protocol, metaclass=_CheckedByName):
 
     In the words of PRML: `mean` (D,) of a Laplace posterior is the mode w_MAP, `precision` (D, D) is A; of a refined
     posterior the variational mean and precision, of a sampled or matched one those of the draws.
+
+    Examples
+    --------
+    >>> q = blr.fit_evidence([[1, 0.2], [1, 0.9], [1, 0.4], [1, 0.5]], [0, 1, 0, 1])
+    >>> isinstance(q, blr.Posterior)
+    True
     """
 
-    @property
-    def kind(self) -> str:
-        """Name of the kind: "laplace", "shifted", "sandwich", "refined", "matched" or "sampled"."""
-        ...
+    kind: ClassVar[str]
+    """Name of the kind: "laplace", "shifted", "sandwich", "refined", "matched" or "sampled"."""
 
     @property
     def problem(self) -> Problem:
@@ -106,6 +110,10 @@ class Posterior(Protocol, metaclass=_CheckedByName):
     @property
     def trust(self) -> Trust:
         """Whether this posterior serves."""
+        ...
+
+    def summary(self, level: float = 0.95) -> Table:
+        """Return the weights as a table: function, for a softmax class, mean, sd, and the ends of an interval."""
         ...
 
     def logit_moments(self, Phi: ArrayLike) -> tuple[Matrix, Matrix]:

@@ -104,6 +104,15 @@ def served(
         If there is no prior, or `rows` have another number of columns than the model.
     RuntimeError
         If `q` was loaded from a file: it has no data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> q = blr.fit_evidence(np.column_stack([np.ones(200), X]), t)
+    >>> blr.served(q).posterior.kind
+    'refined'
     """
     laplace = q.fitted
     refined = refine(laplace) if refined is None else refined

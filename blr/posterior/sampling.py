@@ -90,6 +90,16 @@ def sample_posterior(
         If there is no prior, without which there may be no posterior; or fewer than 2 chains or draws.
     RuntimeError
         If `q` was loaded from a file: it has no data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> q = blr.fit_evidence(np.column_stack([np.ones(200), X]), t)
+    >>> s = blr.sample_posterior(q, n_draws=200, rng=rng)
+    >>> s.draws.shape[1], s.trust.verdict
+    (3, 'green')
     """
     laplace = q.fitted
     n_rows, watched = _watched(laplace.problem)

@@ -83,6 +83,15 @@ def refine(
         If there is no prior, without which there may be no posterior.
     RuntimeError
         If `q` was loaded from a file: it has no data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> r = blr.refine(blr.fit_evidence(np.column_stack([np.ones(200), X]), t))
+    >>> bool(r.elbo < r.log_evidence + 0.1)
+    True
     """
     laplace = q.fitted
     problem = laplace.problem

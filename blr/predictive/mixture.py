@@ -21,15 +21,17 @@ __all__ = [
     "Prediction",
     "mix",
     "mix_nodes",
+    "mixed",
     "predicted",
     "replaced",
     "require_logit",
     "require_shift",
     "stacked",
+    "with_rows",
 ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """What a posterior says of N rows.
 
@@ -41,6 +43,10 @@ class Prediction:
     expected_entropy: Vector
     mean: Matrix
     covariance: Matrix
+
+    def __repr__(self) -> str:
+        n, K = self.probability.shape
+        return f"<Prediction: {n} rows, {K} classes, mean sd of the logit {self.logit_std.mean():.3g}>"
 
     def rows(self, chosen: slice) -> Prediction:
         """Return the prediction of some of the rows."""
@@ -133,6 +139,11 @@ def mix(parts: Iterable[tuple[Vector | float, Prediction]]) -> Prediction:
     return of_moments(*total)
 
 
+def mixed(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
+    """Return the mixture of (weight, prediction) pairs; one alone as it is."""
+    return parts[0][1] if len(parts) == 1 else mix(parts)
+
+
 def mix_nodes(weight: Vector, part: Prediction) -> Prediction:
     """Return the mixture of S parts that lie one behind the other in `part`, S N rows; weights (S,) sum to one.
 
@@ -165,6 +176,13 @@ def replaced(base: Prediction, rows: NDArray[np.intp], part: Prediction) -> Pred
         filled[rows] = new
         arrays.append(filled)
     return Prediction(*arrays)
+
+
+def with_rows(base: Prediction, parts: Sequence[tuple[NDArray[np.intp], Prediction]]) -> Prediction:
+    """Return the prediction `base` with those of some rows replaced."""
+    if not parts:
+        return base
+    return replaced(base, np.concatenate([rows for rows, _ in parts]), stacked([p for _, p in parts]))
 
 
 def _square(mean: Matrix) -> Matrix:

@@ -15,6 +15,8 @@
 
 For this folder alone:
 
+- `_comparison`: The ranking of models by evidence, and the table of a comparison as people and notebooks
+  read it.
 - `_groups`: Groups of weights that share a prior precision.
 - `_noise_density`: The posterior density of rates of wrong labels, and of the prior's precision, with the
   weights integrated out.

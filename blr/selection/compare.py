@@ -8,12 +8,11 @@ Shapes: N rows, K classes, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood.confusion import most_likely_class
@@ -22,6 +21,7 @@ from blr.posterior.kinds import RefinedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_derivatives
 from blr.predictive.mixture import Prediction, mix
+from blr.selection._comparison import Comparison, Ranking, Row, rank
 from blr.sums import Terms, chunk_rows, output_covariances
 from blr.threads import single_threaded_blas
 
@@ -63,6 +63,21 @@ def leave_one_out(q: Posterior) -> LeaveOneOut:
     A Newton step without the row, from the mode: a' = a - V'(t - y), V' = (I - V R)⁻¹ V; for two classes
     a + h(y - t)/(1 - r h) and s²/(1 - r h).  Vehtari et al. (2016), jmlr.org/papers/v17/14-540, section 3.
     Of a refined posterior y and R are its expectations, which is the row's own term of its precision and mean.
+
+    Raises
+    ------
+    RuntimeError
+        If `q` was loaded from a file: it has no data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> q = blr.fit_evidence(np.column_stack([np.ones(200), X]), t)
+    >>> score = blr.leave_one_out(q)
+    >>> bool(score.log_density < q.log_likelihood), score.n_influential
+    (True, 0)
     """
 
     def term(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
@@ -157,80 +172,6 @@ def against_records(q: Posterior, p: Matrix, t: Matrix) -> tuple[Matrix, Matrix]
     return np.where(shares > 0, known[:, None], rest), shares
 
 
-@dataclass(frozen=True)
-class Row:
-    """One candidate in the table: all in nats, higher is better."""
-
-    log_evidence: float
-    second_order: float
-    bic: float
-    loo: float
-    loo_standard_error: float
-    effective_parameters: float
-    n_parameters: int
-    verdict: str
-    weight: float
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The table, and which candidate each criterion puts first (an index into it).
-
-    `second_order_applied`: whether evidences were ranked with the second-order term, which they are where all
-    verdicts are green.
-    """
-
-    rows: tuple[Row, ...]
-    best: dict[str, int]
-    second_order_applied: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Ranking:
-    """Candidates by evidence: their posterior probability is `weight` (n,).
-
-    `log_evidence` (n,) is as ranked, with the second-order term where `second_order_applied`.
-    """
-
-    log_evidence: Vector
-    weight: Vector
-    second_order_applied: bool
-
-    def best(self, score: ArrayLike) -> int:
-        """Return the candidate of the highest score (n,), those of NaN left out."""
-        scores = np.asarray(score, dtype=np.float64)
-        return int(np.where(np.isnan(scores), -np.inf, scores).argmax())
-
-
-def rank(
-    log_evidence: ArrayLike,
-    second_order: ArrayLike,
-    verdicts: Sequence[str],
-    prior_probability: ArrayLike | None = None,
-) -> Ranking:
-    """Return the ranking of candidates by log evidence (n,), their verdicts, and their probability before the data.
-
-    The second-order terms (n,) count where all verdicts are green.
-
-    Raises
-    ------
-    ValueError
-        If there are no candidates, or the prior probabilities are not one positive number each.
-    """
-    n = len(verdicts)
-    if n == 0:
-        raise ValueError("there is nothing to compare; give at least one posterior")
-    prior = np.ones(n) if prior_probability is None else np.asarray(prior_probability, dtype=np.float64)
-    if prior.shape != (n,) or not np.all(prior > 0):
-        raise ValueError(f"prior_probability must be {n} positive numbers, got {prior.tolist()!r}")
-    applied = all(verdict == "green" for verdict in verdicts)
-    ranked = np.asarray(log_evidence, dtype=np.float64)
-    if applied:
-        ranked = ranked + np.asarray(second_order, dtype=np.float64)
-    log_weight = ranked + np.log(prior)
-    return Ranking(ranked, np.exp(log_weight - logsumexp(log_weight)), applied)
-
-
 def _ranked(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None) -> Ranking:
     fits = [q.laplace for q in posteriors]
     return rank(
@@ -252,17 +193,38 @@ def weights(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None
     return _ranked(posteriors, prior_probability).weight
 
 
-def compare(posteriors: Sequence[Posterior], prior_probability: ArrayLike | None = None) -> Comparison:
-    """Return the candidates' table.  All must be fitted to the same rows, targets and weights.
+def compare(
+    posteriors: Sequence[Posterior] | Mapping[str, Posterior], prior_probability: ArrayLike | None = None
+) -> Comparison:
+    """Return the table of candidates side by side: evidence, BIC, left-out predictions, posterior probability.
+
+    Parameters
+    ----------
+    posteriors
+        The candidates, or a mapping of their names to them; all fitted to the same rows, targets and weights.
+    prior_probability
+        Of each candidate before the data, (n,); by default the same for all.
 
     Raises
     ------
     ValueError
         As `weights`; or if the fits are of different rows, classes or targets, whose evidences do not compare.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> Phi = np.column_stack([np.ones(200), X])
+    >>> blr.compare({"one colour": blr.fit_evidence(Phi[:, :2], t), "both": blr.fit_evidence(Phi, t)})
+    <Comparison of 2 candidates: best one colour by evidence, one colour by bic, one colour by loo>
     """
-    ranking = _ranked(posteriors, prior_probability)
-    _require_same_data(posteriors)
-    rows = tuple(_row(q, float(w)) for q, w in zip(posteriors, ranking.weight, strict=True))
+    names = list(posteriors) if isinstance(posteriors, Mapping) else None
+    fits = list(posteriors.values() if isinstance(posteriors, Mapping) else posteriors)
+    ranking = _ranked(fits, prior_probability)
+    _require_same_data(fits)
+    named = zip(names or [f"candidate {i}" for i in range(len(fits))], fits, ranking.weight, strict=True)
+    rows = tuple(_row(name, q, float(w)) for name, q, w in named)
     best = {
         "evidence": ranking.best(ranking.weight),
         "bic": ranking.best([r.bic for r in rows]),
@@ -309,9 +271,10 @@ def _class_weight(q: Posterior) -> Vector:
     return np.asarray(q.problem.require_data().accumulate(terms)[0])
 
 
-def _row(q: Posterior, weight: float) -> Row:
+def _row(name: str, q: Posterior, weight: float) -> Row:
     loo = leave_one_out(q)
     return Row(
+        name=name,
         log_evidence=q.log_evidence,
         second_order=q.laplace.second_order,
         bic=q.bic,
@@ -330,6 +293,21 @@ def average(
     """Return the evidence-weighted mixture of the models' predictions (PRML 3.67).
 
     `designs` holds each model's design matrix of the same N rows.
+
+    Raises
+    ------
+    ValueError
+        If there is not a design matrix for each model, or these have different numbers of rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> Phi = np.column_stack([np.ones(200), X])
+    >>> fits = [blr.fit_evidence(Phi[:, :2], t), blr.fit_evidence(Phi, t)]
+    >>> blr.average(fits, [Phi[:5, :2], Phi[:5]]).probability.shape
+    (5, 2)
     """
     if len(designs) != len(posteriors):
         raise ValueError(

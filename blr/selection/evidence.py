@@ -40,8 +40,7 @@ _TOLERANCE = 1e-4  # in ln α: the evidence is flat there, so this is 1e-8 of a 
 _ROUGHLY = 0.03  # distance to the mode, in posterior sd, from which the quadratic model tells α
 _SETTLED = 0.01  # change in ln α that the quadratic model at the mode tells to within the tolerance
 _NEAR = 1.0  # decrement, in posterior sd, below which the quadratic model is good enough to move α
-_MAX_ROUNDS = 60
-_MAX_RAISES = 12
+_MAX_ROUNDS, _MAX_RAISES = 60, 12
 _ROUGH = 0.1  # tolerance in ln α where that has a prior
 _EXACT: Any = {"ftol": 1e-15, "gtol": 1e-9}  # of the search in the quadratic model
 _FEW: Any = {**_EXACT, "ftol": 1e-5, "maxiter": 2}
@@ -238,9 +237,8 @@ def fit_evidence(
     Phi, t, trials, sample_weight, classes, confusion
         As of `fit`.
     groups
-        (M,) integers: columns of the same number share a precision.  Default: one precision for all.  Columns that
-        share one should be of like scale, as those of a basis are: else the evidence may have several maxima, of which
-        the one that ascent leads to is found.
+        (M,) integers: columns of the same number share a precision; default: one for all.  Columns that share one
+        should be of like scale, as those of a basis are: else the ascent may end at one of several maxima.
     scale_prior
         Median of each group's standard deviation s = α^(−1/2), and standard deviation of ln s, in a log-normal prior.
         Evidence times prior is then maximised, to a tenth in ln α.  Default: no prior.
@@ -251,6 +249,11 @@ def fit_evidence(
     ------
     ValueError
         As `fit`; or if the groups do not fit the columns, or the prior's numbers are not positive.
+
+    Examples
+    --------
+    >>> blr.fit_evidence([[1, 0.2], [1, 0.9], [1, 0.4], [1, 0.5]], ["S", "E", "S", "E"]).classes
+    ('E', 'S')
     """
     if scale_prior is not None and not min(scale_prior) > 0:
         raise ValueError(f"expected a positive median and spread of the prior's scales, got {scale_prior}")

@@ -123,6 +123,16 @@ def estimate_label_noise(
     ------
     ValueError
         As `fit`; or if the annotators are not one integer a row.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> t = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    >>> wrong = rng.random(200) < 0.1
+    >>> noise = blr.estimate_label_noise(np.column_stack([np.ones(200), X]), t ^ wrong)
+    >>> noise.rate.shape, bool(noise.rate.max() < 0.3)
+    ((2,), True)
     """
     # A rate that is not zero, so that targets are the likelihoods of records.
     problem = pose(

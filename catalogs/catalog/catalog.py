@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -43,6 +44,9 @@ BATCH_ROWS = 131_072
 """Rows a batch: 16 MB of memory serve any catalogue.  Arrays of twice the size are given back to the system
 and asked for anew each time, which took as long as all the rest."""
 
+_ROWS_IN_HEADER = {"fits", "parquet", "hats"}
+"""Formats whose files say how many rows they have; others are read to be counted."""
+
 Compute = Callable[[pa.RecordBatch], Mapping[str, np.ndarray[Any, Any]]]
 """From a batch of the columns read to the new columns, one array of as many rows each."""
 
@@ -52,7 +56,15 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's metadata, in the words of the VOTable FIELD; `absent` is how many of a catalogue's files lack it."""
+    """A column's metadata, in the words of the VOTable FIELD; `absent` is how many of a catalogue's files lack it.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalog = catalogs.open(Table({"name": ["M 31", "M 32"], "bmag": [4.36, 9.03]}))
+    >>> catalog.column("bmag").datatype
+    DataType(double)
+    """
 
     name: str
     datatype: pa.DataType
@@ -120,7 +132,15 @@ class Copyable(Protocol):
 
 
 class Partition(Copyable, Protocol):
-    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root."""
+    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalog = catalogs.open(Table({"name": ["M 31", "M 32"], "bmag": [4.36, 9.03]}))
+    >>> [(p.key, p.n_rows) for p in catalog.partitions]
+    [('table.parquet', 2)]
+    """
 
     @property
     def n_rows(self) -> int:
@@ -206,13 +226,27 @@ class Whole(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Catalog:
     """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
 
     Where a table in memory was written down, `changed` says of columns what has become of them already, and
     `left_behind` what of the table there was no place for; `read_back` what its own library will read of a Parquet
     copy in another way.
+
+    Raises
+    ------
+    catalogs.CatalogError
+        From the methods, if a column is not there or the file is damaged.
+
+    Examples
+    --------
+    >>> from astropy.table import Table
+    >>> catalog = catalogs.open(Table({"name": ["M 31", "M 32"], "bmag": [4.36, 9.03]}))
+    >>> catalog.names, catalog.n_rows
+    (('name', 'bmag'), 2)
+    >>> next(catalog.batches(["bmag"])).to_pydict()
+    {'bmag': [4.36, 9.03]}
     """
 
     format: str
@@ -224,6 +258,21 @@ class Catalog:
     changed: Mapping[str, str] = field(default_factory=dict)
     left_behind: tuple[str, ...] = ()
     read_back: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows = f"{self.n_rows:,} rows, " if self.format in _ROWS_IN_HEADER else ""
+        files = f", {len(self.partitions):,} files" if len(self.partitions) > 1 else ""
+        return f"<Catalog {self.path} ({self.format}): {rows}{len(self.columns)} columns{files}>"
+
+    def _repr_html_(self) -> str:
+        """Return the catalogue's line and a table of its columns."""
+        cells = [
+            (c.name, f"{c.datatype}{list(c.shape) if c.shape else ''}", c.unit, c.ucd, c.description)
+            for c in self.columns
+        ]
+        head = "".join(f"<th>{name}</th>" for name in ("column", "type", "unit", "UCD", "description"))
+        body = "".join(f"<tr>{''.join(f'<td>{escape(x or str())}</td>' for x in row)}</tr>" for row in cells)
+        return f"<p>{escape(repr(self).strip('<>'))}</p><table><tr>{head}</tr>{body}</table>"
 
     @property
     def n_rows(self) -> int:

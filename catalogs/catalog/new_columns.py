@@ -39,7 +39,14 @@ CREDIBLE = 0.95
 
 @dataclass(frozen=True)
 class NewColumn:
-    """A column to be added.  `width` is the longest text, in bytes, of a string column (FITS needs it)."""
+    """A column to be added.  `width` is the longest text, in bytes, of a string column (FITS needs it).
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> catalogs.NewColumn("p_late", pa.float32(), "stat.probability", description="probability of a late type").name
+    'p_late'
+    """
 
     name: str
     datatype: pa.DataType
@@ -51,7 +58,13 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made the annotation: written as HISTORY in FITS and as metadata in Parquet and VOTable."""
+    """What made the annotation: written as HISTORY in FITS and as metadata in Parquet and VOTable.
+
+    Examples
+    --------
+    >>> catalogs.Provenance({"blr_model": "morphology@1f3a"}).entries["blr_model"]
+    'morphology@1f3a'
+    """
 
     entries: Mapping[str, str] = field(default_factory=dict)  # model id, specification hash, version, ...
     flags: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # bit -> (name, meaning)
@@ -86,6 +99,16 @@ def standard_columns(
 
     The full ones begin with the standard ones.  Behind them stands the column of prediction sets, where there are
     `sets`, then one for each of the classes that objects are `selected` of.
+
+    Raises
+    ------
+    catalogs.errors.NameClashError
+        If two classes give columns of one name.
+
+    Examples
+    --------
+    >>> [c.name for c in catalogs.standard_columns(("early", "late"))][:3]
+    ['blr_class', 'blr_p_early', 'blr_p_late']
     """
     if len(classes) < BINARY:
         raise CatalogError(f"got the classes {list(classes)}; a classification needs two or more")

@@ -62,7 +62,21 @@ Array = np.ndarray[Any, Any]
 
 
 def parse(text: str) -> Expression:
-    """Return the expression that a text says; `ExpressionError` shows what is wrong with it, and where."""
+    """Return the expression that a text says; `ExpressionError` shows what is wrong with it, and where.
+
+    Raises
+    ------
+    catalogs.errors.ExpressionError
+        If the text is no expression; the message shows the place.
+
+    Examples
+    --------
+    >>> colour = catalogs.parse("bmag - jmag")
+    >>> sorted(colour.names), colour.unit({"bmag": "mag", "jmag": "mag"})
+    (['bmag', 'jmag'], 'mag')
+    >>> colour.evaluate({"bmag": np.array([4.5]), "jmag": np.array([1.0])}).tolist()
+    [3.5]
+    """
     return Expression(text, parse_tree(text))
 
 

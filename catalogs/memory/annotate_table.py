@@ -40,6 +40,22 @@ def annotate_table(
     annotation made are replaced, the users' bits of its flags kept.  The provenance is where the library's writers find
     it: lines of HISTORY in astropy's `meta`, pandas' `attrs`, Arrow's schema metadata.  What else speaks Arrow (Polars)
     comes back as an Arrow table.
+
+    Raises
+    ------
+    catalogs.CatalogError
+        If a column is not there, or a new one has the name of an old one (NameClashError).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import pyarrow as pa
+    >>> colour = catalogs.NewColumn("b_j", pa.float64(), "phot.color", unit="mag", description="B - J")
+    >>> galaxies = pd.DataFrame({"bmag": [4.5, 9.0], "jmag": [1.0, 6.0]})
+    >>> def b_j(batch):
+    ...     return {"b_j": np.subtract(batch["bmag"], batch["jmag"])}
+    >>> catalogs.annotate_table(galaxies, [colour], b_j, read=["bmag", "jmag"])["b_j"].tolist()
+    [3.5, 3.0]
     """
     source = in_memory(table)
     for name in read:

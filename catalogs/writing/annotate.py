@@ -77,6 +77,24 @@ def annotate(
     Before any work: ColumnNotFoundError; NameClashError where a column of somebody else's has a new one's name;
     OutputExistsError, unless `overwrite`; StorageError where there is no room.  At work: DamagedFileError where a file
     is not what it was when it was opened; ValueError and TypeError where `compute` returns something else.
+
+    Raises
+    ------
+    catalogs.CatalogError
+        If a column is not there, a new one has the name of an old one (NameClashError), or a file is in the way.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from astropy.table import Table
+    >>> Table({"bmag": [4.5, 9.0], "jmag": [1.0, 6.0]}).write("survey.fits")
+    >>> colour = catalogs.NewColumn("b_j", pa.float64(), "phot.color", unit="mag", description="B - J")
+    >>> def b_j(batch):
+    ...     return {"b_j": np.subtract(batch["bmag"], batch["jmag"])}
+    >>> survey = catalogs.open("survey.fits")
+    >>> (copy,) = catalogs.annotate(survey, Path("out"), [colour], b_j, read=["bmag", "jmag"])
+    >>> catalogs.open(copy).names
+    ('bmag', 'jmag', 'b_j')
     """
     check_local(out)
     old = old_columns(cat, columns, mode, keep)

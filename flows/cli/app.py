@@ -42,6 +42,7 @@ from flows.cli._options import (
     Watched,
     WriteOptions,
 )
+from flows.cli._other_makers import check_packages
 from flows.cli._verbs import verb
 from flows.draft.request import InitRequest, InspectRequest
 from flows.models.request import PromoteRequest
@@ -285,6 +286,7 @@ def schema(
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit status: 0 done, 1 failed, 2 wrong use, 3 partly done, 130 interrupted."""
     try:
+        check_packages()
         with terminable("run the same command again"):
             result: Any = app(args=list(arguments), prog_name="blr", standalone_mode=False)
         if result == INTERRUPTED:

@@ -151,7 +151,7 @@ def _installed_database() -> Path:
     if spec is None or spec.origin is None:
         raise DemoDataError(
             "the demo's galaxies come with the package 'pyongc', which is not installed; "
-            "install it: pip install 'blr[demo]'"
+            "install it: pip install 'galaxyblr[demo]'"
         )
     return Path(spec.origin).parent / "ongc.db"
 

@@ -1,5 +1,7 @@
 """`blr inspect` and `blr init`: a first specification from a file.
 
+- `candidates`: The candidates that `blr init` writes: they follow from the numbers of rows, features and
+  classes alone.
 - `inspected`: What `blr inspect` and `blr init` return: a catalogue and its columns in numbers, a first specification.
 - `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them;
   or a model.
@@ -9,8 +11,6 @@
 For this folder alone:
 
 - `_bands`: Magnitudes and fluxes by band, and the colours of a first specification.
-- `_candidates`: The candidates that `blr init` writes: they follow from the numbers of rows, features and
-  classes alone.
 - `_classes`: The classes of a first specification: every label of five rows or more, and how they could be
   grouped.
 - `_columns`: What a first specification makes of columns: features of all, but for reasons of physics or
@@ -25,4 +25,4 @@ For this folder alone:
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 """
 
-__all__ = ["inspected", "inspection", "request", "specification"]
+__all__ = ["candidates", "inspected", "inspection", "request", "specification"]

@@ -23,12 +23,12 @@ from catalogs.profile.suspicions import (
     suspected_sentinels,
     suspected_texts,
 )
-from flows.draft._candidates import default_candidates
 from flows.draft._classes import StartingClasses
 from flows.draft._columns import Chosen, quoted
 from flows.draft._exclusions import same_question
 from flows.draft._names import vector_name
 from flows.draft._summary import summary
+from flows.draft.candidates import default_candidates
 from flows.draft.inspected import PositionSummary
 from flows.specification.specification import Output
 

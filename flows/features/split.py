@@ -87,7 +87,7 @@ def held_out(
     summary = split.SplitSummary(
         by=specification.split.by,
         asked=asked,
-        share=float(chosen.mean()),
+        share=float(chosen.mean()) if len(chosen) else 0.0,
         n_places=len(np.unique(group)),
         healpix_order=order,
     )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from blr.arrays import html_table
 from blr.classifier import Classifier
 from catalogs.catalog.catalog import ColumnMetadata
 from flows.documents import from_document, to_document
@@ -34,13 +35,19 @@ SCHEMA_VERSION = 1
 """Raised when an older reader would misread the file; older files stay readable."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Model:
     """What `train` makes and `classify` uses.
 
     `candidates` is the evidence table and `selected` the row of it that became the model; `columns` is what the
     labelled catalogue says of the columns that the features need.  `folder` is where the model was read from, with what
     lies beside its file; None for one that has just been made.
+
+    Examples
+    --------
+    >>> model = flows.Store(Path("models")).load("morphology")  # doctest: +SKIP
+    >>> model  # doctest: +SKIP
+    <Model morphology@6c60a42f65d7: classes early, late; 2 features; log loss 0.5581 nats an object on ...>
     """
 
     name: str
@@ -57,6 +64,33 @@ class Model:
     columns: Mapping[str, ColumnMetadata]
     code_version: str
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        loss = f"log loss {self.metrics.log_loss:.4f} nats an object on {self.metrics.n:,} rows"
+        size = f"classes {', '.join(self.classes)}; {len(self.features)} features"
+        return f"<Model {self.label}: {size}; {loss}, trust {self.trust.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Return what the model is and how good it is, with the table of its candidates."""
+        metrics, training = self.metrics, self.training
+        facts = [
+            ["classes", ", ".join(self.classes)],
+            ["features", ", ".join(self.features)],
+            [
+                "log loss, nats an object",
+                f"{metrics.log_loss:.4f} (class shares alone {metrics.log_loss_baseline:.4f})",
+            ],
+            ["accuracy", f"{metrics.accuracy:.1%}"],
+            ["judged on", f"{metrics.n:,} {metrics.judged_by} rows"],
+            ["labelled rows", f"{sum(training.training_counts) + sum(training.held_out_counts):,}"],
+            ["trust", "; ".join([self.trust.verdict, *self.trust.reasons])],
+        ]
+        candidates = [
+            ["selected" if i == self.selected else "", row.basis, f"{row.weight:.3f}", row.verdict]
+            for i, row in enumerate(self.candidates)
+        ]
+        table = html_table(["", "candidate", "probability", "trust"], candidates)
+        return html_table(["", self.label], facts) + table
 
     @property
     def label(self) -> str:

@@ -30,7 +30,14 @@ SHORTEST_PREFIX = 4
 
 @dataclass(frozen=True)
 class Store(StoreFolder):
-    """The models below a folder; a `temporary` one, of a trial, lies where the machine's temporary files lie."""
+    """The models below a folder; a `temporary` one, of a trial, lies where the machine's temporary files lie.
+
+    Examples
+    --------
+    >>> store = flows.Store(Path("models"))
+    >>> [m.label for m in store.models()]
+    []
+    """
 
     temporary: bool = False
 

@@ -129,7 +129,14 @@ class Flags(SpecificationTable):
 
 
 class Specification(SpecificationTable):
-    """Everything that a model and its annotations depend on."""
+    """Everything that a model and its annotations depend on.
+
+    Examples
+    --------
+    >>> specification = flows.read_specification("spec.toml")  # doctest: +SKIP
+    >>> specification.features  # doctest: +SKIP
+    {'b_j': 'bmag - jmag'}
+    """
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the model in the store")
     catalog: CatalogTable

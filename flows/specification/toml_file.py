@@ -34,7 +34,20 @@ def load_specification(path: Path | str) -> Specification:
 
 
 def read_specification(specification: Specification | str | Path) -> Specification:
-    """Return the specification itself, or the one in a file."""
+    """Return the specification itself, or the one in a file.
+
+    Raises
+    ------
+    flows.errors.SpecificationError
+        If the file is not there, is not TOML, or says what a specification may not.
+
+    Examples
+    --------
+    >>> flows.read_specification("no such file.toml")
+    Traceback (most recent call last):
+        ...
+    flows.errors.SpecificationError: ...
+    """
     if isinstance(specification, Specification):
         return specification
     return load_specification(check_inside(Path(specification), key="specification"))

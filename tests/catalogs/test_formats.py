@@ -321,3 +321,16 @@ def test_tables_that_had_to_be_converted_are_read(tmp_path, kind):
     assert (catalog.format, catalog.names[:2]) == ("ascii", ("NUMBER", "MAG_AUTO"))
     (batch,) = catalog.batches(["MAG_AUTO"])
     assert batch["MAG_AUTO"].to_pylist() == [20.5, 21.5]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_catalogue_is_a_line_and_in_a_notebook_its_columns(kind, tmp_path):
+    """Rows that are not in a header are not counted for a line."""
+    path = written(kind, tmp_path / f"<a>{SUFFIXES[kind]}")
+    catalog = catalogs.open(path)
+    rows = "4 rows, " if kind in {"parquet", "fits"} else ""
+    assert repr(catalog) == f"<Catalog {path} ({catalog.format}): {rows}3 columns>"
+    html = catalog._repr_html_()
+    assert html.count("<tr>") == 4
+    assert "&lt;a&gt;" in html
+    assert "<a>" not in html

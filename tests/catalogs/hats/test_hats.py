@@ -352,7 +352,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("quiet")
 def test_hats_takes_them_for_valid(real: Path, tmp_path: Path) -> None:
     validation = pytest.importorskip(
-        "hats.io.validation", reason="hats is not installed: pip install blr[hats]"
+        "hats.io.validation", reason="hats is not installed: pip install galaxyblr[hats]"
     )
     cat = catalogs.open(real)
     assert validation.is_valid_catalog(
@@ -364,7 +364,7 @@ def test_hats_takes_them_for_valid(real: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("mode", ["annotated", "slim"])
 def test_lsdb_opens_them(tmp_path: Path, mode: Any) -> None:
-    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install blr[hats]")
+    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
     path = SHARED / "openngc" / "openngc_hats"
     if not path.is_dir():
         pytest.skip(f"no {path}: not part of the checkout")

@@ -15,7 +15,6 @@ import pytest
 import catalogs
 from flows.classification.explanation import explain
 from flows.classification.request import ExplainRequest
-from flows.classify_table import classify_table
 from flows.cli.app import run
 from flows.errors import ModelError, UsageError
 from flows.inputs.object_row import find_object, read_object
@@ -27,6 +26,7 @@ from flows.models.labelled_objects import (
 )
 from flows.models.store import Store
 from flows.reports.explanation import explanation_page, explanation_sentences
+from flows.tables import classify_table
 from tests.flows.verbs import classify
 
 

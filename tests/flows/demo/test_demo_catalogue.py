@@ -17,7 +17,9 @@ from astropy.units import Unit
 from flows.demo._catalogue import ATTRIBUTION, DemoDataError, read_openngc, write_catalogues
 from flows.demo._columns import COLUMNS
 
-pyongc = pytest.importorskip("pyongc", reason="the demo's galaxies come with pyongc: pip install 'blr[demo]'")
+pyongc = pytest.importorskip(
+    "pyongc", reason="the demo's galaxies come with pyongc: pip install 'galaxyblr[demo]'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,5 +122,5 @@ def test_database_without_galaxies(tmp_path: Path) -> None:
 
 def test_package_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(DemoDataError, match=r"pip install 'blr\[demo\]'"):
+    with pytest.raises(DemoDataError, match=r"pip install 'galaxyblr\[demo\]'"):
         read_openngc()

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from flows.draft._candidates import MOST_WEIGHTS, default_candidates
+from flows.draft.candidates import MOST_WEIGHTS, default_candidates
 from flows.specification.specification import Candidate
 
 

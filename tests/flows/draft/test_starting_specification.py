@@ -13,7 +13,7 @@ import pytest
 import catalogs
 from flows.cli.app import run
 from flows.documents import to_document
-from flows.draft._candidates import default_candidates
+from flows.draft.candidates import default_candidates
 from flows.draft.inspection import inspect_file
 from flows.draft.specification import starting_specification
 from flows.errors import TrainingError, UsageError

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.classify_table import classify_table
 from flows.demo.steps import run_demo
 from flows.errors import UsageError
 from flows.inputs.resolve import resolve_sources
@@ -16,6 +15,7 @@ from flows.models.store import Store
 from flows.runs.allowed_roots import check_inside, url_roots
 from flows.specification.specification import Output
 from flows.specification.toml_file import load_specification
+from flows.tables import classify_table
 from tests.flows.verbs import classify, promote, reprocess, review, train
 
 

@@ -1,0 +1,37 @@
+"""Packages of other makers that have the names of ours: `flows` and `blr` are on the package index too.
+
+Both would lie in the same folder, where whichever was installed last has overwritten files of the other.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from flows.errors import UsageError
+
+__all__ = ["check_packages"]
+
+PACKAGES = ("blr", "catalogs", "flows")
+OURS = Path(__file__).resolve().parent.parent.parent
+"""The folder that our three packages lie in."""
+
+
+def check_packages() -> None:
+    """Raise UsageError that names a package of another maker in the place of one of ours, or within it."""
+    for package in PACKAGES:
+        found = find_spec(package)
+        folder = Path(found.origin).parent if found is not None and found.origin else None
+        if folder is None or folder.resolve() != OURS / package:
+            raise UsageError(
+                f"got the package '{package}' in {folder}, expected galaxyblr's in {OURS / package}: it is another "
+                "maker's, or another copy; install galaxyblr into an environment of its own"
+            )
+        for record in OURS.glob(f"{package}-*.dist-info/RECORD"):
+            version = record.parent.name.removesuffix(".dist-info").partition("-")[2]
+            if f"\n{package}/" in "\n" + record.read_text(encoding="utf-8"):
+                raise UsageError(
+                    f"got the package '{package}' of the distribution {package} {version}, whose files lie among "
+                    f"galaxyblr's; remove it with `pip uninstall {package}` and reinstall galaxyblr, or install "
+                    "galaxyblr into an environment of its own"
+                )

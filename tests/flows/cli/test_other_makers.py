@@ -1,0 +1,60 @@
+"""A package of another maker in the place of ours, or among our files, is named in one sentence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flows
+from flows.cli._other_makers import check_packages
+
+HOME = Path(flows.__file__).parent.parent
+
+
+def test_ours_alone_are_no_reason_to_stop():
+    check_packages()
+
+
+def test_a_package_that_comes_first_on_the_path_is_named(tmp_path):
+    other = tmp_path / "first" / "catalogs"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    script = (
+        f"import flows, sys; sys.path.insert(0, {str(other.parent)!r}); from flows.cli._other_makers import "
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script + "check_packages; check_packages()"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"got the package 'catalogs' in {other}, expected galaxyblr's in" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "start"),
+    [
+        (
+            "blr/client.py",
+            2,
+            "blr: error: got the package 'blr' of the distribution blr 0.4, whose files lie among",
+        ),
+        ("_blr.pth", 0, ""),  # an editable install has no files among ours
+    ],
+)
+def test_a_distribution_among_our_files_is_named(tmp_path, file, status, start):
+    """As pip leaves it: both in one folder, each with its record; by the command itself."""
+    for package in ("blr", "catalogs", "flows"):
+        shutil.copytree(HOME / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    record = tmp_path / "blr-0.4.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text(f"blr-0.4.dist-info/RECORD,,\n{file},,\n")
+    command = [sys.executable, "-m", "flows", "models", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == status
+    assert done.stderr.startswith(start)
+    assert len(done.stderr.splitlines()) == bool(start)

@@ -1,0 +1,223 @@
+"""Tables in memory get what a file of the same rows gets, and stay what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import MaskedColumn, QTable, Table
+from astropy.units import mag
+
+from catalogs.errors import ColumnNotFoundError
+from flows.errors import ModelError, SpecificationError, TrainingError
+from flows.specification.specification import Candidate
+from flows.specification.toml_file import read_specification
+from flows.tables import classifier_from, classify_table
+from tests.flows.verbs import classify
+
+MODEL = "morphology"
+
+
+def from_file(trained: Path, folder: Path, **options: Any) -> pa.Table:
+    """Return the copy of the survey's file."""
+    survey = trained / "survey.parquet"
+    classify([survey], model=MODEL, store=trained / "models", out=folder / "out", **options)
+    return pq.read_table(folder / "out" / "survey.parquet")
+
+
+def values(table: Any) -> dict[str, np.ndarray]:
+    """Return our columns of a table of any kind."""
+    names = [n for n in getattr(table, "column_names", None) or list(table.columns) if n.startswith("blr_")]
+    return {n: np.asarray(table[n]) for n in names}
+
+
+def assert_same(found: Any, expected: pa.Table) -> None:
+    here, there = values(found), values(expected)
+    assert list(here) == list(there)
+    for name, column in there.items():
+        np.testing.assert_array_equal(here[name], column, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["astropy", "pandas", "arrow"])
+def test_a_table_gets_what_a_file_gets(trained, tmp_path, kind):
+    survey = pq.read_table(trained / "survey.parquet")
+    made = {"astropy": lambda: Table(survey.to_pydict()), "pandas": survey.to_pandas, "arrow": lambda: survey}
+    table = made[kind]()
+    found = classify_table(table, model=MODEL, store=trained / "models")
+    assert type(found) is type(table)
+    assert_same(found, from_file(trained, tmp_path))
+    again = classify_table(found, model=MODEL, store=trained / "models", threads=2)
+    assert_same(again, from_file(trained, tmp_path))
+
+
+def test_what_a_notebook_has_stays(trained):
+    frame = pq.read_table(trained / "survey.parquet").to_pandas().set_index("name")
+    frame.attrs["made by"] = "me"
+    found = classify_table(frame, model=MODEL, store=trained / "models")
+    pd.testing.assert_frame_equal(found[frame.columns], frame)
+    assert found.attrs["made by"] == "me"
+    assert any("morphology@" in str(said) for said in found.attrs.values())
+
+
+@pytest.mark.parametrize("asked", [{"early": 0.9, "late": 0.1}, "em"])
+def test_class_shares(trained, tmp_path, asked):
+    table = pq.read_table(trained / "survey.parquet")
+    found = classify_table(table, model=MODEL, store=trained / "models", class_prior=asked)
+    assert_same(found, from_file(trained, tmp_path, class_prior=asked))
+
+
+def test_a_specification_and_a_budget(trained, tmp_path):
+    spec = tmp_path / "other.toml"
+    spec.write_text(
+        (trained / "spec.toml").read_text() + "[flags]\nbudget = 0.1\n[output]\ncolumns = 'full'\n"
+    )
+    pq.write_table(pq.read_table(trained / "survey.parquet"), tmp_path / "survey.parquet")
+    table = pq.read_table(trained / "survey.parquet")
+    found = classify_table(table, model=MODEL, store=trained / "models", specification=spec)
+    assert_same(found, from_file(trained, tmp_path, specification=spec))
+
+
+def test_units_of_quantities_are_converted(trained, tmp_path):
+    (tmp_path / "spec.toml").write_text(
+        (trained / "spec.toml").read_text() + '[target]\nunits = { bmag = "mag" }\n'
+    )
+    table = QTable(pq.read_table(trained / "survey.parquet").to_pydict())
+    table["kmag"] = table["kmag"] * mag
+    found = classify_table(table, model=MODEL, store=trained / "models")
+    assert found["kmag"].unit == mag
+    assert_same(found, from_file(trained, tmp_path))
+
+
+def test_what_is_wrong_is_said(trained):
+    table = pq.read_table(trained / "survey.parquet").drop(["bmag"])
+    with pytest.raises(
+        ColumnNotFoundError, match=r"^the Table has no column 'bmag', expected by features.b_j"
+    ):
+        classify_table(table, model=MODEL, store=trained / "models")
+    with pytest.raises(ModelError, match="got no model 'nobody'"):
+        classify_table(table, model="nobody", store=trained / "models")
+
+
+ASKED = {
+    "label": "hubble",
+    "features": {"b_j": "bmag - jmag", "j_k": "jmag - kmag"},
+    "classes": {"early": ["E", "S0"], "late": ["Sb", "Sc"]},
+    "object_id": "name",
+}
+
+
+@pytest.fixture
+def no_report(monkeypatch):
+    """Leave the report undrawn: it takes seconds."""
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained, tmp_path):
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    own = classifier_from(
+        frame,
+        **ASKED,
+        candidates=["linear", {"features": ["b_j"], "basis": {"kind": "polynomial", "degree": 2}}],
+        options={
+            "catalog": {"where": "type == 'G'", "sentinels": {"jmag": [-9999, 99.0]}},
+            "split": {"held_out": 0.2},
+        },
+        name="morphology",
+    )
+    expected = classify_table(frame, model=MODEL, store=trained / "models")
+    found = own.classify(frame)
+    for name in ("blr_class", "blr_p_early", "blr_logit_std", "blr_flags"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    asked, given = own.model.specification, read_specification(trained / "spec.toml")
+    for table in ("label", "features", "candidate", "select", "seed"):
+        assert getattr(asked, table) == getattr(given, table)
+    assert repr(own).startswith("<Model morphology@")
+    assert "early" in own._repr_html_()
+    assert own.report.is_file()
+    own.classify_files([trained / "survey.fits"], out=tmp_path / "out")
+    copy = Table.read(tmp_path / "out" / "survey.fits")
+    np.testing.assert_array_equal(copy["blr_p_early"], found["blr_p_early"])
+    folder = own.store
+    del own
+    assert not folder.exists()
+
+
+@pytest.mark.usefixtures("no_report")
+def test_votes_errors_units_and_masks_of_an_astropy_table(tmp_path):
+    rng = np.random.default_rng(0)
+    colour, n = rng.normal(size=200), 200
+    smooth = rng.binomial(20, 1 / (1 + np.exp(-2 * colour)))
+    galaxies = QTable({"a b": MaskedColumn(colour, mask=rng.random(n) < 0.1), "e": np.full(n, 0.1)})
+    galaxies["u"] = colour * 1000 * (mag / 1000)
+    galaxies["smooth"], galaxies["featured"] = smooth, 20 - smooth
+    own = classifier_from(
+        galaxies,
+        label={"smooth": "smooth", "featured": "featured"},
+        features=["a b", "u"],
+        errors={"u": "e"},
+        candidates=["linear"],
+        options={"select": {"posterior": "laplace", "scale": "maximised"}},
+        store=tmp_path / "models",
+    )
+    assert own.model.classes == ("smooth", "featured")
+    assert own.model.features == ("a b", "u")
+    assert own.model.training.noise["u"] == pytest.approx(0.1)
+    assert own.report.is_relative_to(tmp_path / "models")
+    again = galaxies[:5]
+    again["u"] = again["u"].to(mag)
+    np.testing.assert_allclose(
+        own.classify(again)["blr_p_smooth"], own.classify(galaxies)["blr_p_smooth"][:5]
+    )
+    stored = classify_table(galaxies, model="table", store=tmp_path / "models")
+    np.testing.assert_array_equal(stored["blr_p_smooth"], own.classify(galaxies)["blr_p_smooth"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"features": ["bmg"]},
+            ColumnNotFoundError,
+            "no column 'bmg', expected by features.bmg .*did you mean 'bmag'",
+        ),
+        (
+            {"candidates": ["lineer"]},
+            SpecificationError,
+            "classifier_from: candidate.0.basis: got kind 'lineer'",
+        ),
+        ({"options": {"selct": {}}}, SpecificationError, "classifier_from: selct: got an unknown key"),
+        (
+            {"label": "type"},
+            TrainingError,
+            "label.classes.early: got no training row with 'E' or 'S0' in column 'type'",
+        ),
+    ],
+)
+def test_what_is_no_training_is_said_and_leaves_nothing(
+    trained, tmp_path, monkeypatch, change, error, message
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    with pytest.raises(error, match=message):
+        classifier_from(frame, **ASKED | {"candidates": ["linear"]} | change)
+    assert not list(tmp_path.glob("blr-store-*"))
+
+
+@pytest.mark.usefixtures("no_report")
+def test_without_candidates_those_of_blr_init_compete(trained, monkeypatch):
+    few = [Candidate(basis={"kind": "polynomial", "degree": 2}), Candidate(transform="arcsinh")]
+    asked = []
+    monkeypatch.setattr("flows.tables.default_candidates", lambda *sizes: asked.append(sizes) or few)
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    own = classifier_from(frame, **ASKED | {"object_id": None})
+    assert asked == [(own.description.metrics.n, 2, 2)]
+    assert list(own.model.specification.candidate) == few
+    assert own.model.specification.split.by == "bmag"

@@ -1,0 +1,109 @@
+"""Type checkers, completion and `dir` see the public names, and the same ones that there are at run time."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import blr
+import catalogs
+import flows
+
+ROOT = Path(__file__).resolve().parent.parent
+TYPING = ROOT / "tests" / "typing"
+FACES = [blr, catalogs, flows]
+
+
+def expected_errors() -> dict[int, str]:
+    """Return the lines of wrong.py that have to be rejected, each with mypy's code."""
+    lines = (TYPING / "wrong.py").read_text(encoding="utf-8").splitlines()
+    marks = {i: re.search(r"# wrong: ([\w-]+)$", line) for i, line in enumerate(lines, start=1)}
+    return {i: mark.group(1) for i, mark in marks.items() if mark}
+
+
+def test_mypy_rejects_wrong_calls_and_accepts_correct_ones():
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", TYPING / "correct.py", TYPING / "wrong.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert not done.stderr
+    found = re.findall(r"^(.*):(\d+): error: .*\[([\w-]+)\]$", done.stdout, flags=re.MULTILINE)
+    assert [error for error in found if error[0] != "tests/typing/wrong.py"] == []
+    by_line: dict[int, set[str]] = {}
+    for _, line, code in found:
+        by_line.setdefault(int(line), set()).add(code)
+    expected = expected_errors()
+    assert len(expected) > 10
+    assert set(by_line) == set(expected), done.stdout
+    assert all(code in by_line[line] for line, code in expected.items()), done.stdout
+
+
+def test_pyright_agrees():
+    program = shutil.which("pyright") or shutil.which("basedpyright")
+    if program is None:
+        pytest.skip(
+            "pyright is not installed: it brings Node.js, 300 MB; `uv tool install basedpyright` has it"
+        )
+    command = [program, "--pythonpath", sys.executable, "--level", "error"]
+    done = subprocess.run(
+        [*command, TYPING / "correct.py", TYPING / "wrong.py"], capture_output=True, text=True, check=False
+    )
+    found = re.findall(r"(\w+\.py):(\d+):\d+ - error", done.stdout)
+    assert {int(line) for name, line in found if name == "wrong.py"} == set(expected_errors()), done.stdout
+    assert [line for name, line in found if name == "correct.py"] == [], done.stdout
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_the_three_lists_of_a_face_agree(face):
+    """What type checkers read, what is imported at run time, and `__all__`."""
+    tree = ast.parse(inspect.getsource(face))
+    (block,) = (
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    typed = {
+        alias.asname or alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == {name: f"{face.__name__}.{module}" for name, module in face._HOME.items()}
+    assert sorted(typed) == sorted(face.__all__) == sorted(set(dir(face)) - {"__version__"})
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_a_name_stays_the_same_object(face):
+    """Whatever has been imported before: no module has the name of a function that its package offers."""
+    for name in face.__all__:
+        value = getattr(face, name)
+        assert not inspect.ismodule(value), name
+        assert importlib.util.find_spec(f"{face.__name__}.{name}") is None, name
+        assert value is getattr(face, name)
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_a_version_and_an_error_that_lists_the_names(face):
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", face.__version__)
+    with pytest.raises(AttributeError, match=r"no attribute 'fit_evidense'; it offers .*\w+, \w+"):
+        _ = face.fit_evidense
+
+
+def test_completion_finds_names_and_members():
+    """Jedi is what IPython and notebooks complete by."""
+    jedi = pytest.importorskip("jedi", reason="jedi is not installed")
+    before = "import blr, catalogs, flows\nq = blr.fit_evidence([[1.0]], [0, 1])\n"
+    for asked, wanted in {
+        "blr.fit_": {"fit_basis", "fit_evidence", "fit_sgd"},
+        "catalogs.": {"open", "annotate_table", "Catalog"},
+        "flows.": {"classify_table", "Store"},
+        "q.": {"predict_proba", "log_evidence", "trust", "logit_moments", "sample"},
+        "q.trust.": {"verdict", "reasons", "numbers"},
+    }.items():
+        lines = (before + asked).splitlines()
+        found = {c.name for c in jedi.Script(before + asked).complete(len(lines), len(lines[-1]))}
+        assert wanted <= found, (asked, wanted - found)
