@@ -68,7 +68,8 @@ class ClassCensus:
 
     `source` is "model" for counts that hold under the assumption `assumes`, "audit" for counts from objects that people
     have looked at, which assume nothing.  `reason` says in words why this source, or why it cannot be said.
-    `selections` tell of objects selected by their probability.
+    `selections` tell of objects selected by their probability.  `assigned` tells of those whose most probable class it
+    is, by an audit; None without one, or where it saw too few of them.
     """
 
     count: float | None
@@ -78,6 +79,7 @@ class ClassCensus:
     assumes: Assumption | None
     reason: str
     selections: tuple[SelectionCensus, ...] = ()
+    assigned: SelectionQuality | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ def _fractions(found: Classification, n: float) -> Picture:
 
 
 def _sky(found: Classification, sky: SkyMap) -> Picture:
-    share = sky.flagged / np.maximum(sky.n, 1)
+    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
     names = [c.name for c in found.counts][:MOST_CLASSES]
     panels = new_panels(2 + len(names), width=10.8, height=2.15 * -(-(2 + len(names)) // 3))
     panels[0].figure.subplots_adjust(left=0.02, right=0.98, bottom=0.03, top=0.92, wspace=0.06, hspace=0.25)

@@ -43,13 +43,18 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
 
 
 def selection_table(census: Census) -> ReportTable:
-    """Return purity and completeness of objects selected by their probability, with intervals."""
+    """Return purity and completeness of the objects assigned to a class, and of those selected by their probability."""
+    rows = []
+    for name, count in census.classes.items():
+        if count.assigned is not None:
+            rows.append((name, "most probable class", *_quality(count.assigned)))
+        rows.extend((name, *_selected(s)) for s in count.selections)
     return ReportTable(
         title="Purity and completeness",
         columns=("class", *_SELECTED),
-        rows=tuple((name, *_selected(s)) for name, count in census.classes.items() for s in count.selections),
+        rows=tuple(rows),
         numeric=frozenset({1, 2, 3, 5}),
-        note=_AT_TRAINING_SHARES,
+        note=_AT_TRAINING_SHARES if any(count.selections for count in census.classes.values()) else "",
     )
 
 

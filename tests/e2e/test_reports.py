@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from flows.reports.catalogue_answers import ReleaseTroubles
-from flows.reports.catalogue_page import render_classification
+from flows.reports.catalogue_page import ClassificationReport, render_classification
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
@@ -62,24 +62,30 @@ EXAMPLE = ClassExample(
 
 
 def classification_page() -> str:
-    pixels = np.arange(0, 3072, 7)
+    pixels = range(0, 3072, 7)
     sky = SkyMap(
-        order=4, pixels=pixels, n=pixels + 1, flagged=pixels // 2, assigned=np.stack([pixels, pixels // 3])
+        order=4,
+        pixels=tuple(pixels),
+        n=tuple(i + 1 for i in pixels),
+        flagged=tuple(i // 2 for i in pixels),
+        assigned=(tuple(pixels), tuple(i // 3 for i in pixels)),
     )
     feature = FeatureComparison(
         name="b_j", edges=(1.0, 2.0), training=(3, 4, 5), target=(1, 2, 9), low=0.0, high=4.0
     )
     found = replace(make_report().classifications[0], sky=sky, features=(feature,))
     return render_classification(
-        found,
-        MODEL,
-        objects=[NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence")],
-        examples=[EXAMPLE],
-        troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
-        release=3,
-        made=Made("2026-11-23T05:00:00+00:00", "ann"),
-        units={"b_j": ("bmag - jmag", None)},
-        provenance={"model": "m@1", "blr": "1"},
+        ClassificationReport(
+            found=found,
+            model=MODEL,
+            objects=(NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence"),),
+            examples=(EXAMPLE,),
+            troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
+            release=3,
+            made=Made("2026-11-23T05:00:00+00:00", "ann"),
+            units={"b_j": ("bmag - jmag", None)},
+            provenance={"model": "m@1", "blr": "1"},
+        )
     )
 
 
