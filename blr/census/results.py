@@ -54,10 +54,11 @@ class SelectionCensus(SelectionQuality):
 
     `stated` is what the threshold was chosen for, such as "purity 0.95"; `column` is
     the copies' column that has the selection, '' for none: its threshold was chosen before the target was seen.
-    The probability is the one at the class shares of the training.
+    The probability is the one at the class shares of the training.  `threshold` is None where it differs among objects:
+    a column may have one in each of its own bins.
     """
 
-    threshold: float
+    threshold: float | None
     stated: str = ""
     column: str = ""
 

@@ -116,7 +116,8 @@ _SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "9
 
 def _selected(s: SelectionCensus) -> tuple[str, ...]:
     return (
-        f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
+        ("by its own bins" if s.threshold is None else f"{s.threshold:.4g}")
+        + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
         *_quality(s),
     )
 
@@ -178,8 +179,9 @@ def _selection_finding(name: str, s: SelectionCensus) -> Finding:
         if s.column
         else f"For {s.stated}, select {name} by a probability of"
     )
+    least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
     return Finding(
-        what=f"{begun} {s.threshold:.4g} or more: {s.objects:,} objects, "
+        what=f"{begun} {least} or more: {s.objects:,} objects, "
         f"purity {_percent(s.purity)} ({_percent(s.purity_low)} to {_percent(s.purity_high)}), completeness "
         f"{_percent(s.completeness)} ({_percent(s.completeness_low)} to {_percent(s.completeness_high)}); "
         f"{_percent(lost)} of the class are lost"
