@@ -35,7 +35,7 @@ class Bins:
 
     @classmethod
     def between(cls, text: str, edges: Sequence[float]) -> Bins:
-        """Return the bins of an expression between edges; those of a condition where there are none."""
+        """Return the bins of an expression between edges; those of a condition without any."""
         if not edges:
             return cls((f"not {text}", text), ())
         return cls((*names_between(edges, text), f"{text}: {MISSING}"), tuple(edges))

@@ -57,7 +57,7 @@ class SelectedClass:
 
 
 def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -> Floats:
-    """Return the threshold (n,) of each row with features X (n, F), NaN where missing; infinite where there is none."""
+    """Return the threshold (n,) of each row with features X (n, F), NaN where missing; infinite in a bin without."""
     if column.threshold is not None:
         return np.full(len(X), column.threshold)
     bins = Bins.between(column.by, column.edges)

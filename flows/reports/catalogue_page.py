@@ -57,7 +57,7 @@ def write_classification(report: ClassificationReport, folder: Path) -> None:
     shown.parent.mkdir(exist_ok=True)
     try:
         write_document(shown, report)
-    except ValueError:  # a number without end, as of a measurement that is none: JSON has no word for it
+    except ValueError:  # infinity or NaN, which JSON cannot hold
         shown.unlink(missing_ok=True)
     atomic_write_text(folder / REPORT, render_classification(report))
 
