@@ -36,10 +36,8 @@ def test_each_bin_has_what_is_stated(shares: np.ndarray, asked: dict[str, float]
         error = 4 * np.sqrt(0.25 * (counts**2).sum()) / counts.sum()
         assert reached == pytest.approx(next(iter(asked.values())), abs=error)
         assert np.float32(threshold) == threshold
-    # The class is rarer, so harder to select, where the first feature is small.
-    if "purity" in asked:
-        least = [found.thresholds.get(b, np.inf) for b in range(BINS)]
-        assert least == sorted(least, reverse=True)
+    if "purity" in asked:  # the class is most frequent in the last bin, so it is selected by less there
+        assert min(found.thresholds, key=found.thresholds.__getitem__) == BINS - 1
 
 
 def test_one_bin_is_the_whole() -> None:
