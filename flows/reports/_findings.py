@@ -95,7 +95,7 @@ def approximation_finding(report: Judged) -> Finding:
     if report.trust is None or report.trust.verdict not in FROM_TRUST:
         return Finding(what="Of the approximation nothing is known", level="care")
     level, words = FROM_TRUST[report.trust.verdict]
-    reasons = "; ".join(report.trust.reasons)
+    reasons = "; ".join(_in_words(report.trust.reasons))
     advice = {
         "green": "",
         "amber": "Probabilities may be off by a few hundredths where data are few. To be sure, train with "
@@ -104,8 +104,15 @@ def approximation_finding(report: Judged) -> Finding:
         "Every object carries the flag UNTRUSTED_MODEL.",
     }[report.trust.verdict]
     what = f"{words}{f': {reasons}' if reasons else ''}"
-    first = f", because {begun_small([*report.trust.reasons])}" if report.trust.reasons else ""
+    first = f", because {begun_small(_in_words(report.trust.reasons))}" if report.trust.reasons else ""
     return Finding(what=what, level=level, advice=advice, short=f"{begun_small([words])}{first}")
+
+
+def _in_words(reasons: Sequence[str]) -> list[str]:
+    """Return reasons without the numbers of columns of the design matrix, which a report does not show."""
+    others = [reason for reason in reasons if "linear combination" not in reason]
+    combined = len(others) < len(reasons)
+    return [*others, *(["some basis functions are linear combinations of others"] if combined else [])]
 
 
 def refusal(findings: Sequence[Finding]) -> str:

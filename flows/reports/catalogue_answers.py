@@ -152,10 +152,11 @@ def _look(objects: Sequence[NotableObject]) -> Answer:
     if objects:
         return Answer(
             question=question,
-            short=f"{len(objects)} objects whose labels would teach the model most. `blr review --budget` draws such. "
-            f"First {objects[0].name}: {objects[0].why}.",
+            short=f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` "
+            f"draws such. First {objects[0].name}: {objects[0].why}.",
         )
     return Answer(
         question=question,
-        short="No object is named: none is doubtful, or the specification names no catalog.id that this catalogue has.",
+        short="No object is named: none without a label is doubtful, or the specification names no catalog.id that "
+        "this catalogue has.",
     )

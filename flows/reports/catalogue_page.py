@@ -89,7 +89,7 @@ def render_classification(report: ClassificationReport) -> str:
             made=made_words(report.made, provenance.get("blr")),
             parts=(
                 AnswerPart(answer=trust),
-                AnswerPart(answer=quality, tables=(tables.class_count_table(found), *_census(found))),
+                AnswerPart(answer=quality, tables=(*_census(found), tables.class_count_table(found))),
                 AnswerPart(answer=odd),
                 AnswerPart(answer=look, objects=linked(report.objects)),
             ),

@@ -1,4 +1,4 @@
-"""Reports in a browser: nothing overflows, nothing is asked for, nothing is shut to those who cannot see it.
+"""Reports and lists in a browser: nothing overflows, nothing is asked for, nothing is shut to those who cannot see it.
 
 The accessibility check needs axe-core: `npm install axe-core`, and the path of its `axe.min.js` in `BLR_AXE`.
 """
@@ -19,6 +19,7 @@ from flows.reports.catalogue_page import ClassificationReport, render_classifica
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
+from flows.reviews._files import Chosen, Listed, Outlier, write_audit_lists, write_lists, write_outlier_lists
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import MODEL, report
 from tests.flows.reports.test_report import HOSTILE, make_report
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason
 
 AXE = Path(os.environ.get("BLR_AXE", "node_modules/axe-core/axe.min.js"))
 WIDTHS = (1280, 390)
+PAGES = ("training", "classification", "review", "outliers", "audit")
 
 
 def training_page() -> str:
@@ -95,7 +97,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     written = {"training": training_page(), "classification": classification_page()}
     for name, text in written.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
-    return {name: folder / f"{name}.html" for name in written}
+    lists(folder)
+    return {path.stem: path for path in folder.glob("*.html")}
+
+
+def lists(folder: Path) -> None:
+    """Write the lists that people fill in, of a model and an object with long names."""
+    title, classes, flags = (
+        f"Review of {'model' * 9}@0123456789ab",
+        ["early", "late"],
+        "LOW_CONFIDENCE, FLIPPED",
+    )
+    place = (HOSTILE, 10.5, -2.25)
+    chosen = Chosen(*place, "early", 0.5, "late", 0.3, 0.1, 1, flags, "drawn", 123.456)
+    outlier = Outlier(*place, "early", 0.5, "late", 0.3, 1, flags, 12.0, 1.5, "late")
+    write_lists([chosen, chosen], folder, "name", classes, title)
+    write_outlier_lists([outlier], folder, "name", classes, title)
+    write_audit_lists([Listed(*place, 0, 0.1, 10.0)], folder, "name", classes, title)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +132,7 @@ def shown(window: Browser, page: Path, width: int, *, dark: bool = False) -> Non
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["training", "classification"])
+@pytest.mark.parametrize("name", PAGES)
 def test_nothing_overflows_is_asked_for_or_complains(
     window: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
@@ -131,7 +149,7 @@ def test_nothing_overflows_is_asked_for_or_complains(
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", ["training", "classification"])
+@pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_serious_fault(
     window: Browser, pages: dict[str, Path], name: str, *, dark: bool
 ) -> None:

@@ -47,6 +47,9 @@ DRAWN = {
     ),
     "sky": lambda a: plot_sky(a, [0, 5], [3, 1], order=0, title="objects"),
     "fractions": lambda a: plot_class_fractions(a, "ab", [0.6, 0.4], [0.5, 0.5], [0.01, 0.01]),
+    "census": lambda a: plot_class_fractions(
+        a, "ab", [0.6, 0.4], [0.5, 0.5], None, interval=[[0.4, 0.45], [0.55, 0.6]]
+    ),
     "feature": lambda a: plot_feature(
         a, [1, 2], [5, 5, 5], [1, 2, 9], ends=(0, 4), name="B − J (mag)", inverse=np.sinh
     ),
