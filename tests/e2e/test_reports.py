@@ -6,6 +6,7 @@ The accessibility check needs axe-core: `npm install axe-core`, and the path of 
 from __future__ import annotations
 
 import os
+import runpy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from flows.reports.catalogue_answers import ReleaseTroubles
 from flows.reports.catalogue_page import ClassificationReport, render_classification
@@ -172,3 +174,12 @@ def test_candidates_are_sorted_by_a_click(window: Browser, pages: dict[str, Path
     after = [float(x) for x in window.driver.execute_script(f"return {column}")]
     assert after == sorted(before, reverse=True)
     assert after != before
+
+
+def test_the_script_that_takes_pictures_of_pages(pages: dict[str, Path], tmp_path: Path) -> None:
+    """docs/reading-the-report.md and docs/reviewing.md show such pictures."""
+    script = Path(__file__).resolve().parents[2] / "docs" / "examples" / "picture_of_page.py"
+    runpy.run_path(str(script))["main"](pages["review"], tmp_path / "review.png", 600, 400)
+    picture = imread(tmp_path / "review.png")
+    assert picture.shape[:2] == (400, 600)
+    assert np.ptp(picture[..., :3]) > 0.5  # something stands on it
