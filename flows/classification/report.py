@@ -13,6 +13,7 @@ from flows.features.drift import total_counts
 from flows.models.model import Model
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
 from flows.reports.catalogue_page import ClassificationReport, write_classification
+from flows.reports.class_words import class_words
 from flows.reports.data import ClassCount, Classification, ClassInSets, FlagShare, SetSummary, Verdict
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.skill import has_skill, skill_words
@@ -155,7 +156,8 @@ def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureCompari
 def _notable(one: DoubtfulObject) -> NotableObject:
     (first, second), (p, q) = one.classes, one.probabilities
     flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one.flags & int(flag))
-    why = f"{first} {p:.1%}, {second} {q:.1%}; a label would teach {one.mutual_information:.3f} nats; {flags}"
+    given = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}"
+    why = f"{given}; a label would teach {one.mutual_information:.3f} nats; {flags}"
     return NotableObject(name=one.id, ra=one.ra, dec=one.dec, why=why)
 
 

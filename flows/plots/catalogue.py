@@ -24,6 +24,9 @@ from flows.plots.style import (
 
 __all__ = ["plot_class_fractions", "plot_feature"]
 
+SHORT = 3
+"""Letters of the names of classes that need not be turned to have room."""
+
 
 def plot_class_fractions(
     axes: Axes,
@@ -53,7 +56,7 @@ def plot_class_fractions(
     axes.set_xticks(place, [drawable(name)[:16] for name in classes])
     for text in axes.get_xticklabels():
         text.set_parse_math(False)
-        if len(classes) > 3:
+        if len(classes) > 3 and max(map(len, classes)) > SHORT:
             text.set(rotation=20, ha="right")
     axes.set_ylim(-0.02 * max(0.01, float(means.max(initial=0))), None)
     label_axes(axes, "", "fraction of the objects")

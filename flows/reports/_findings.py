@@ -108,11 +108,17 @@ def approximation_finding(report: Judged) -> Finding:
     return Finding(what=what, level=level, advice=advice, short=f"{begun_small([words])}{first}")
 
 
+MOST_REASONS = 3
+"""Reasons of a verdict that a report tells."""
+
+
 def _in_words(reasons: Sequence[str]) -> list[str]:
-    """Return reasons without the numbers of columns of the design matrix, which a report does not show."""
+    """Return the first reasons, without the numbers of columns of the design matrix, which a report does not show."""
     others = [reason for reason in reasons if "linear combination" not in reason]
-    combined = len(others) < len(reasons)
-    return [*others, *(["some basis functions are linear combinations of others"] if combined else [])]
+    if len(others) < len(reasons):
+        others.append("some basis functions are linear combinations of others")
+    more = len(others) - MOST_REASONS
+    return others if more < 2 else [*others[:MOST_REASONS], f"and {more} more, in card.md beside the model"]
 
 
 def refusal(findings: Sequence[Finding]) -> str:

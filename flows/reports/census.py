@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality
 from flows.reports._findings import Finding, begun_small, plain_end
+from flows.reports.class_words import class_words
 from flows.reports.report_table import ReportTable
 
 __all__ = [
@@ -145,7 +146,7 @@ def census_words(census: Census) -> str:
     """Return the shares of the classes with their intervals, in a clause."""
     n = max(1, census.n_rows)
     return ", ".join(
-        f"{name} {_percent(c.count / n)} ({_percent(c.low / n)} to {_percent(c.high / n)})"
+        f"{class_words(name)} {_percent(c.count / n)} ({_percent(c.low / n)} to {_percent(c.high / n)})"
         for name, c in census.classes.items()
         if c.count is not None and c.low is not None and c.high is not None
     )
@@ -175,9 +176,9 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
 def _selection_finding(name: str, s: SelectionCensus) -> Finding:
     lost = 1 - s.completeness
     begun = (
-        f"The column {s.column} was made for {s.stated} and has the {name} with a probability of"
+        f"The column {s.column} was made for {s.stated} and has the {class_words(name)} with a probability of"
         if s.column
-        else f"For {s.stated}, select {name} by a probability of"
+        else f"For {s.stated}, select {class_words(name)} by a probability of"
     )
     least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
     return Finding(
