@@ -262,11 +262,13 @@ def _feature_words(report: TrainReport, i: int) -> str:
 
 
 def _weights(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
-    known = {f.name.replace("_", " "): _readable(report, f.name).short for f in report.features}
+    shown = {f.name.replace("_", " "): _readable(report, f.name) for f in report.features}
 
     def readable(name: object) -> str:
-        """Return a basis function as the other pictures call it, where it is a feature."""
-        return known.get(str(name), str(name))
+        """Return a basis function as the other pictures call it, where it is a feature; a logarithm keeps its name."""
+        feature = shown.get(str(name))
+        rescaled = feature is None or (feature.inverse is not None and not feature.label.endswith("(mag)"))
+        return str(name) if feature is None or rescaled else feature.short
 
     if stored.pair_draws is not None and stored.pair_names is not None:
         names = (readable(stored.pair_names[0]), readable(stored.pair_names[1]))
