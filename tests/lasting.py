@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-OF_THE_RUN = frozenset({"created", "mtime_ns", "inode"})
+OF_THE_RUN = frozenset({"created", "made", "mtime_ns", "inode"})
 """The keys under which manifests and summaries say when a run was, or where a disk has put a file."""
 
 

@@ -5,6 +5,7 @@
 - `counts`: Class counts of a target under an assumption that is named, or the reason why they cannot be said.
 - `fraction_map`: Fractions over covariates and the sky: k of n labelled objects as the target of a logistic
   regression, and its sums.
+- `learnt_bins`: Thresholds by bin for a stated purity or completeness, known before any row of the target is seen.
 - `prediction_sets`: Prediction sets: the classes that an object's probabilities do not exclude; the true one is kept
   at a stated rate.
 - `purity`: How pure and how complete a selection by probability is.
@@ -26,6 +27,7 @@ __all__ = [
     "bins",
     "counts",
     "fraction_map",
+    "learnt_bins",
     "prediction_sets",
     "purity",
     "results",

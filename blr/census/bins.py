@@ -20,7 +20,15 @@ from blr.census.counts import Counted
 from blr.census.purity import Selection
 from blr.census.rows import LabelledRows, TargetRows
 
-__all__ = ["BinShares", "BinnedRows", "bin_selection", "bin_shares", "bin_threshold", "joined_selection"]
+__all__ = [
+    "BinShares",
+    "BinnedRows",
+    "bin_selection",
+    "bin_shares",
+    "bin_taken",
+    "bin_threshold",
+    "joined_selection",
+]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -39,6 +47,8 @@ _UNKNOWN = 1e6
 _RIDGE = 1e-9
 _STEPS = np.concatenate([np.linspace(0, 0.95, 20), [0.97, 0.98, 0.99, 0.995]])
 """Quantiles of a bin's probability that are tried as thresholds."""
+_FINE = 8
+"""Thresholds between two of those that are tried next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,21 +258,29 @@ def _realised(p: Matrix, target: TargetRows, places: BinnedRows, n: Vector) -> A
 
 
 def bin_selection(shares: BinShares, b: int, k: int, threshold: float) -> Selection:
-    """Return how pure and how complete the objects of a bin are whose probability of class `k` is so large.
+    """Return how pure and how complete the objects of a bin are whose probability of class `k` is so large."""
+    rows = (shares.target.probability[:, k] >= threshold, shares.labelled.probability[:, k] >= threshold)
+    return bin_taken(shares, b, k, *rows)
+
+
+def bin_taken(
+    shares: BinShares, b: int, k: int, of_target: NDArray[np.bool_], of_labelled: NDArray[np.bool_]
+) -> Selection:
+    """Return how pure and how complete a selection of class `k` is in a bin, of rows of the target (N,), and labelled.
 
     The fraction of each class that is taken has a Beta posterior: of the labelled rows in the bin, and a few that are
     as the model expects.
     """
     labelled, target, places = shares.labelled, shares.target, shares.places
     inside, ours = places.target == b, places.labelled == b
-    chosen = target.probability[inside, k] >= threshold
+    chosen = of_target[inside]
     weight, p = target.weight[inside], shares.probability[inside]
     taken_expected = (weight * chosen) @ p / np.maximum(weight @ p, 1e-300)
     K = labelled.n_classes
     own = np.bincount(labelled.y[ours], labelled.weight[ours], minlength=K)
     squares = np.bincount(labelled.y[ours], labelled.weight[ours] ** 2, minlength=K)
     rows = own**2 / np.maximum(squares, 1e-300)
-    hits = labelled.weight[ours] * (labelled.probability[ours, k] >= threshold)
+    hits = labelled.weight[ours] * of_labelled[ours]
     taken = np.bincount(labelled.y[ours], hits, minlength=K) / np.maximum(own, 1e-300)
     before = np.where(np.arange(K) == k, _PSEUDO, _PSEUDO / (K - 1))
     a = before + taken * rows + taken_expected * _EXPECTED_ROWS
@@ -291,17 +309,28 @@ def bin_threshold(
     inside = shares.places.target == b
     if not inside.any():
         return None
-    tried = np.unique(np.quantile(shares.target.probability[inside, k], _STEPS))
-    for threshold in (tried if purity is not None else tried[::-1]).tolist():
-        found = bin_selection(shares, b, k, threshold)
-        enough = (
-            found.completeness.mean() >= (completeness or 0.0)
-            if purity is None
-            else found.purity.mean() >= purity
-        )
-        if enough:
-            return threshold, found
-    return None
+    p = np.sort(shares.target.probability[inside, k])
+    up = purity is not None
+
+    def first(tried: Vector) -> tuple[float, float, Selection] | None:
+        """Return the first threshold that has what is stated, the one tried before it, and its selection."""
+        ordered = (np.unique(tried) if up else np.unique(tried)[::-1]).tolist()
+        for before, threshold in zip([ordered[0], *ordered], ordered, strict=False):
+            found = bin_selection(shares, b, k, threshold)
+            if (found.completeness if purity is None else found.purity).mean() >= (
+                purity or completeness or 0.0
+            ):
+                return threshold, before, found
+        return None
+
+    coarse = first(np.quantile(p, _STEPS))
+    if coarse is None:
+        return None
+    low, high = np.searchsorted(p, sorted(coarse[:2]))
+    threshold, _, found = (
+        first(p[np.linspace(low, high, _FINE).astype(np.intp).clip(0, len(p) - 1)]) or coarse
+    )
+    return threshold, found
 
 
 def joined_selection(shares: BinShares, k: int, chosen: Mapping[int, Selection]) -> Selection:

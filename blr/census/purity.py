@@ -16,7 +16,15 @@ from blr.arrays import Matrix, Vector
 from blr.census.rows import LabelledRows, TargetRows
 from blr.census.shares import LEVEL
 
-__all__ = ["Selection", "learnt_threshold", "n_selected", "selection", "threshold_for"]
+__all__ = [
+    "MANY_OBJECTS",
+    "Selection",
+    "learnt_threshold",
+    "n_selected",
+    "rounded_threshold",
+    "selection",
+    "threshold_for",
+]
 
 _PSEUDO = 0.5
 """Jeffreys' prior: half a row selected, half a row not.  All other classes together have half a row selected."""
@@ -26,7 +34,7 @@ _STEPS = np.concatenate([np.linspace(0, 0.9, 46), np.linspace(0.91, 0.999, 30)])
 _FINE = 12
 """Thresholds between two of those that are tried next."""
 _DRAWS = 1000
-_MANY = 10**9
+MANY_OBJECTS = 10**9
 """Objects of a target of any size: so many that their number adds no error."""
 _STEPS_OF_TWO = 4096
 """Thresholds are this many steps between powers of two: they are the same number in single and double precision."""
@@ -145,16 +153,17 @@ def learnt_threshold(
     it too: up for a purity, down for a completeness.
     """
     weight = labelled.weight * (shares / labelled.shares)[labelled.y]
-    target = TargetRows(labelled.probability, weight, labelled.X, _MANY)
+    target = TargetRows(labelled.probability, weight, labelled.X, MANY_OBJECTS)
     draws = np.broadcast_to(shares, (_DRAWS, len(shares)))
     found = threshold_for(labelled, target, k, draws, purity=purity, completeness=completeness)
     if found is None:
         return None
-    threshold = _rounded(found[0], up=purity is not None)
+    threshold = rounded_threshold(found[0], up=purity is not None)
     return threshold, _selected(labelled, target, k, draws, threshold)
 
 
-def _rounded(threshold: float, *, up: bool) -> float:
+def rounded_threshold(threshold: float, *, up: bool) -> float:
+    """Return a threshold that single precision has too, next above or next below."""
     fraction, power = math.frexp(threshold)
     steps = fraction * _STEPS_OF_TWO
     return math.ldexp((math.ceil(steps) if up else math.floor(steps)) / _STEPS_OF_TWO, power)
@@ -173,7 +182,7 @@ def _selected(
     )
 
 
-def n_selected(target: TargetRows, k: int, threshold: float) -> int:
-    """Return how many of the target's objects have at least a probability of class `k`."""
+def n_selected(target: TargetRows, k: int, threshold: float | Vector) -> int:
+    """Return how many of the target's objects have at least a probability of class `k`, one for all rows or (N,)."""
     chosen = target.probability[:, k] >= threshold
     return round(float(target.weight @ chosen / target.weight.sum()) * target.n_objects)

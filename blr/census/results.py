@@ -54,10 +54,11 @@ class SelectionCensus(SelectionQuality):
 
     `stated` is what the threshold was chosen for, such as "purity 0.95"; `column` is
     the copies' column that has the selection, '' for none: its threshold was chosen before the target was seen.
-    The probability is the one at the class shares of the training.
+    The probability is the one at the class shares of the training.  `threshold` is None where it differs among objects:
+    a column may have one in each of its own bins.
     """
 
-    threshold: float
+    threshold: float | None
     stated: str = ""
     column: str = ""
 
@@ -68,7 +69,8 @@ class ClassCensus:
 
     `source` is "model" for counts that hold under the assumption `assumes`, "audit" for counts from objects that people
     have looked at, which assume nothing.  `reason` says in words why this source, or why it cannot be said.
-    `selections` tell of objects selected by their probability.
+    `selections` tell of objects selected by their probability.  `assigned` tells of those whose most probable class it
+    is, by an audit; None without one, or where it saw too few of them.
     """
 
     count: float | None
@@ -78,6 +80,7 @@ class ClassCensus:
     assumes: Assumption | None
     reason: str
     selections: tuple[SelectionCensus, ...] = ()
+    assigned: SelectionQuality | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

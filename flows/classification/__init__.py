@@ -21,6 +21,7 @@
 
 For this folder alone:
 
+- `_bins`: Bins of an expression over a model's features, of which labelled rows and classified ones are kept.
 - `_census`: The census of an output folder: class counts, purity and completeness, under an assumption that is
   named.
 - `_census_bins`: The census by bins of an expression over features: class counts, purity and completeness of

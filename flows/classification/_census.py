@@ -19,7 +19,7 @@ from blr.census.shares import LEVEL
 from flows.classification._census_bins import THRESHOLDS, census_bins, said_selection
 from flows.classification._census_rows import CensusRows, joined
 from flows.classification._census_wish import CensusWish
-from flows.classification._selections import known_labels
+from flows.classification._selections import known_labels, row_thresholds
 from flows.errors import ModelError
 from flows.models.model import Model
 from flows.models.unseen_rows import UnseenRows, read_unseen_rows
@@ -111,7 +111,7 @@ def _census(
                 reason=counted.reason,
                 selections=()
                 if counted.assumes == "features"  # the recall of biased labels is not the target's
-                else tuple(_selections(k, name, shares.draws, labelled, target, wish)),
+                else tuple(_selections(k, name, shares.draws, labelled, target, wish, model.features)),
             )
             for k, name in enumerate(model.classes)
         },
@@ -120,17 +120,28 @@ def _census(
 
 
 def _selections(
-    k: int, name: str, draws: np.ndarray, labelled: LabelledRows, target: TargetRows, asked: CensusWish
+    k: int,
+    name: str,
+    draws: np.ndarray,
+    labelled: LabelledRows,
+    target: TargetRows,
+    asked: CensusWish,
+    features: Sequence[str],
 ) -> Iterator[SelectionCensus]:
     """Yield purity and completeness of class k at each threshold, in its column, and where they are as stated."""
-    thresholds = [(threshold, "", "") for threshold in THRESHOLDS]
-    thresholds += [(c.threshold, c.stated, key) for key, c in asked.selected.items() if c.class_name == name]
-    for threshold, reason, column in thresholds:
+    for threshold in THRESHOLDS:
         n = n_selected(target, k, threshold)
         if n:
             chosen = labelled.probability[:, k] >= threshold
             found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
-            yield said_selection(found, threshold, reason, column)
+            yield said_selection(found, threshold)
+    for key, column in asked.selected.items():
+        if column.class_name == name:
+            n = n_selected(target, k, row_thresholds(column, features, target.X))
+            chosen = labelled.probability[:, k] >= row_thresholds(column, features, labelled.X)
+            if n:
+                found = selection(labelled, chosen, k, draws, n_selected=n, n_objects=target.n_objects)
+                yield said_selection(found, column.threshold, column.stated, key)
     for what, stated in (("purity", asked.purity), ("completeness", asked.completeness)):
         if name in stated:
             best = threshold_for(labelled, target, k, draws, **{what: stated[name]})

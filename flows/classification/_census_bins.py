@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blr.census.bins import BinnedRows, BinShares, bin_selection, bin_shares, bin_threshold, joined_selection
+from blr.census.bins import (
+    BinnedRows,
+    BinShares,
+    bin_selection,
+    bin_shares,
+    bin_taken,
+    bin_threshold,
+    joined_selection,
+)
 from blr.census.counts import Counted
 from blr.census.purity import Selection
 from blr.census.results import (
@@ -25,9 +32,10 @@ from blr.census.results import (
     SelectionQuality,
 )
 from blr.census.rows import LabelledRows, TargetRows
-from catalogs.expressions.bins import even_edges, names_between, places_between
-from catalogs.expressions.expression import Expression, parse
+from catalogs.expressions.expression import parse
+from flows.classification._bins import Bins, bin_values
 from flows.classification._census_wish import CensusWish
+from flows.classification._selections import row_thresholds
 
 __all__ = ["THRESHOLDS", "census_bins", "said_selection"]
 
@@ -36,26 +44,10 @@ Places = NDArray[np.intp]
 
 THRESHOLDS = (0.5, 0.8, 0.95)
 """Probabilities at which purity and completeness of every class are given."""
-MISSING = "missing"
-"""The bin of rows where the expression has no value."""
 REASON = (
     "under the assumption of the whole; each bin is shrunk to what the whole leads to expect of it, so that the "
     "intervals hold 95 % on average over bins, not in each one; the bins add up to the whole"
 )
-
-
-@dataclass(frozen=True)
-class _Bins:
-    """Bins between `edges`, or of a condition (no edges); the last one is of rows without a value."""
-
-    names: tuple[str, ...]
-    edges: tuple[float, ...]
-
-    def places(self, values: NDArray[Any]) -> Places:
-        """Return the bin (n,) of each value."""
-        if values.dtype.kind == "b":
-            return values.astype(np.intp)
-        return places_between(self.edges, values, missing=len(self.names) - 1)
 
 
 def census_bins(
@@ -65,14 +57,14 @@ def census_bins(
     if wish.by is None:
         return None
     by = parse(wish.by)
-    of_target, of_labelled = (_values(by, features, rows.X) for rows in (target, labelled))
-    bins = _bins(by.text, of_target, wish)
+    of_target, of_labelled = (bin_values(by, features, rows.X) for rows in (target, labelled))
+    bins = Bins.of(by.text, of_target, bins=wish.bins, edges=wish.edges)
     if len(bins.names) < 2:
         return CensusBins(by=by.text, reason=f"'{by.text}' has one value, so there are no bins", bins=())
     places = BinnedRows(bins.places(of_labelled), bins.places(of_target), len(bins.names))
     shares = bin_shares(labelled, target, counted, places)
     wish = wish if counted.assumes != "features" else replace(wish, purity={}, completeness={}, selected={})
-    stated = {c: list(_stated(shares, k, c, wish)) for k, c in enumerate(wish.classes)}
+    stated = {c: list(_stated(shares, k, c, wish, features)) for k, c in enumerate(wish.classes)}
     return CensusBins(
         by=by.text,
         reason=REASON,
@@ -84,31 +76,37 @@ def census_bins(
         selections={
             c: tuple(_joined(shares, k, bins.names, one) for one in own)
             for k, c in enumerate(wish.classes)
-            if (own := [one for one in stated[c] if not one.column])  # a column has one threshold
+            if (own := [one for one in stated[c] if not one.column])  # a column has its own bins
         },
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Stated:
-    """Thresholds and selections by bin, for one that is stated, or for a column of the copies."""
+    """Thresholds and selections by bin, for one that is stated, or for a column of the copies (None: of its bins)."""
 
     stated: str
     column: str
-    by_bin: Mapping[int, tuple[float, Selection]]
+    by_bin: Mapping[int, tuple[float | None, Selection]]
 
 
-def _stated(shares: BinShares, k: int, name: str, wish: CensusWish) -> Iterator[_Stated]:
-    """Yield the columns of class k, each of one threshold, then the bins' own thresholds of what is stated."""
+def _stated(
+    shares: BinShares, k: int, name: str, wish: CensusWish, features: Sequence[str]
+) -> Iterator[_Stated]:
+    """Yield the columns of class k, then the bins' own thresholds of what is stated."""
     every = range(shares.places.n_bins)
     for key, column in wish.selected.items():
         if column.class_name == name:
-            t = column.threshold
-            yield _Stated(column.stated, key, {b: (t, bin_selection(shares, b, k, t)) for b in every})
+            taken = [
+                rows.probability[:, k] >= row_thresholds(column, features, rows.X)
+                for rows in (shares.target, shares.labelled)
+            ]
+            found = {b: (column.threshold, bin_taken(shares, b, k, *taken)) for b in every}
+            yield _Stated(column.stated, key, found)
     for what, by_class in (("purity", wish.purity), ("completeness", wish.completeness)):
         if name in by_class:
-            found = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
-            reached = {b: one for b, one in found.items() if one is not None}
+            tried = {b: bin_threshold(shares, b, k, **{what: by_class[name]}) for b in every}
+            reached = {b: one for b, one in tried.items() if one is not None}
             yield _Stated(f"{what} {by_class[name]:g}", "", reached)
 
 
@@ -143,37 +141,22 @@ def _selections(shares: BinShares, b: int, k: int, stated: Sequence[_Stated]) ->
             yield said_selection(found, threshold)
     for one in stated:
         if b in one.by_bin and one.by_bin[b][1].n_selected:
-            threshold, found = one.by_bin[b]
-            yield said_selection(found, threshold, one.stated, one.column)
+            least, found = one.by_bin[b]
+            yield said_selection(found, least, one.stated, one.column)
 
 
 def _joined(shares: BinShares, k: int, names: Sequence[str], one: _Stated) -> BinnedSelection:
     chosen = {b: found for b, (_, found) in one.by_bin.items()}
     return BinnedSelection(
         stated=one.stated,
-        thresholds={names[b]: threshold for b, (threshold, _) in one.by_bin.items()},
+        thresholds={names[b]: t for b, (t, _) in one.by_bin.items() if t is not None},
         **vars(_quality(joined_selection(shares, k, chosen))),
     )
 
 
-def _values(by: Expression, features: Sequence[str], X: Floats) -> NDArray[Any]:
-    """Return what the expression gives for rows (n, F)."""
-    columns = {name: X[:, j] for j, name in enumerate(features) if name in by.names}
-    with np.errstate(all="ignore"):
-        values = np.broadcast_to(by.evaluate(columns), (len(X),))
-    return values if values.dtype.kind == "b" else np.asarray(values, dtype=np.float64)
-
-
-def _bins(text: str, values: NDArray[Any], wish: CensusWish) -> _Bins:
-    if values.dtype.kind == "b":
-        return _Bins((f"not {text}", text), ())
-    edges = even_edges(values, wish.bins) if wish.edges is None else wish.edges
-    if not edges:
-        return _Bins((text,), ())
-    return _Bins((*names_between(edges, text), f"{text}: {MISSING}"), edges)
-
-
-def said_selection(found: Selection, threshold: float, stated: str = "", column: str = "") -> SelectionCensus:
+def said_selection(
+    found: Selection, threshold: float | None, stated: str = "", column: str = ""
+) -> SelectionCensus:
     """Return what is said of a selection."""
     return SelectionCensus(threshold=threshold, stated=stated, column=column, **vars(_quality(found)))
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from blr.census.results import Assumption
-from catalogs.expressions.expression import parse
+from flows.classification._bins import of_features
 from flows.errors import SpecificationError
 from flows.models.model import Model
 from flows.runs.census import CensusAsked
 from flows.runs.manifest import SelectedColumn
 from flows.specification.specification import CensusTable, Flags, Shift, Specification
 
-__all__ = ["CensusWish", "with_stated_bias", "without_wish"]
+__all__ = ["CensusWish", "census_table", "with_stated_bias", "without_wish"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class CensusWish:
                     "the name"
                 )
         assumes = wanted.shift.assumes or model.specification.shift.assumes
-        table = wanted.census if wanted.census.by else model.specification.census
+        table = census_table(model, wanted)
         wish = cls(
             assumes=assumes, purity=dict(purity), completeness=dict(completeness), classes=model.classes
         )
@@ -69,21 +69,20 @@ class CensusWish:
         self, model: Model, by: str, *, bins: int, edges: Sequence[float] | None, key: str
     ) -> CensusWish:
         """Return the wish for a census by bins; SpecificationError for an expression of anything but features."""
-        expression = parse(by)
-        unknown = sorted(set(expression.names) - set(model.features))
-        if unknown or not expression.names:
-            raise SpecificationError(
-                f"{key}: got '{by}', which needs '{unknown[0] if unknown else 'a feature'}', expected an expression "
-                f"over the model's features ({', '.join(model.features)}), with which alone labelled rows are kept; "
-                "make it a feature, and train again"
-            )
+        of_features(model, by, key=key)
         return replace(self, by=by, bins=bins, edges=None if edges is None else tuple(edges))
+
+
+def census_table(model: Model, wanted: Specification) -> CensusTable:
+    """Return the bins that are wanted, by default those that the model was trained with."""
+    return wanted.census if wanted.census.by else model.specification.census
 
 
 def without_wish(settings: Specification) -> Specification:
     """Return settings of copies, without what is asked of the census alone."""
     shift: Shift = settings.shift.model_copy(update={"assumes": None})
-    update = {"shift": shift, "census": CensusTable()}
+    bins = settings.census if settings.output.selected == "bins" else CensusTable()
+    update = {"shift": shift, "census": bins}
     if settings.output.selected:
         return settings.model_copy(update=update)
     flags: Flags = settings.flags.model_copy(update={"purity": {}, "completeness": {}})

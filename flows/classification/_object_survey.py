@@ -22,6 +22,7 @@ from catalogs.profile.split import healpix_pixels
 from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.features.reader import FeatureBatch
 from flows.runs.counts import DoubtfulObject, SkyCounts
+from flows.runs.labelled import LabelledNames
 from flows.specification.specification import Specification
 
 __all__ = ["EXPLAINED", "WORTH_A_LOOK", "ObjectSurvey", "most_doubtful", "total_sky"]
@@ -31,6 +32,10 @@ Floats = NDArray[np.float64]
 ORDER: Final = 4
 """Of the pixels of maps: 3,072 of 3.7 degrees."""
 MOST_OBJECTS: Final = 20
+ENOUGH: Final = 3 * MOST_OBJECTS
+"""Rows of a batch that are looked at: an object may be in several."""
+CHUNK: Final = 1000
+"""Rows whose names are compared with the labelled ones at a time."""
 EXPLAINED: Final = 3
 """Objects whose features are kept, so that the report can say why they have their class."""
 WORTH_A_LOOK: Final = int(
@@ -40,29 +45,38 @@ WORTH_A_LOOK: Final = int(
 
 @dataclass(frozen=True)
 class ObjectSurvey:
-    """Names of the columns that name and place an object, None without them, and what was counted so far."""
+    """Names of the columns that name and place an object, None without them, and what was counted so far.
+
+    Objects that are `labelled` are not among those that are worth a look: their labels are known.
+    """
 
     classes: tuple[str, ...]
     identifier: str | None
     place: tuple[str, str] | None
     unit: PositionUnit = "deg"
+    labelled: LabelledNames | None = None
     counted: list[SkyCounts] = field(default_factory=list)
     objects: list[DoubtfulObject] = field(default_factory=list)
 
     @classmethod
-    def of(cls, catalog: Catalog, specification: Specification, classes: tuple[str, ...]) -> ObjectSurvey:
+    def of(
+        cls,
+        catalog: Catalog,
+        specification: Specification,
+        classes: tuple[str, ...],
+        labelled: LabelledNames | None = None,
+    ) -> ObjectSurvey:
         """Return the survey of a catalogue; positions whose unit is not known are left out."""
         asked, theirs = specification.catalog, specification.target.columns
         identifier, ra, dec = (theirs.get(name or "", name) for name in (asked.id, asked.ra, asked.dec))
         known = identifier if identifier in catalog.names else None
         if ra is None or dec is None or not {ra, dec} <= {*catalog.names}:
-            return cls(classes, known, None)
+            return cls(classes, known, None, labelled=labelled)
         try:
-            return cls(
-                classes, known, (ra, dec), unit_of_position(catalog, ra, dec, stated=asked.position_unit)
-            )
+            unit = unit_of_position(catalog, ra, dec, stated=asked.position_unit)
         except CatalogError:
-            return cls(classes, known, None)
+            return cls(classes, known, None, labelled=labelled)
+        return cls(classes, known, (ra, dec), unit, labelled)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -115,7 +129,7 @@ class ObjectSurvey:
         features: FeatureBatch | None,
     ) -> Iterable[DoubtfulObject]:
         known = np.flatnonzero(np.isfinite(information) & ((flags & WORTH_A_LOOK) != 0))
-        order = known[np.argsort(-information[known], kind="stable")][: 3 * MOST_OBJECTS]
+        order = self._unlabelled(names, known[np.argsort(-information[known], kind="stable")])
         for i in order.tolist():
             first, second = np.argsort(-p[i], kind="stable")[:2].tolist()
             yield DoubtfulObject(
@@ -128,6 +142,19 @@ class ObjectSurvey:
                 flags=int(flags[i]),
                 features=() if features is None else _values(features, i),
             )
+
+    def _unlabelled(self, names: Any, order: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the first rows of an order whose objects have no label, as many as may be needed."""
+        if self.labelled is None:
+            return order[:ENOUGH]
+        found: list[NDArray[np.intp]] = []
+        for start in range(0, len(order), CHUNK):
+            rows = order[start : start + CHUNK]
+            texts = np.array([str(names[i]).strip() for i in rows.tolist()], dtype=object)
+            found.append(rows[~self.labelled.among(texts)])
+            if sum(map(len, found)) >= ENOUGH:
+                break
+        return np.concatenate([np.empty(0, np.intp), *found])[:ENOUGH]
 
 
 def _values(features: FeatureBatch, row: int) -> tuple[float | None, ...]:

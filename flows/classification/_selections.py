@@ -1,12 +1,13 @@
 """Columns that select objects by their probability, with thresholds for a stated purity or completeness.
 
 The thresholds are known before the first row is written: they are learnt from the labelled rows that the model has not
-seen, each class at the share that the copies are made for.  Shapes: n rows, K classes.
+seen, each class at the share that the copies are made for: one for all, or one in each bin of an expression over
+features.  Shapes: n rows, K classes, F features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,18 +15,28 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blr.census.learnt_bins import learnt_thresholds
 from blr.census.purity import Selection, learnt_threshold
 from blr.census.rows import LabelledRows
 from blr.classifier import Classifier
 from catalogs.catalog.new_columns import selected_column
+from catalogs.expressions.expression import parse
+from flows.classification._bins import Bins, bin_values, of_features
 from flows.classification._class_shares import shift_record, with_shares
 from flows.errors import UsageError
 from flows.models.model import Model
 from flows.models.unseen_rows import UnseenRows, read_unseen_rows
 from flows.runs.manifest import SelectedColumn
-from flows.specification.specification import Specification
+from flows.specification.specification import CensusTable, Specification
 
-__all__ = ["SelectedClass", "Selections", "known_labels", "selection_entries", "selections_of"]
+__all__ = [
+    "SelectedClass",
+    "Selections",
+    "known_labels",
+    "row_thresholds",
+    "selection_entries",
+    "selections_of",
+]
 
 Floats = NDArray[np.float64]
 
@@ -39,10 +50,19 @@ class SelectedClass:
     column: SelectedColumn
     expected: Selection
 
-    def contains(self, probability: Floats) -> NDArray[np.bool_]:
-        """Return which rows (n,) are selected; none without probabilities (NaN)."""
+    def contains(self, probability: Floats, X: Floats, features: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which rows (n,) with features X (n, F) are selected; none without probabilities (NaN)."""
         single = probability[:, self.k].astype(np.float32)  # as the copies have it
-        return np.asarray(single >= np.float32(self.column.threshold))
+        return np.asarray(single >= row_thresholds(self.column, features, X).astype(np.float32))
+
+
+def row_thresholds(column: SelectedColumn, features: Sequence[str], X: Floats) -> Floats:
+    """Return the threshold (n,) of each row with features X (n, F), NaN where missing; infinite in a bin without."""
+    if column.threshold is not None:
+        return np.full(len(X), column.threshold)
+    bins = Bins.between(column.by, column.edges)
+    of_bin = np.array([column.thresholds.get(name, np.inf) for name in bins.names])
+    return np.asarray(of_bin[bins.places(bin_values(parse(column.by), features, X))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +111,10 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
     at = tuple(shares[name] for name in model.classes)
     wanted = {("purity", c): x for c, x in flags.purity.items()}
     wanted |= {("completeness", c): x for c, x in flags.completeness.items()}
-    chosen = [
-        _selected(model, specification.output.prefix, what, name, stated, at)
-        for (what, name), stated in wanted.items()
-    ]
+    asked = specification.census if output.selected == "bins" else None
+    if asked is not None:
+        of_features(model, asked.by or "", key="census.by")
+    chosen = [_selected(model, output.prefix, _Stated(*key, x), at, asked) for key, x in wanted.items()]
     moved = with_shares(model, specification).log_prior_shift is not None
     return Selections(
         tuple(sorted(chosen, key=lambda one: one.k)),
@@ -102,23 +122,37 @@ def selections_of(model: Model, specification: Specification) -> Selections | No
     )
 
 
+@dataclass(frozen=True)
+class _Stated:
+    """What is stated of a class: "purity" or "completeness", the class, and how much."""
+
+    what: str
+    name: str
+    value: float
+
+    @property
+    def asked(self) -> dict[str, float]:
+        return {self.what: self.value}
+
+
 def _selected(
-    model: Model, prefix: str, what: str, name: str, stated: float, shares: tuple[float, ...]
+    model: Model, prefix: str, stated: _Stated, shares: tuple[float, ...], bins: CensusTable | None
 ) -> SelectedClass:
-    if name not in model.classes:
+    if stated.name not in model.classes:
         raise UsageError(
-            f"flags.{what}: got the class '{name}', expected one of {', '.join(model.classes)}; correct the name"
+            f"flags.{stated.what}: got the class '{stated.name}', expected one of {', '.join(model.classes)}; correct "
+            "the name"
         )
     assert model.folder is not None  # noqa: S101  its rows were read
-    k = model.classes.index(name)
-    found = _learnt(model.folder, len(model.features), k, shares, what, stated)
+    k = model.classes.index(stated.name)
+    found = _learnt(model.folder, model.features, k, shares, stated, bins)
     if found is None:
         raise UsageError(
-            f"flags.{what}: got {stated:g} of '{name}', expected one that a selection by probability has: by the "
-            "labelled rows that the model has not seen, no threshold reaches it; state less, or drop output.selected"
+            f"flags.{stated.what}: got {stated.value:g} of '{stated.name}', expected one that a selection by "
+            "probability has: by the labelled rows that the model has not seen, no threshold reaches it; state less, "
+            "or drop output.selected"
         )
-    column = SelectedColumn(class_name=name, threshold=found[0], stated=f"{what} {stated:g}")
-    return SelectedClass(k, selected_column(name, prefix).name, column, found[1])
+    return SelectedClass(k, selected_column(stated.name, prefix).name, *found)
 
 
 @lru_cache(maxsize=4)
@@ -130,13 +164,28 @@ def _labelled(folder: Path, classes: int, features: int) -> LabelledRows | None:
 
 @lru_cache(maxsize=64)
 def _learnt(
-    folder: Path, features: int, k: int, shares: tuple[float, ...], what: str, stated: float
-) -> tuple[float, Selection] | None:
-    rows = _labelled(folder, len(shares), features)
+    folder: Path,
+    features: tuple[str, ...],
+    k: int,
+    shares: tuple[float, ...],
+    stated: _Stated,
+    bins: CensusTable | None,
+) -> tuple[SelectedColumn, Selection] | None:
+    rows = _labelled(folder, len(shares), len(features))
     if rows is None:
         return None
-    asked = {"purity": stated} if what == "purity" else {"completeness": stated}
-    return learnt_threshold(rows, k, np.array(shares), **asked)
+    column = SelectedColumn(class_name=stated.name, threshold=None, stated=f"{stated.what} {stated.value:g}")
+    if bins is None or bins.by is None:
+        found = learnt_threshold(rows, k, np.array(shares), **stated.asked)
+        return None if found is None else (replace(column, threshold=found[0]), found[1])
+    by = parse(bins.by)
+    values = bin_values(by, features, rows.X)
+    own = Bins.of(by.text, values, bins=bins.bins, edges=bins.edges)
+    learnt = learnt_thresholds(rows, own.places(values), len(own.names), k, np.array(shares), **stated.asked)
+    if learnt is None:
+        return None
+    thresholds = {own.names[b]: t for b, t in learnt.thresholds.items()}
+    return replace(column, by=by.text, edges=own.edges, thresholds=thresholds), learnt.expected
 
 
 def known_labels(unseen: UnseenRows) -> LabelledRows:
@@ -161,7 +210,13 @@ def _words(one: SelectedClass) -> str:
     of, what = one.expected, one.column.stated.split()[0]
     draws = of.purity if what == "purity" else of.completeness
     low, high = of.interval(draws)
-    return (
-        f"p of {one.column.class_name} >= {one.column.threshold!r}, for {one.column.stated}; expected "
-        f"{draws.mean():.4f} ({low:.4f} to {high:.4f}, 95 %)"
-    )
+    column = one.column
+    if column.threshold is not None:
+        rule = f"p of {column.class_name} >= {column.threshold!r}"
+    else:
+        every = Bins.between(column.by, column.edges).names
+        listed = (f"{name}: {column.thresholds.get(name, 'none')!r}" for name in every)
+        rule = f"p of {column.class_name} >= its bin's, {'; '.join(listed)}".replace(
+            "'none'", "none selected"
+        )
+    return f"{rule}, for {column.stated}; expected {draws.mean():.4f} ({low:.4f} to {high:.4f}, 95 %)"

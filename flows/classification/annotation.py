@@ -25,11 +25,13 @@ from flows.classification.scoring import Scorer, budget_threshold, provenance
 from flows.errors import FlowError
 from flows.inputs.files import open_source
 from flows.models.asdf_file import read_model
+from flows.models.labelled_objects import read_labelled_identifiers
 from flows.models.model import Model
 from flows.models.store_folder import StoredModel
 from flows.runs.counts import FileCounts
 from flows.runs.difference import FileDifference
 from flows.runs.interrupt import stop_asked
+from flows.runs.labelled import LabelledNames
 from flows.runs.lock import check_held
 from flows.runs.outputs import FileState, Output, file_sha256
 from flows.runs.progress import tell
@@ -50,7 +52,8 @@ def annotate_file(job: FileJob) -> Output:
         tell().note(f"{job.name}: {remark}")
     step = math.ceil(catalog.n_rows / job.census_rows)
     scorer = scorer_for(model, specification, catalog).kept_for_census(max(1, step))
-    survey = ObjectSurvey.of(catalog, specification, model.classes)
+    labelled = _labelled_names(job.request.model.folder)
+    survey = ObjectSurvey.of(catalog, specification, model.classes, labelled)
     scorer = replace(scorer, survey=survey)
     with single_threaded_blas():
         written = annotate(
@@ -73,6 +76,13 @@ def annotate_file(job: FileJob) -> Output:
     output = _output(job, scorer, counted=counted, left_behind=tuple(written.warnings))
     job.staging.record(output)
     return output
+
+
+@lru_cache(maxsize=2)
+def _labelled_names(folder: Path) -> LabelledNames | None:
+    """Return the names of a model's labelled objects; None of a model of an earlier version."""
+    names = read_labelled_identifiers(folder)
+    return None if names is None else LabelledNames.of(names)
 
 
 def annotate_each(annotate_one: Callable[[FileJob], Output], group: JobGroup) -> list[FileResult]:

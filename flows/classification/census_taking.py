@@ -19,6 +19,7 @@ from flows.documents import read_document, write_document
 from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.store import Store
+from flows.reports.catalogue_page import rewrite_census
 from flows.runs.allowed_roots import check_output
 from flows.runs.census import CensusResult
 from flows.runs.lock import exclusive
@@ -30,7 +31,7 @@ __all__ = ["table_census", "take_census"]
 
 
 def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResult:
-    """Return the census of an output folder; write it into `summary.json` and `manifest.json` unless `dry_run`.
+    """Return the census of an output folder; write it into summary, report and manifest unless `dry_run`.
 
     Raises
     ------
@@ -47,6 +48,7 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     census = _of_folder(
         manifest, model, stored.path.parent, out, replace(wish, selected=manifest.details.selected)
     )
+    report = None
     if not dry_run:
         _check_no_audit(out)
         with exclusive(out):
@@ -54,13 +56,14 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
                 raise OutputFolderError(
                     f"{out}: another run has changed it meanwhile; run the same command again"
                 )
-            _write(out, manifest, census, wish)
+            report = _write(out, manifest, census, wish)
     return CensusResult(
         out=out,
         model=manifest.model,
         release=manifest.release,
         census=census,
         written=None if dry_run else out / SUMMARY,
+        report=report,
     )
 
 
@@ -153,10 +156,13 @@ def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, wish: 
     )
 
 
-def _write(out: Path, manifest: Manifest, census: Census, wish: CensusWish) -> None:
+def _write(out: Path, manifest: Manifest, census: Census, wish: CensusWish) -> Path | None:
+    """Write the census into summary, report and manifest, the manifest last as ever; return where the report is."""
     summary = read_document(Summary, out / SUMMARY)
     write_document(out / SUMMARY, replace(summary, census=census))
+    report = rewrite_census(out, census)
     if manifest.totals is not None:
         totals = replace(manifest.totals, census=census)
         details = replace(manifest.details, census_asked=wish.asked)
         replace(manifest, totals=totals, details=details).write(out)
+    return report

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from blr.decisions import Flag
-from catalogs.files.atomic import atomic_write_text
 from flows.classification._examples import class_examples
 from flows.classification._object_survey import most_doubtful, total_sky
 from flows.features.drift import total_counts
 from flows.models.model import Model
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles
-from flows.reports.catalogue_page import render_classification
+from flows.reports.catalogue_page import ClassificationReport, write_classification
+from flows.reports.class_words import class_words
 from flows.reports.data import ClassCount, Classification, ClassInSets, FlagShare, SetSummary, Verdict
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap
 from flows.reports.skill import has_skill, skill_words
@@ -24,9 +22,8 @@ from flows.runs.manifest import Manifest
 from flows.runs.summary import Counts, PredictionSets, Summary, drifted
 from flows.specification.specification import Specification
 
-__all__ = ["REPORT", "classification_of", "reported", "write_classification_report"]
+__all__ = ["classification_of", "reported", "write_classification_report"]
 
-REPORT = "report.html"
 SHORT_MEANINGS = {
     Flag.OUT_OF_DOMAIN: "unlike the training set",
     Flag.CLOSE_CALL: "close call",
@@ -98,10 +95,10 @@ def write_classification_report(
     troubles = ReleaseTroubles(
         quarantined={q.name: q.reason for q in manifest.quarantined}, deferred=deferred
     )
-    page = render_classification(
-        classification_of(model, summary, files),
-        _classifying(model),
-        objects=[_notable(one) for one in doubtful],
+    report = ClassificationReport(
+        found=classification_of(model, summary, files),
+        model=_classifying(model),
+        objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, specification, model_folder, doubtful),
         troubles=troubles,
         release=manifest.release,
@@ -109,7 +106,7 @@ def write_classification_report(
         units={f.name: (f.expression, f.unit) for f in model.training.features},
         provenance=_provenance(model, manifest),
     )
-    atomic_write_text(folder / REPORT, page)
+    write_classification(report, folder)
 
 
 def classification_of(model: Model, summary: Summary, files: Sequence[FileCounts]) -> Classification:
@@ -125,10 +122,10 @@ def classification_of(model: Model, summary: Summary, files: Sequence[FileCounts
         if sky is None
         else SkyMap(
             order=sky.order,
-            pixels=np.asarray(sky.pixels),
-            n=np.asarray(sky.n),
-            flagged=np.asarray(sky.flagged),
-            assigned=np.asarray(sky.assigned).T,
+            pixels=sky.pixels,
+            n=sky.n,
+            flagged=sky.flagged,
+            assigned=tuple(zip(*sky.assigned, strict=True)),
         ),
         features=_features(model, files),
     )
@@ -159,7 +156,8 @@ def _features(model: Model, files: Sequence[FileCounts]) -> tuple[FeatureCompari
 def _notable(one: DoubtfulObject) -> NotableObject:
     (first, second), (p, q) = one.classes, one.probabilities
     flags = ", ".join(words for flag, words in SHORT_MEANINGS.items() if one.flags & int(flag))
-    why = f"{first} {p:.1%}, {second} {q:.1%}; a label would teach {one.mutual_information:.3f} nats; {flags}"
+    given = f"{class_words(first)} {p:.1%}, {class_words(second)} {q:.1%}"
+    why = f"{given}; a label would teach {one.mutual_information:.3f} nats; {flags}"
     return NotableObject(name=one.id, ra=one.ra, dec=one.dec, why=why)
 
 

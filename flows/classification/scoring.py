@@ -190,10 +190,10 @@ class Scorer:
         contained = None if self.sets is None else self.sets.contained(p)
         return None if contained is None else _spread(contained, inside, fill=True)
 
-    def _selected(self, p: Floats, inside: NDArray[np.bool_]) -> list[Array]:
+    def _selected(self, p: Floats, X: Floats, inside: NDArray[np.bool_]) -> list[Array]:
         """Return whether objects are selected, (n,) of all rows for each class that has such a column."""
         chosen = () if self.selections is None else self.selections.chosen
-        return [_spread(one.contains(p), inside, fill=False) for one in chosen]
+        return [_spread(one.contains(p, X, self.model.features), inside, fill=False) for one in chosen]
 
     def __call__(self, batch: pa.RecordBatch) -> Mapping[str, Array]:
         """Return the new columns of a batch, and count it."""
@@ -208,8 +208,9 @@ class Scorer:
         if self.survey is not None:
             information = _spread(scores.mutual_information, inside, np.nan)
             self.survey.add(batch, p, information, flags, features)
+        X = np.where(missing, np.nan, features.X[inside])
         if self.census_step:
-            self._keep_for_census(scores.probability, np.where(missing, np.nan, features.X[inside]))
+            self._keep_for_census(scores.probability, X)
         arrays = [
             self._best(p),
             *p.T,
@@ -219,7 +220,7 @@ class Scorer:
             np.full(len(p), self.model.id),
             *(_spread(x, inside, np.nan) for x in (full_arrays(scores) if self.full else [])),
             *([] if self.sets is None else [bits_of(sets, p)]),
-            *self._selected(unmoved, inside),
+            *self._selected(unmoved, X, inside),
         ]
         return {
             column.name: array if array.dtype.kind == "U" else array.astype(column.datatype.to_pandas_dtype())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flows.classification._census_wish import CensusWish, with_stated_bias, without_wish
+from flows.classification._census_wish import CensusWish, census_table, with_stated_bias, without_wish
 from flows.classification._class_shares import chosen_shift, estimated_shares
 from flows.classification._jobs import Policy
 from flows.classification._plan import Plan, known_outputs, make_plan
@@ -100,7 +100,7 @@ def settled(
 
 
 def annotation_settings(model: Model, wanted: Specification) -> Specification:
-    """Return the model's specification, with what another one says of target, flags and output.
+    """Return the model's specification, with what another one says of target, flags, output and columns by bin.
 
     `SpecificationError` where that target is of columns that the model does not know, or contradicts its marks.
     Class shares are still the model's (`chosen_shift`).
@@ -109,6 +109,7 @@ def annotation_settings(model: Model, wanted: Specification) -> Specification:
     update = {
         "target": wanted.target.model_copy(update={"paths": None}),
         "flags": wanted.flags,
+        "census": census_table(model, wanted),
         "output": wanted.output.model_copy(update={"folder": OutputTable().folder}),
     }
     settings = without_wish(model.specification.model_copy(update=update))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from flows.cli._options import WriteOptions
 from flows.cli._printing import plain_table, print_tables, say, show
+from flows.cli._show import REPORT_KEPT
+from flows.reports.catalogue_page import REPORT, rewrite_census
 from flows.reports.tables import ReportTable
 from flows.reviews.audit_draw import draw_audit
 from flows.reviews.audit_estimate import estimate_audit
@@ -31,7 +34,8 @@ def run_audit_draw(request: AuditDrawRequest, options: WriteOptions) -> None:
 
 def run_audit_estimate(request: AuditEstimateRequest, options: WriteOptions) -> None:
     """Estimate from an audit's answers."""
-    show(estimate_audit(request, dry_run=options.dry_run), _show_audit, json=options.json)
+    audit = estimate_audit(request, dry_run=options.dry_run, report=rewrite_census)
+    show(audit, _show_audit, json=options.json)
 
 
 def _show_drawn(result: AuditDraw) -> None:
@@ -78,7 +82,13 @@ def _show_audit(audit: Audit) -> None:
             say(f"The audit rejects the model's count of {name}: {judged.model.count:,.0f}")
     for remark in audit.remarks:
         say(remark)
-    say(", ".join(str(path) for path in audit.files) or "Nothing written")
+    _say_files(audit.files)
+
+
+def _say_files(files: tuple[Path, ...]) -> None:
+    say(", ".join(str(path) for path in files) or "Nothing written")
+    if files and REPORT not in {path.name for path in files}:
+        say(REPORT_KEPT)
 
 
 def _class_table(title: str, classes: Mapping[str, AuditedClass]) -> ReportTable:

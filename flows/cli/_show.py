@@ -34,12 +34,16 @@ from flows.training.report import ReportParts, train_report
 from flows.training.results import TrainingPlan, TrainingResult
 
 __all__ = [
+    "REPORT_KEPT",
     "show_census",
     "show_classified",
     "show_model",
     "show_promoted",
     "show_trained",
 ]
+
+
+REPORT_KEPT = "report.html has the census before: its version kept nothing to write it again from"
 
 
 def show_trained(result: TrainingResult, *, verbose: bool = False) -> None:
@@ -137,8 +141,11 @@ def census_tables(census: Census) -> list[ReportTable]:
 def show_census(result: CensusResult) -> None:
     """Show the census of an output folder."""
     print_tables(*census_tables(result.census))
-    said = "nothing written" if result.written is None else f"written to {result.written}"
+    files = ", ".join(str(path) for path in (result.written, result.report) if path is not None)
+    said = f"written to {files}" if files else "nothing written"
     say(f"Release {result.release} of {result.out}, by {result.model}: {said}")
+    if result.written is not None and result.report is None:
+        say(REPORT_KEPT)
 
 
 def show_promoted(result: DecidedPromotion) -> None:

@@ -43,6 +43,8 @@ TASKS: Final = {
     "binary": "early (E, E-S0, S0, S0-a) or late (Sa to Sm, I)",
     "five-class": "elliptical, lenticular, early spiral, late spiral, irregular",
 }
+COPIES: Final = {".fits": "annotated", ".parquet": "annotated-parquet"}
+"""Where the copies of each catalogue go, by its suffix."""
 INTRODUCTION: Final = (
     "The galaxies of the New General Catalogue and its companions, as OpenNGC has them. Those with a Hubble type "
     "train two models; then all are classified, the unlabelled and the doubtful ('S?', 'E?') too."
@@ -94,9 +96,11 @@ def _run_task(
     folder, store = out / task, out / "models"
     specification = _specification(task, folder)
     trained = train(TrainRequest(specification, store))
-    request = ClassifyRequest([*map(str, catalogues)], trained.model, store, folder / "annotated")
-    annotated = classify(request)
-    files = _counts_of_files(annotated)
+    # Both catalogues hold the same galaxies: in one folder of copies each galaxy would count twice.
+    files: dict[str, AnnotatedFile] = {}
+    for catalogue in catalogues:
+        request = ClassifyRequest([str(catalogue)], trained.model, store, folder / COPIES[catalogue.suffix])
+        files |= _counts_of_files(classify(request))
     report = train_report(
         trained,
         parts=ReportParts.read_from(Path(str(trained.path))),
@@ -183,7 +187,7 @@ def _closing(out: OutputFolder) -> Text:
         "\n".join(
             [
                 f"Reports:  {out / 'binary' / 'report.html'} and {out / 'five-class' / 'report.html'}",
-                f"Annotated copies: the folders annotated beside them; catalogues: {out / 'catalogues'}",
+                f"Annotated copies: {' and '.join(COPIES.values())} beside them; catalogues: {out / 'catalogues'}",
                 f"Models:   blr models list --store {out / 'models'}",
                 "Left out of the features: redshift, radvel and sbrightn, which give types away (see the reports).",
                 ATTRIBUTION,

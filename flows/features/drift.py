@@ -1,9 +1,11 @@
 """How far a catalogue's features are from those that the model was trained with.
 
-At training each feature's distribution is kept as shares of bins, tenths of the rows each as far as ties let; when
-classifying, rows are counted in the same bins.  The population stability index Σ (q − p) ln(q / p) is the symmetric
-Kullback-Leibler divergence of the two; of B bins and n and m rows it is about (B − 1)(1/n + 1/m) where nothing has
-changed, which is taken off before anybody is alarmed.  Yurdakul (2018), Statistical properties of PSI.
+At training each feature's distribution is kept as shares of bins, tenths of the rows each.  A value that a tenth of the
+rows have is a bin of its own, and so is every value of a feature that has ten or fewer: a rare mark would be in one bin
+with its absence otherwise.  When classifying, rows are counted in the same bins.  The population stability index
+Σ (q − p) ln(q / p) is the symmetric Kullback-Leibler divergence of the two; of B bins and n and m rows it is about
+(B − 1)(1/n + 1/m) where nothing has changed, which is taken off before anybody is alarmed.  Yurdakul (2018),
+Statistical properties of PSI.
 Shapes: n rows, F features, B bins.
 """
 
@@ -45,7 +47,7 @@ def feature_distribution(X: Floats, missing: Mask, features: Sequence[str]) -> d
 
 
 def _distribution(x: Floats, n: int) -> Distribution:
-    edges = np.unique(np.quantile(x, np.arange(1, BINS) / BINS)) if len(x) else np.empty(0)
+    edges = _edges(x) if len(x) else np.empty(0)
     return Distribution(
         edges=tuple(edges.tolist()),
         counts=tuple(_binned(x, edges).tolist()),
@@ -53,6 +55,24 @@ def _distribution(x: Floats, n: int) -> Distribution:
         sd=float(np.clip(x, -FAR, FAR).std()) if len(x) else 0.0,
         missing=1 - len(x) / max(1, n),
     )
+
+
+def _edges(x: Floats) -> Floats:
+    """Return the edges between the bins of values (n,), in ascending order."""
+    values, counts = np.unique(x, return_counts=True)
+    own = (counts >= len(x) / BINS) | (len(values) <= BINS)
+    if not own.any():
+        return np.unique(np.quantile(x, np.arange(1, BINS) / BINS))
+    # Between two values with bins of their own the others have bins of about a tenth of all rows.
+    others = np.where(own, 0, counts).cumsum()
+    begun = np.maximum.accumulate(np.where(own, others, 0))
+    tenth = (others - counts - begun) * BINS // len(x)
+    cut = own[1:] | own[:-1] | (tenth[1:] != tenth[:-1])
+    low, high = values[:-1][cut], values[1:][cut]
+    middle = (
+        low / 2 + high / 2
+    )  # values that were rounded otherwise, as in single precision, stay in their bin
+    return np.where(middle > low, middle, high)
 
 
 def _binned(x: Floats, edges: Floats) -> NDArray[np.int64]:

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from catalogs.files.atomic import atomic_path
 from flows.errors import ModelError
 
-__all__ = ["LABELLED_OBJECTS_FILE", "LabelledObjects", "read_labelled_objects", "write_labelled_objects"]
+__all__ = [
+    "LABELLED_OBJECTS_FILE",
+    "LabelledObjects",
+    "read_labelled_identifiers",
+    "read_labelled_objects",
+    "write_labelled_objects",
+]
 
 LABELLED_OBJECTS_FILE = "labelled_objects.parquet"
 MOST_OBJECTS = 1_000_000
@@ -63,6 +69,15 @@ def write_labelled_objects(objects: LabelledObjects, folder: Path) -> None:
     )
     with atomic_path(folder / LABELLED_OBJECTS_FILE) as temporary:
         pq.write_table(table, temporary)
+
+
+def read_labelled_identifiers(folder: Path) -> list[str] | None:
+    """Return the objects' identifiers, '' where they have none; None of a model of an earlier version."""
+    path = folder / LABELLED_OBJECTS_FILE
+    try:
+        return [name or "" for name in pq.read_table(path, columns=["identifier"])[0].to_pylist()]
+    except (OSError, pa.ArrowException, IndexError):
+        return None
 
 
 def read_labelled_objects(folder: Path, *, classes: int, features: int) -> LabelledObjects | None:

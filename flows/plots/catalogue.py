@@ -24,6 +24,9 @@ from flows.plots.style import (
 
 __all__ = ["plot_class_fractions", "plot_feature"]
 
+SHORT = 3
+"""Letters of the names of classes that need not be turned to have room."""
+
 
 def plot_class_fractions(
     axes: Axes,
@@ -31,28 +34,36 @@ def plot_class_fractions(
     assigned: ArrayLike,
     expected: ArrayLike,
     error: ArrayLike | None,
+    *,
+    interval: ArrayLike | None = None,
 ) -> Axes:
-    """Draw the fraction of each class (K,): expected with two standard errors, and by assigned objects (open)."""
+    """Draw the fraction of each class (K,): expected with two standard errors, and by assigned objects (open).
+
+    With `interval` (2, K), the ends of 95 % intervals, the expected fractions are a census's, and have these.
+    """
     place = np.arange(len(classes))
     means = np.asarray(expected, float)
     axes.bar(
         place, means, width=0.6, color=[class_colour(k) for k in range(len(classes))], alpha=0.35, linewidth=0
     )
-    if error is not None:
-        axes.errorbar(
-            place, means, yerr=2 * np.asarray(error, float), fmt="none", ecolor=INK, elinewidth=1.6, capsize=4
-        )
+    reach = None if error is None else 2 * np.asarray(error, float)
+    if interval is not None:
+        low, high = np.asarray(interval, float)
+        reach = np.maximum([means - low, high - means], 0)
+    if reach is not None:
+        axes.errorbar(place, means, yerr=reach, fmt="none", ecolor=INK, elinewidth=1.6, capsize=4)
     axes.plot(place, np.asarray(assigned, float), "o", markerfacecolor="none", color=INK, markersize=7)
     axes.set_xticks(place, [drawable(name)[:16] for name in classes])
     for text in axes.get_xticklabels():
         text.set_parse_math(False)
-        if len(classes) > 3:
+        if len(classes) > 3 and max(map(len, classes)) > SHORT:
             text.set(rotation=20, ha="right")
     axes.set_ylim(-0.02 * max(0.01, float(means.max(initial=0))), None)
     label_axes(axes, "", "fraction of the objects")
     percent_axis(axes.yaxis)
+    bars = "expected, ± 2 σ" if interval is None else "census, 95 %"
     open_circle = axes.plot([], [], "o", markerfacecolor="none", color=INK, markersize=7)[0]
-    legend(axes, [Patch(color=MUTED, alpha=0.35), open_circle], ["expected, ± 2 σ", "assigned"])
+    legend(axes, [Patch(color=MUTED, alpha=0.35), open_circle], [bars, "assigned"])
     return axes
 
 

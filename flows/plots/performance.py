@@ -58,7 +58,8 @@ def plot_confusion(axes: Axes, counts: ArrayLike, classes: Sequence[str]) -> Axe
             axes.text(k, j - 0.08, f"{share[j, k]:.0%}", ha="center", va="center", fontsize=10, color=INK)
             axes.text(k, j + 0.24, f"{int(n[j, k]):,}", ha="center", va="center", fontsize=7.5, color=INK)
     names = [drawable(name)[:16] for name in classes]
-    axes.set_xticks(range(K), names, rotation=0 if K < 4 else 20, ha="center" if K < 4 else "right")
+    level = K < 4 or max(map(len, names)) <= 3
+    axes.set_xticks(range(K), names, rotation=0 if level else 20, ha="center" if level else "right")
     axes.set_yticks(range(K), names, rotation=90 if K < 4 else 0, va="center")
     for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         text.set_parse_math(False)

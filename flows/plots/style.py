@@ -118,7 +118,18 @@ def label_axes(axes: Axes, x: str, y: str, title: str = "") -> None:
 
 def percent_axis(axis: Any) -> None:
     """Show the shares on an axis as percentages."""
-    axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.set_major_formatter(_Percent(1))
+
+
+class _Percent(PercentFormatter):
+    """Percentages with as many decimals as make all ticks right."""
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """Return the texts of the ticks."""
+        self.decimals = next(
+            (d for d in range(4) if all(abs(round(100 * v, d) - 100 * v) < 1e-6 for v in values)), 4
+        )
+        return list(super().format_ticks([*values]))
 
 
 def legend(axes: Axes, handles: Sequence[Any], names: Sequence[str], *, where: str = "best") -> None:

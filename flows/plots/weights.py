@@ -25,10 +25,15 @@ def plot_newton(axes: Axes, weights: ArrayLike, names: Sequence[str]) -> Axes:
         axes.plot(range(len(w)), w[:, j], "o-", color=class_colour(j), markersize=3.5, linewidth=1.4)[0]
         for j in range(w.shape[1])
     ]
-    axes.set_xlim(-0.15, max(1, len(w) - 1) + 0.15)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    last = max(1, len(w) - 1)
+    room = min(
+        0.6, 0.14 + 0.016 * max((len(name) for name in names), default=0)
+    )  # of the width, for the names
+    axes.set_xlim(-0.15, (last + 0.15) / (1 - room))
+    ticks = MaxNLocator(integer=True).tick_values(0, last)
+    axes.set_xticks([x for x in ticks if 0 <= x <= last])
     label_axes(axes, "Newton iteration", "weight (features standardised)")
-    legend(axes, lines, names)
+    legend(axes, lines, names, where="center right")
     return axes
 
 

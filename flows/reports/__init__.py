@@ -12,6 +12,7 @@
   selections cost.
 - `choice`: Why the candidate of the smallest log loss on rows that no fit saw is not the one selected, in
   one sentence.
+- `class_words`: How a sentence names a class: "class 5", where the name alone would be read as a number.
 - `data`: What a report shows: plain values, gathered by `train` and `classify`, drawn by `tables` and
   `figures`.
 - `explanation`: Why an object has its class: what `blr explain` prints, as values and as a page.
@@ -53,6 +54,7 @@ __all__ = [
     "catalogue_page",
     "census",
     "choice",
+    "class_words",
     "data",
     "explanation",
     "html",

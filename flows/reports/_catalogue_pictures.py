@@ -35,26 +35,40 @@ def draw(found: Classification, units: Mapping[str, tuple[str, str | None]]) -> 
 def _fractions(found: Classification, n: float) -> Picture:
     errors = [c.error for c in found.counts]
     known = None if None in errors else [(e or 0.0) / n for e in errors]
-    axes = plot_class_fractions(
-        new_axes(),
-        [c.name for c in found.counts],
-        [c.assigned / n for c in found.counts],
-        [c.expected / n for c in found.counts],
-        known,
-    )
-    said = "; ".join(f"{c.name} {c.expected / n:.1%}" for c in found.counts)
+    shares, interval = [c.expected / n for c in found.counts], None
+    bars = "bars sum the probabilities"
+    ends = _census_shares(found)
+    if ends is not None:
+        shares, interval = ends[0], ends[1:]
+        bars = "bars are the census, with 95 % intervals"
+    names = [c.name for c in found.counts]
+    assigned = [c.assigned / n for c in found.counts]
+    axes = plot_class_fractions(new_axes(), names, assigned, shares, known, interval=interval)
+    said = "; ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
     return Picture(
         title="Fractions of the classes",
         image=image_uri(svg(axes)),
         alt=f"Fractions of the classes: {said}",
-        caption=f"Fractions of the classes in {found.catalogue}: bars sum the probabilities, "
+        caption=f"Fractions of the classes in {found.catalogue}: {bars}, "
         "circles count the most probable class. "
         "Where they differ, use the bars: counting doubtful objects as certain favours the frequent classes.",
     )
 
 
+def _census_shares(found: Classification) -> list[list[float]] | None:
+    """Return the share of each class (K,) by the census, and the ends of the intervals; None where one is not said."""
+    census = found.census
+    classes = [] if census is None else [census.classes.get(c.name) for c in found.counts]
+    rows = [(c.count, c.low, c.high) for c in classes if c is not None]
+    if census is None or len(rows) < len(found.counts) or any(None in row for row in rows):
+        return None
+    return [
+        [float(value or 0) / max(1, census.n_rows) for value in column] for column in zip(*rows, strict=True)
+    ]
+
+
 def _sky(found: Classification, sky: SkyMap) -> Picture:
-    share = sky.flagged / np.maximum(sky.n, 1)
+    share = np.asarray(sky.flagged) / np.maximum(sky.n, 1)
     names = [c.name for c in found.counts][:MOST_CLASSES]
     panels = new_panels(2 + len(names), width=10.8, height=2.15 * -(-(2 + len(names)) // 3))
     panels[0].figure.subplots_adjust(left=0.02, right=0.98, bottom=0.03, top=0.92, wspace=0.06, hspace=0.25)

@@ -95,7 +95,7 @@ def approximation_finding(report: Judged) -> Finding:
     if report.trust is None or report.trust.verdict not in FROM_TRUST:
         return Finding(what="Of the approximation nothing is known", level="care")
     level, words = FROM_TRUST[report.trust.verdict]
-    reasons = "; ".join(report.trust.reasons)
+    reasons = "; ".join(_in_words(report.trust.reasons))
     advice = {
         "green": "",
         "amber": "Probabilities may be off by a few hundredths where data are few. To be sure, train with "
@@ -104,8 +104,21 @@ def approximation_finding(report: Judged) -> Finding:
         "Every object carries the flag UNTRUSTED_MODEL.",
     }[report.trust.verdict]
     what = f"{words}{f': {reasons}' if reasons else ''}"
-    first = f", because {begun_small([*report.trust.reasons])}" if report.trust.reasons else ""
+    first = f", because {begun_small(_in_words(report.trust.reasons))}" if report.trust.reasons else ""
     return Finding(what=what, level=level, advice=advice, short=f"{begun_small([words])}{first}")
+
+
+MOST_REASONS = 3
+"""Reasons of a verdict that a report tells."""
+
+
+def _in_words(reasons: Sequence[str]) -> list[str]:
+    """Return the first reasons, without the numbers of columns of the design matrix, which a report does not show."""
+    others = [reason for reason in reasons if "linear combination" not in reason]
+    if len(others) < len(reasons):
+        others.append("some basis functions are linear combinations of others")
+    more = len(others) - MOST_REASONS
+    return others if more < 2 else [*others[:MOST_REASONS], f"and {more} more, in card.md beside the model"]
 
 
 def refusal(findings: Sequence[Finding]) -> str:

@@ -37,7 +37,7 @@ def draw(report: TrainReport) -> Iterator[Picture]:
         yield from _boundary(report, report.boundary)
     yield from _evidence(report)
     if report.pictures is not None:
-        yield from _weights(report.pictures)
+        yield from _weights(report, report.pictures)
 
 
 def _picture(axes: Any, title: str, caption: str, alt: str, *, wide: bool = False) -> Picture:
@@ -261,9 +261,17 @@ def _feature_words(report: TrainReport, i: int) -> str:
     return ", ".join(_readable(report, name).short for name in chosen)
 
 
-def _weights(stored: StoredPictures) -> Iterator[Picture]:
+def _weights(report: TrainReport, stored: StoredPictures) -> Iterator[Picture]:
+    shown = {f.name.replace("_", " "): _readable(report, f.name) for f in report.features}
+
+    def readable(name: object) -> str:
+        """Return a basis function as the other pictures call it, where it is a feature; a logarithm keeps its name."""
+        feature = shown.get(str(name))
+        rescaled = feature is None or (feature.inverse is not None and not feature.label.endswith("(mag)"))
+        return str(name) if feature is None or rescaled else feature.short
+
     if stored.pair_draws is not None and stored.pair_names is not None:
-        names = (str(stored.pair_names[0]), str(stored.pair_names[1]))
+        names = (readable(stored.pair_names[0]), readable(stored.pair_names[1]))
         axes = plot_posterior_pair(
             new_axes(),
             stored.pair_draws,
@@ -280,7 +288,9 @@ def _weights(stored: StoredPictures) -> Iterator[Picture]:
             f"Contours of the posterior of the weights of {names[0]} and {names[1]}, exact, Laplace and refined",
         )
     if stored.newton_weights is not None and stored.newton_names is not None:
-        axes = plot_newton(new_axes(), stored.newton_weights, [str(name) for name in stored.newton_names])
+        axes = plot_newton(
+            new_axes(), stored.newton_weights, [readable(name) for name in stored.newton_names]
+        )
         n = len(stored.newton_weights) - 1
         yield _picture(
             axes,

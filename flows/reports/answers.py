@@ -21,6 +21,7 @@ from flows.reports._findings import (
     worst_level,
 )
 from flows.reports._per_class import Share, class_performance
+from flows.reports.class_words import class_words
 from flows.reports.data import TrainReport
 from flows.reports.shift import TOLD_APART
 from flows.reports.skill import gain_interval
@@ -110,9 +111,10 @@ def _class_findings(report: TrainReport) -> Iterator[Finding]:
         best = max(known, key=lambda c: c.completeness.value or 0.0)
         worst = min(known, key=lambda c: c.completeness.value or 0.0)
         yield Finding(
-            what=f"Best found: {best.name}, completeness {_percent(best.completeness)}, "
+            what=f"Best found: {class_words(best.name)}, completeness {_percent(best.completeness)}, "
             f"purity {_percent(best.purity)}. "
-            f"Worst found: {worst.name}, completeness {_percent(worst.completeness)}, purity {_percent(worst.purity)}"
+            f"Worst found: {class_words(worst.name)}, completeness {_percent(worst.completeness)}, "
+            f"purity {_percent(worst.purity)}"
         )
 
 

@@ -16,6 +16,7 @@ from flows.reports._findings import (
     worst_level,
 )
 from flows.reports.census import census_findings, census_words, counts_said
+from flows.reports.class_words import class_words
 from flows.reports.data import Classification, Verdict
 from flows.reports.picture_data import NotableObject
 
@@ -111,7 +112,8 @@ def _summed_words(found: Classification) -> str:
     """Return the shares of the classes by sums of probabilities, in a clause."""
     total = max(1.0, sum(c.expected for c in found.counts))
     return ", ".join(
-        f"{c.name} {c.expected / total:.1%}" + ("" if c.error is None else f" ± {c.error / total:.1%}")
+        f"{class_words(c.name)} {c.expected / total:.1%}"
+        + ("" if c.error is None else f" ± {c.error / total:.1%}")
         for c in found.counts
     )
 
@@ -152,10 +154,11 @@ def _look(objects: Sequence[NotableObject]) -> Answer:
     if objects:
         return Answer(
             question=question,
-            short=f"{len(objects)} objects whose labels would teach the model most. `blr review --budget` draws such. "
-            f"First {objects[0].name}: {objects[0].why}.",
+            short=f"{len(objects)} objects without a label that would teach the model most. `blr review --budget` "
+            f"draws such. First {objects[0].name}: {objects[0].why}.",
         )
     return Answer(
         question=question,
-        short="No object is named: none is doubtful, or the specification names no catalog.id that this catalogue has.",
+        short="No object is named: none without a label is doubtful, or the specification names no catalog.id that "
+        "this catalogue has.",
     )

@@ -1,10 +1,19 @@
-"""The report of a classification: one HTML file beside the annotated catalogues that loads nothing from anywhere."""
+"""The report of a classification: one HTML file beside the annotated catalogues that loads nothing from anywhere.
+
+What it shows is kept beside it, so that a later census is put into it without the model and without the catalogues.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
 
+from blr.census.results import Census
+from catalogs.files.atomic import atomic_write_text
+from flows.documents import read_document, write_document
+from flows.errors import DocumentError
 from flows.reports import tables
 from flows.reports._drawings import catalogue_pictures
 from flows.reports.catalogue_answers import ClassifyingModel, ReleaseTroubles, classification_answers
@@ -15,45 +24,82 @@ from flows.reports.html import AnswerPart, Page, TableGroup, linked, made_words,
 from flows.reports.picture_data import Made, NotableObject
 from flows.reports.report_table import ReportTable
 
-__all__ = ["render_classification"]
+__all__ = [
+    "REPORT",
+    "ClassificationReport",
+    "render_classification",
+    "rewrite_census",
+    "write_classification",
+]
 
-Units = Mapping[str, tuple[str, str | None]]
+REPORT: Final = "report.html"
+SHOWN: Final = "_report/shown.json"
 
 
-def render_classification(
-    found: Classification,
-    model: ClassifyingModel,
-    *,
-    objects: Sequence[NotableObject],
-    examples: Sequence[ClassExample],
-    troubles: ReleaseTroubles,
-    release: int,
-    made: Made,
-    units: Units,
-    provenance: Mapping[str, str],
-) -> str:
-    """Return the report as HTML; `units` has the expression and the unit of each feature."""
-    trust, quality, odd, look = classification_answers(found, model, objects, troubles)
+@dataclass(frozen=True, kw_only=True)
+class ClassificationReport:
+    """What the report of a classification shows; `units` has the expression and the unit of each feature."""
+
+    found: Classification
+    model: ClassifyingModel
+    objects: tuple[NotableObject, ...]
+    examples: tuple[ClassExample, ...]
+    troubles: ReleaseTroubles
+    release: int
+    made: Made
+    units: Mapping[str, tuple[str, str | None]]
+    provenance: Mapping[str, str]
+
+
+def write_classification(report: ClassificationReport, folder: Path) -> None:
+    """Write the report into the folder of the copies, and what it shows, for `rewrite_census`."""
+    shown = folder / SHOWN
+    shown.parent.mkdir(exist_ok=True)
+    try:
+        write_document(shown, report)
+    except ValueError:  # infinity or NaN, which JSON cannot hold
+        shown.unlink(missing_ok=True)
+    atomic_write_text(folder / REPORT, render_classification(report))
+
+
+def rewrite_census(folder: Path, census: Census) -> Path | None:
+    """Write the report of a folder again, with another census; return where it is.
+
+    None where it is of a version that did not keep what it shows: such a report stays as it is.
+    """
+    try:
+        report = read_document(ClassificationReport, folder / SHOWN)
+    except (OSError, DocumentError):
+        return None
+    found = replace(report.found, census=census)
+    write_classification(replace(report, found=found, made=Made.now()), folder)
+    return folder / REPORT
+
+
+def render_classification(report: ClassificationReport) -> str:
+    """Return the report as HTML."""
+    found, provenance = report.found, report.provenance
+    trust, quality, odd, look = classification_answers(found, report.model, report.objects, report.troubles)
     return render_page(
         Page(
-            title=f"{found.catalogue}, release {release}",
-            version=model.label,
+            title=f"{found.catalogue}, release {report.release}",
+            version=report.model.label,
             kind="classification report",
-            lead=f"{found.n_rows:,} objects, classified by {model.label}.",
-            made=made_words(made, provenance.get("blr")),
+            lead=f"{found.n_rows:,} objects, classified by {report.model.label}.",
+            made=made_words(report.made, provenance.get("blr")),
             parts=(
                 AnswerPart(answer=trust),
-                AnswerPart(answer=quality, tables=(tables.class_count_table(found), *_census(found))),
+                AnswerPart(answer=quality, tables=(*_census(found), tables.class_count_table(found))),
                 AnswerPart(answer=odd),
-                AnswerPart(answer=look, objects=linked(objects)),
+                AnswerPart(answer=look, objects=linked(report.objects)),
             ),
-            pictures=catalogue_pictures(found, units),
+            pictures=catalogue_pictures(found, report.units),
             lacking=""
             if found.sky is not None
             else "No map of the sky: positions are not known here, or the files were "
             "annotated by an earlier version.",
             groups=(
-                *_explained(examples),
+                *_explained(report.examples),
                 TableGroup(title="Flags", tables=(tables.flag_table(found),)),
                 *_sets(found),
             ),
@@ -67,10 +113,9 @@ def render_classification(
 def _census(found: Classification) -> tuple[ReportTable, ...]:
     if found.census is None:
         return ()
-    note = " Counts of a later `blr census` or `blr audit estimate` are in summary.json."
-    counts, selections = census_table(found.census), selection_table(found.census)
+    selections = selection_table(found.census)
     return (
-        replace(counts, note=f"{counts.note}{note}"),
+        census_table(found.census),
         *([selections] if selections.rows else []),
         *bin_tables(found.census),
     )

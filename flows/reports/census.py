@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from blr.census.results import Census, CountChange, SelectionCensus, SelectionQuality
 from flows.reports._findings import Finding, begun_small, plain_end
+from flows.reports.class_words import class_words
 from flows.reports.report_table import ReportTable
 
 __all__ = [
@@ -43,13 +44,18 @@ def census_table(census: Census, changes: Mapping[str, CountChange] | None = Non
 
 
 def selection_table(census: Census) -> ReportTable:
-    """Return purity and completeness of objects selected by their probability, with intervals."""
+    """Return purity and completeness of the objects assigned to a class, and of those selected by their probability."""
+    rows = []
+    for name, count in census.classes.items():
+        if count.assigned is not None:
+            rows.append((name, "most probable class", *_quality(count.assigned)))
+        rows.extend((name, *_selected(s)) for s in count.selections)
     return ReportTable(
         title="Purity and completeness",
         columns=("class", *_SELECTED),
-        rows=tuple((name, *_selected(s)) for name, count in census.classes.items() for s in count.selections),
+        rows=tuple(rows),
         numeric=frozenset({1, 2, 3, 5}),
-        note=_AT_TRAINING_SHARES,
+        note=_AT_TRAINING_SHARES if any(count.selections for count in census.classes.values()) else "",
     )
 
 
@@ -111,7 +117,8 @@ _SELECTED = ("probability from", "objects", "purity", "95 %", "completeness", "9
 
 def _selected(s: SelectionCensus) -> tuple[str, ...]:
     return (
-        f"{s.threshold:.4g}" + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
+        ("by its own bins" if s.threshold is None else f"{s.threshold:.4g}")
+        + (f" ({s.stated}{f', {s.column}' if s.column else ''})" if s.stated else ""),
         *_quality(s),
     )
 
@@ -139,7 +146,7 @@ def census_words(census: Census) -> str:
     """Return the shares of the classes with their intervals, in a clause."""
     n = max(1, census.n_rows)
     return ", ".join(
-        f"{name} {_percent(c.count / n)} ({_percent(c.low / n)} to {_percent(c.high / n)})"
+        f"{class_words(name)} {_percent(c.count / n)} ({_percent(c.low / n)} to {_percent(c.high / n)})"
         for name, c in census.classes.items()
         if c.count is not None and c.low is not None and c.high is not None
     )
@@ -169,12 +176,13 @@ def _counts_finding(source: str, assumes: str, reason: str, of: str) -> Finding:
 def _selection_finding(name: str, s: SelectionCensus) -> Finding:
     lost = 1 - s.completeness
     begun = (
-        f"The column {s.column} was made for {s.stated} and has the {name} with a probability of"
+        f"The column {s.column} was made for {s.stated} and has the {class_words(name)} with a probability of"
         if s.column
-        else f"For {s.stated}, select {name} by a probability of"
+        else f"For {s.stated}, select {class_words(name)} by a probability of"
     )
+    least = "its bin's threshold" if s.threshold is None else f"{s.threshold:.4g}"
     return Finding(
-        what=f"{begun} {s.threshold:.4g} or more: {s.objects:,} objects, "
+        what=f"{begun} {least} or more: {s.objects:,} objects, "
         f"purity {_percent(s.purity)} ({_percent(s.purity_low)} to {_percent(s.purity_high)}), completeness "
         f"{_percent(s.completeness)} ({_percent(s.completeness_low)} to {_percent(s.completeness_high)}); "
         f"{_percent(lost)} of the class are lost"

@@ -133,15 +133,15 @@ class StoredPictures(WeightPictures):
         return cls(**{**arrays, "magnitude_name": str(arrays.get("magnitude_name", ""))})
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class SkyMap:
     """Objects in nested HEALPix pixels (P,): all, those flagged for a look, and by assigned class (K, P)."""
 
     order: int
-    pixels: Array
-    n: Array
-    flagged: Array
-    assigned: Array
+    pixels: tuple[int, ...]
+    n: tuple[int, ...]
+    flagged: tuple[int, ...]
+    assigned: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtri
 
-from blr.census.results import Census, ClassCensus
+from blr.census.results import Census, ClassCensus, SelectionQuality
 from flows.documents import read_document, write_document
 from flows.errors import DocumentError, UsageError
 from flows.reviews._answers import OTHER, UNDECIDED, Answers, read_answers
@@ -31,15 +31,21 @@ from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
 from flows.runs.summary import Summary
 
-__all__ = ["estimate_audit"]
+__all__ = ["WriteReport", "estimate_audit"]
+
+WriteReport = Callable[[Path, Census], Path | None]
+"""Writes a census into the report of a folder; returns where that is, None where it cannot be written again."""
 
 
-def estimate_audit(request: AuditEstimateRequest, *, dry_run: bool = False) -> Audit:
+def estimate_audit(
+    request: AuditEstimateRequest, *, dry_run: bool = False, report: WriteReport | None = None
+) -> Audit:
     """Return what the answers say of the folder's release; write `audit.json`, and the census of `summary.json`.
 
     The counts of the audit replace those of the model in the summary, for they hold whatever the model is;
-    `audit.json` keeps both.  UsageError where nothing was drawn, the copies have changed since, or answers are not to
-    the list.
+    `audit.json` keeps both.  `report` writes them into the folder's report:
+    `flows.reports.catalogue_page.rewrite_census` is meant.  UsageError where nothing was drawn, the copies have changed
+    since, or answers are not to the list.
     """
     folder = check_output(request.out, key="out")
     if request.sets is not None and not 0.5 <= request.sets < 1:
@@ -94,7 +100,7 @@ def estimate_audit(request: AuditEstimateRequest, *, dry_run: bool = False) -> A
     )
     if not dry_run:
         with exclusive(folder):
-            _write(folder, audit, summary, manifest)
+            audit = _write(folder, audit, summary, manifest, report)
     return audit
 
 
@@ -197,9 +203,25 @@ def _census(design: AuditDesign, sample: Sample, classes: Mapping[str, AuditedCl
                 source="audit",
                 assumes=None,
                 reason=f"{looked}{_missing_words(c)}{_model_words(c)}",
+                assigned=_assigned(c),
             )
             for name, c in classes.items()
         },
+    )
+
+
+def _assigned(judged: AuditedClass) -> SelectionQuality | None:
+    purity, completeness = judged.purity, judged.completeness
+    if purity.value is None or completeness.value is None:
+        return None
+    return SelectionQuality(
+        objects=judged.assigned,
+        purity=purity.value,
+        purity_low=purity.low,
+        purity_high=purity.high,
+        completeness=completeness.value,
+        completeness_low=completeness.low,
+        completeness_high=completeness.high,
     )
 
 
@@ -224,11 +246,21 @@ def _model_words(judged: AuditedClass) -> str:
     return f"; the model says {said.count:,.0f} ({said.low:,.0f} to {said.high:,.0f}), {agrees}"
 
 
-def _write(folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest) -> None:
-    """Write the audit, then the census into the summary and the manifest's totals: the manifest last, as ever."""
-    write_document(folder / AUDIT, audit)
+def _write(
+    folder: Path, audit: Audit, summary: Summary | None, manifest: Manifest, report: WriteReport | None
+) -> Audit:
+    """Write the audit, then the census into summary, report and the manifest's totals: the manifest last, as ever.
+
+    Return the audit with the report among its files.
+    """
     if summary is None:
-        return
+        write_document(folder / AUDIT, audit)
+        return audit
+    page = None if report is None else report(folder, audit.census)
+    if page is not None:
+        audit = replace(audit, files=(*audit.files, page))
+    write_document(folder / AUDIT, audit)
     write_document(folder / SUMMARY, replace(summary, census=audit.census))
     if manifest.totals is not None:
         replace(manifest, totals=replace(manifest.totals, census=audit.census)).write(folder)
+    return audit

@@ -25,10 +25,14 @@ class CensusAsked:
 
 @dataclass(frozen=True, kw_only=True)
 class CensusResult:
-    """The census of an output folder: by which model, of which release; `written` is where, None if nowhere."""
+    """The census of an output folder: by which model, of which release; `written` is where, None if nowhere.
+
+    `report` is the report that has it now; None where nothing was written, or an earlier version wrote that report.
+    """
 
     out: Path
     model: str
     release: int
     census: Census
     written: Path | None
+    report: Path | None = None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,11 @@ class LabelledNames:
 
     def __init__(self, names: pa.Array) -> None:
         self._names = names
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> LabelledNames:
+        """Return some names; empty ones name nobody."""
+        return cls(pa.array(sorted({name for name in names if name}), pa.string()))
 
     def __len__(self) -> int:
         return len(self._names)

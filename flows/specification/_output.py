@@ -39,9 +39,10 @@ class Output(SpecificationTable):
         description="Class = probability from which on it is in the set, as `blr audit estimate --sets` prints; "
         "default: learnt from labelled rows",
     )
-    selected: bool = Field(
+    selected: bool | Literal["bins"] = Field(
         default=False,
-        description="Add a column for each class of flags.purity and flags.completeness: whether an object is selected",
+        description="Add a column for each class of flags.purity and flags.completeness: whether an object is "
+        'selected; "bins" for a threshold in each bin of census.by',
     )
     prefix: str = Field(
         default="blr_", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,15}$", description="Of the new columns"
@@ -83,21 +84,31 @@ def check_sets(output: Output, label: Label, n_classes: int | None = None) -> No
 
 
 def check_selected(
-    output: Output, label: Label, purity: Mapping[str, float], completeness: Mapping[str, float]
+    output: Output,
+    label: Label,
+    purity: Mapping[str, float],
+    completeness: Mapping[str, float],
+    *,
+    binned: bool,
 ) -> None:
     """Raise ValueError where columns of selections are asked for that nothing is stated for, or labels do not allow."""
     if not output.selected:
         return
     if not (purity or completeness):
         raise ValueError(
-            "output.selected: got true, but no purity or completeness of a class, expected one that thresholds are "
+            "output.selected: got a column, but no purity or completeness of a class, expected one that thresholds are "
             "found for; add purity = { CLASS = 0.95 } under [flags], or drop the key"
+        )
+    if output.selected == "bins" and not binned:
+        raise ValueError(
+            'output.selected: got "bins" without census.by, expected the expression whose bins have thresholds of '
+            'their own; add by = "..." under [census]'
         )
     both = sorted(set(purity) & set(completeness))
     if both:
         raise ValueError(
             f"output.selected: got a purity and a completeness of '{both[0]}', expected one of them: a class has one "
-            "column, which has one threshold; drop the one or the other"
+            "column, which is for one of them; drop the one or the other"
         )
     if label.votes is not None or label.noise is not None:
         what = "[label.votes]" if label.votes is not None else "label.noise"

@@ -202,7 +202,8 @@ class Specification(SpecificationTable):
     def check_sets(self, n_classes: int | None = None) -> None:
         """Raise ValueError where sets or selections are asked for that the labels, or so many classes, do not allow."""
         check_sets(self.output, self.label, n_classes)
-        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness)
+        binned = self.census.by is not None
+        check_selected(self.output, self.label, self.flags.purity, self.flags.completeness, binned=binned)
         if self.output.selected and (self.shift.density_weights or self.shift.assumes == "features"):
             raise ValueError(
                 "output.selected: got true for labels that may be biased (shift.density_weights, or shift.assumes = "

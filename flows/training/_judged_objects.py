@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalogs.sky.positions import galactic_latitude
+from flows.reports.class_words import class_words
 from flows.reports.picture_data import NotableObject, StoredPictures
 from flows.training._rows import TrainingRows
 
@@ -126,9 +127,9 @@ def notable_objects(
         if len(chosen) == MOST_OBJECTS:
             break
         name = objects.identifier[i].decode(errors="replace")
-        given = classes[assigned[i]]
+        label, given = (class_words(classes[at[i]]) for at in (truth, assigned))
         why = (
-            f"labelled {classes[truth[i]]}, to which the model gives {_percent(probability[i, truth[i]])}; "
+            f"labelled {label}, to which the model gives {_percent(probability[i, truth[i]])}; "
             f"it gives {given} {_percent(probability[i, assigned[i]])}"
         )
         ra, dec = (float(x) if np.isfinite(x) else None for x in (objects.ra[i], objects.dec[i]))

@@ -37,7 +37,7 @@ def test_labels_by_keyboard_are_the_list_with_its_answers(window: Browser, tmp_p
     ]
     paths = write_lists(rows, tmp_path, "name", ["early", "late"], "Review of m@1")
     window.open(paths[2].as_uri())
-    window.shows("0 of 3 answered", "LOW_CONFIDENCE")
+    window.shows("0 of 3 answered", "low confidence")
     body = window.driver.find_element(By.TAG_NAME, "body")
     body.send_keys("2")
     window.driver.switch_to.active_element.send_keys("n")

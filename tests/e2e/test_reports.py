@@ -1,4 +1,4 @@
-"""Reports in a browser: nothing overflows, nothing is asked for, nothing is shut to those who cannot see it.
+"""Reports and lists in a browser: nothing overflows, nothing is asked for, nothing is shut to those who cannot see it.
 
 The accessibility check needs axe-core: `npm install axe-core`, and the path of its `axe.min.js` in `BLR_AXE`.
 """
@@ -6,6 +6,7 @@ The accessibility check needs axe-core: `npm install axe-core`, and the path of 
 from __future__ import annotations
 
 import os
+import runpy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from flows.reports.catalogue_answers import ReleaseTroubles
-from flows.reports.catalogue_page import render_classification
+from flows.reports.catalogue_page import ClassificationReport, render_classification
 from flows.reports.explanation import ClassExample, FeatureContribution, LikeObject
 from flows.reports.html import render_report
 from flows.reports.picture_data import FeatureComparison, Made, NotableObject, SkyMap, StoredPictures
+from flows.reviews._files import Chosen, Listed, Outlier, write_audit_lists, write_lists, write_outlier_lists
 from tests.e2e.browser import Browser, browser, missing
 from tests.flows.reports.test_answers import MODEL, report
 from tests.flows.reports.test_report import HOSTILE, make_report
@@ -27,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing() is not None, reason
 
 AXE = Path(os.environ.get("BLR_AXE", "node_modules/axe-core/axe.min.js"))
 WIDTHS = (1280, 390)
+PAGES = ("training", "classification", "review", "outliers", "audit")
 
 
 def training_page() -> str:
@@ -62,24 +66,30 @@ EXAMPLE = ClassExample(
 
 
 def classification_page() -> str:
-    pixels = np.arange(0, 3072, 7)
+    pixels = range(0, 3072, 7)
     sky = SkyMap(
-        order=4, pixels=pixels, n=pixels + 1, flagged=pixels // 2, assigned=np.stack([pixels, pixels // 3])
+        order=4,
+        pixels=tuple(pixels),
+        n=tuple(i + 1 for i in pixels),
+        flagged=tuple(i // 2 for i in pixels),
+        assigned=(tuple(pixels), tuple(i // 3 for i in pixels)),
     )
     feature = FeatureComparison(
         name="b_j", edges=(1.0, 2.0), training=(3, 4, 5), target=(1, 2, 9), low=0.0, high=4.0
     )
     found = replace(make_report().classifications[0], sky=sky, features=(feature,))
     return render_classification(
-        found,
-        MODEL,
-        objects=[NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence")],
-        examples=[EXAMPLE],
-        troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
-        release=3,
-        made=Made("2026-11-23T05:00:00+00:00", "ann"),
-        units={"b_j": ("bmag - jmag", None)},
-        provenance={"model": "m@1", "blr": "1"},
+        ClassificationReport(
+            found=found,
+            model=MODEL,
+            objects=(NotableObject(name="NGC 1", ra=1.0, dec=2.0, why="low confidence"),),
+            examples=(EXAMPLE,),
+            troubles=ReleaseTroubles(quarantined={"a" * 200 + ".fits": "truncated"}, deferred={}),
+            release=3,
+            made=Made("2026-11-23T05:00:00+00:00", "ann"),
+            units={"b_j": ("bmag - jmag", None)},
+            provenance={"model": "m@1", "blr": "1"},
+        )
     )
 
 
@@ -89,7 +99,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     written = {"training": training_page(), "classification": classification_page()}
     for name, text in written.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
-    return {name: folder / f"{name}.html" for name in written}
+    lists(folder)
+    return {path.stem: path for path in folder.glob("*.html")}
+
+
+def lists(folder: Path) -> None:
+    """Write the lists that people fill in, of a model and an object with long names."""
+    title, classes, flags = (
+        f"Review of {'model' * 9}@0123456789ab",
+        ["early", "late"],
+        "LOW_CONFIDENCE, FLIPPED",
+    )
+    place = (HOSTILE, 10.5, -2.25)
+    chosen = Chosen(*place, "early", 0.5, "late", 0.3, 0.1, 1, flags, "drawn", 123.456)
+    outlier = Outlier(*place, "early", 0.5, "late", 0.3, 1, flags, 12.0, 1.5, "late")
+    write_lists([chosen, chosen], folder, "name", classes, title)
+    write_outlier_lists([outlier], folder, "name", classes, title)
+    write_audit_lists([Listed(*place, 0, 0.1, 10.0)], folder, "name", classes, title)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +134,7 @@ def shown(window: Browser, page: Path, width: int, *, dark: bool = False) -> Non
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["training", "classification"])
+@pytest.mark.parametrize("name", PAGES)
 def test_nothing_overflows_is_asked_for_or_complains(
     window: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
@@ -125,7 +151,7 @@ def test_nothing_overflows_is_asked_for_or_complains(
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", ["training", "classification"])
+@pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_serious_fault(
     window: Browser, pages: dict[str, Path], name: str, *, dark: bool
 ) -> None:
@@ -148,3 +174,12 @@ def test_candidates_are_sorted_by_a_click(window: Browser, pages: dict[str, Path
     after = [float(x) for x in window.driver.execute_script(f"return {column}")]
     assert after == sorted(before, reverse=True)
     assert after != before
+
+
+def test_the_script_that_takes_pictures_of_pages(pages: dict[str, Path], tmp_path: Path) -> None:
+    """docs/reading-the-report.md and docs/reviewing.md show such pictures."""
+    script = Path(__file__).resolve().parents[2] / "docs" / "examples" / "picture_of_page.py"
+    runpy.run_path(str(script))["main"](pages["review"], tmp_path / "review.png", 600, 400)
+    picture = imread(tmp_path / "review.png")
+    assert picture.shape[:2] == (400, 600)
+    assert np.ptp(picture[..., :3]) > 0.5  # something stands on it

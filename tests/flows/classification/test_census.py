@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,12 @@ from flows.classification._census_rows import (
 from flows.classification.census_taking import table_census, take_census
 from flows.classification.request import CensusRequest
 from flows.cli.app import run
+from flows.documents import read_document
 from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.models.unseen_rows import UNSEEN_ROWS_FILE
+from flows.reports.catalogue_page import rewrite_census
+from flows.runs.summary import Summary
 from tests.flows.verbs import classify, reprocess
 
 
@@ -109,8 +113,33 @@ def test_the_command_writes_what_it_prints(mine: Path, capsys: pytest.CaptureFix
     assert printed["census"] == planned["census"] == summary(mine / "out")
     assert printed["census"]["classes"]["early"]["assumes"] == "features"
     assert json.loads((mine / "out" / "manifest.json").read_text())["totals"]["census"] == printed["census"]
+    assert printed["report"] == str(mine / "out" / "report.html")
+    page = (mine / "out" / "report.html").read_text()
+    assert "assuming features" in page
+    assert "assuming shares" not in page
+    assert f">{printed['census']['classes']['early']['count']:,.0f}<" in page
     assert run(["census", str(mine / "out"), "--store", str(mine / "models")]) == 0
     assert "95 % from" in capsys.readouterr().out
+
+
+def test_a_report_written_again_with_the_same_census_is_the_same(mine: Path) -> None:
+    path = mine / "out" / "report.html"
+    before = path.read_text()
+    assert rewrite_census(mine / "out", read_document(Summary, mine / "out" / "summary.json").census) == path
+    again = path.read_text()
+    made = r"Made on [^<]* by"
+    assert re.sub(made, "", again) == re.sub(made, "", before) != before
+
+
+def test_a_report_of_an_earlier_version_stays_as_it_is(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earlier versions did not keep what the report shows."""
+    (mine / "out" / "_report" / "shown.json").unlink()
+    before = (mine / "out" / "report.html").read_bytes()
+    assert run(["census", str(mine / "out"), "--store", str(mine / "models"), "--assumes", "same"]) == 0
+    assert "report.html has the census before" in capsys.readouterr().out
+    assert (mine / "out" / "report.html").read_bytes() == before
 
 
 def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path, classified: Path) -> None:

@@ -54,6 +54,7 @@ def test_the_same_probabilities_in_both_formats(work):
         *FILES,
         "_census/rows.parquet",
         "_labelled/names.parquet",
+        "_report/shown.json",
         "manifest.json",
         "report.html",
         "summary.json",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from astropy import units
@@ -9,6 +11,7 @@ from astropy_healpix import HEALPix
 
 from blr.decisions import Flag
 from flows.classification._object_survey import ObjectSurvey, most_doubtful, total_sky
+from flows.runs.labelled import LabelledNames
 
 N, K = 500, 3
 RNG = np.random.default_rng(0)
@@ -74,3 +77,23 @@ def test_without_names_and_places_nothing_is_counted() -> None:
     survey.add(pa.record_batch({"x": [1.0]}), P[1:2], INFORMATION[1:2], FLAGS[1:2])
     assert survey.sky() is None
     assert survey.doubtful() == ()
+
+
+def test_objects_with_a_label_are_not_worth_a_look() -> None:
+    """By the slow way: the first of all that have none, in whatever batches."""
+    every = surveyed(N).doubtful()
+    names = [o.id for o in every[:15]] + ["o399"]
+    found = []
+    for size in (N, 37):
+        survey = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=LabelledNames.of(names))
+        for start in range(0, N, size):
+            rows = slice(start, start + size)
+            batch = pa.record_batch({"name": NAMES[rows]})
+            survey.add(batch, P[rows], INFORMATION[rows], FLAGS[rows])
+        found.append([o.id for o in survey.doubtful()])
+    worth = np.flatnonzero((int(Flag.LOW_CONFIDENCE) == FLAGS) & np.isfinite(INFORMATION))
+    ordered = [NAMES[i] for i in worth[np.argsort(-INFORMATION[worth])] if NAMES[i] not in names]
+    assert found[0] == found[1] == list(dict.fromkeys(ordered))[:20]
+    nobody = replace(ObjectSurvey(("a", "b", "c"), "name", None), labelled=LabelledNames.of(NAMES))
+    nobody.add(pa.record_batch({"name": NAMES}), P, INFORMATION, FLAGS)
+    assert nobody.doubtful() == ()

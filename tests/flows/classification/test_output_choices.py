@@ -132,6 +132,7 @@ def test_copies_in_another_format(trained: Path, tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "out").glob("[!.]*")} == {
         "_census",
         "_labelled",
+        "_report",
         "a.parquet",
         "c.parquet",
         "manifest.json",

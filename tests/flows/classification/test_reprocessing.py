@@ -103,6 +103,7 @@ def test_the_first_release(release):
         "summary.json",
         "_census",
         "_labelled",
+        "_report",
         "_releases",
     }
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import log_loss
 
 import catalogs
-from flows.demo.steps import TASKS, run_demo
+from flows.demo.steps import COPIES, TASKS, run_demo
 from flows.documents import to_document
 from flows.models.store import Store
 from flows.specification.toml_file import load_specification
@@ -40,7 +40,9 @@ def test_leaves_what_is_announced(demo: tuple[Path, dict[str, Any], str], task: 
     out, told, _ = demo
     for name in ("openngc.fits", "openngc.parquet"):
         assert (out / "catalogues" / name).is_file()
-        assert (out / task / "annotated" / name).is_file()
+        copies = out / task / COPIES[Path(name).suffix]
+        assert (copies / name).is_file()
+        assert "10,521 objects, classified" in (copies / "report.html").read_text(encoding="utf-8")
     for name in ("spec.toml", "report.html", "summary.json"):
         assert (out / task / name).is_file()
     assert json.loads((out / task / "summary.json").read_text(encoding="utf-8")) == json.loads(
@@ -54,9 +56,8 @@ def test_every_galaxy_is_classified_in_both_formats_alike(
     demo: tuple[Path, dict[str, Any], str], task: str
 ) -> None:
     out, told, _ = demo
-    folder = out / task / "annotated"
-    parquet = pq.read_table(folder / "openngc.parquet")
-    with fits.open(folder / "openngc.fits", checksum=True) as hdus:
+    parquet = pq.read_table(out / task / "annotated-parquet" / "openngc.parquet")
+    with fits.open(out / task / "annotated" / "openngc.fits", checksum=True) as hdus:
         data = hdus["OPENNGC"].data
         assert len(data) == parquet.num_rows == 10_521
         probabilities = [name for name in parquet.column_names if name.startswith("blr_p_")]
@@ -113,7 +114,7 @@ def test_review_of_the_least_certain_fifth_catches_enough(
 
 @pytest.mark.parametrize("task", TASKS)
 def test_flags_are_what_their_definition_says(demo: tuple[Path, dict[str, Any], str], task: str) -> None:
-    annotated = pq.read_table(demo[0] / task / "annotated" / "openngc.parquet").to_pandas()
+    annotated = pq.read_table(demo[0] / task / "annotated-parquet" / "openngc.parquet").to_pandas()
     classes = demo[1][task]["classes"]
     p = np.sort(annotated[[f"blr_p_{name}" for name in classes]].to_numpy(), axis=1)[:, ::-1].astype(float)
     low = p[:, 0] / (p[:, 0] + p[:, 1])

@@ -98,6 +98,58 @@ def test_ties_share_a_bin():
     assert drifted(turned) == ["a"]
 
 
+def test_a_rare_mark_that_vanishes_or_spreads_is_drift():
+    """Three galaxies in a hundred have the mark: in tenths of the rows it was in one bin with all others."""
+    rng = np.random.default_rng(7)
+    known = np.zeros((20_000, 1), dtype=bool)
+
+    def marked(share: float) -> np.ndarray:
+        return (rng.random((20_000, 1)) < share).astype(float)
+
+    reference = distribution(marked(0.03), known, ("a",))
+    assert reference["a"].edges == (0.5,)
+    same = drift(feature_counts(marked(0.03), known, reference, ("a",)), reference, ("a",))
+    assert drifted(same) == []
+    more = drift(feature_counts(marked(0.3), known, reference, ("a",)), reference, ("a",))
+    assert drifted(more) == ["a"]
+    q, p = np.array([0.7, 0.3]), np.array([0.97, 0.03])
+    assert more["a"].index == pytest.approx(np.sum((q - p) * np.log(q / p)), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.repeat([0.0, 1.0, 2.0], [5, 900, 95]),
+        np.concatenate([np.linspace(-2, -1, 300), np.zeros(500), np.linspace(1, 2, 200)]),
+        np.concatenate([np.zeros(950), np.linspace(1, 2, 50)]),
+        np.repeat(np.arange(30.0), 40),
+        np.repeat([1.0, np.nextafter(1.0, 2)], [50, 50]),
+        np.array([-1e308, 1e308, 0.0]),
+    ],
+)
+def test_values_that_many_rows_have_are_bins_of_their_own(values):
+    """By the slow way: which values share a bin."""
+    reference = distribution(values[:, None], np.zeros((len(values), 1), bool), ("a",))["a"]
+    assert list(reference.edges) == sorted(set(reference.edges))
+    assert sum(reference.counts) == len(values)
+    assert all(n > 0 for n in reference.counts)
+    place = {v: sum(v >= edge for edge in reference.edges) for v in set(values.tolist())}
+    for v, b in place.items():
+        n = np.sum(values == v)
+        if n >= len(values) / 10 or len(place) <= 10:
+            assert [w for w in place if place[w] == b] == [v]
+            assert reference.counts[b] == n
+    largest = max(
+        (
+            n
+            for n, b in zip(reference.counts, range(99), strict=False)
+            if sum(p == b for p in place.values()) > 1
+        ),
+        default=0,
+    )
+    assert largest <= len(values) / 10 + 40  # and the others about tenths
+
+
 def test_nothing_known_of_the_training():
     counts = feature_counts(*rows(np.random.default_rng(6), 50), {}, NAMES)
     assert drift(counts, {}, NAMES) == {}

@@ -17,7 +17,7 @@ from flows.plots.evidence import plot_evidence
 from flows.plots.names import readable_feature
 from flows.plots.performance import plot_confusion, plot_errors_caught, plot_reliability, plot_risk_coverage
 from flows.plots.sky import _projected, plot_sky
-from flows.plots.style import CLASSES, DARK, new_axes, rescaled_ticks, svg
+from flows.plots.style import CLASSES, DARK, new_axes, percent_axis, rescaled_ticks, svg
 from flows.plots.weights import plot_newton, plot_posterior_pair
 
 X, Y = np.linspace(0, 5, 21), np.linspace(0, 1, 16)
@@ -47,6 +47,9 @@ DRAWN = {
     ),
     "sky": lambda a: plot_sky(a, [0, 5], [3, 1], order=0, title="objects"),
     "fractions": lambda a: plot_class_fractions(a, "ab", [0.6, 0.4], [0.5, 0.5], [0.01, 0.01]),
+    "census": lambda a: plot_class_fractions(
+        a, "ab", [0.6, 0.4], [0.5, 0.5], None, interval=[[0.4, 0.45], [0.55, 0.6]]
+    ),
     "feature": lambda a: plot_feature(
         a, [1, 2], [5, 5, 5], [1, 2, 9], ends=(0, 4), name="B − J (mag)", inverse=np.sinh
     ),
@@ -68,6 +71,16 @@ def test_axes_in_axes_out_and_the_same_svg_every_time(name: str) -> None:
 def test_the_confusion_matrix_shows_shares_and_counts() -> None:
     axes = plot_confusion(new_axes(), [[30, 10], [5, 15]], ["early", "late"])
     assert {"75%", "25%", "30", "10", "5", "15"} <= {text.get_text() for text in axes.texts}
+
+
+def test_percentages_have_the_decimals_that_they_need() -> None:
+    for top, texts in ((0.04, ["0%", "1%"]), (0.004, ["0.0%", "0.1%"]), (0.025, ["0.0%", "0.5%"])):
+        axes = new_axes()
+        percent_axis(axes.yaxis)
+        step = 0.01 if top == 0.04 else 0.001 if top == 0.004 else 0.005
+        axes.set_yticks(np.arange(0, top, step))
+        axes.figure.draw_without_rendering()
+        assert [t.get_text() for t in axes.get_yticklabels()][:2] == texts
 
 
 def test_the_evidence_is_the_sum_of_fit_and_cost() -> None:

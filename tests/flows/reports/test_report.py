@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+import runpy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -409,3 +410,14 @@ def test_the_weight_of_a_stacks_candidate_is_its_share() -> None:
     assert "share in the model" in tables.candidate_table(stacked).note
     assert weights(replace(stacked, selected_by="evidence"))["rbf, 40"] == "0.200"
     assert weights(make_report())["rbf, 40"] == "0.200"
+
+
+def test_the_script_of_the_page_on_reports_writes_each_picture(page: str, tmp_path: Path) -> None:
+    """docs/reading-the-report.md names it."""
+    script = Path(__file__).resolve().parents[3] / "docs" / "examples" / "pictures_of_report.py"
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+    runpy.run_path(str(script))["main"](tmp_path / "report.html", tmp_path / "pictures")
+    written = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert len(written) == page.count("<img ")
+    assert "reliability.svg" in written
+    assert all((tmp_path / "pictures" / name).read_text().lstrip().startswith("<") for name in written)

@@ -157,6 +157,17 @@ def test_estimates_hold_the_truth_and_are_quoted(out: Path, blr: Callable[..., M
     early = audit.census.classes["early"]
     assert (early.source, early.assumes, early.count) == ("audit", None, audit.classes["early"].count.value)
     assert "300 of 300" in early.reason
+    assert early.assigned is not None
+    assert (early.assigned.objects, early.assigned.purity) == (
+        audit.classes["early"].assigned,
+        audit.classes["early"].purity.value,
+    )
+    # And in the report.
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert audit.files[-1] == out / "report.html"
+    assert f">{early.count:,.0f}<" in page
+    assert "The counts of early are from an audit" in page
+    assert f">{early.assigned.purity:.1%}<" in page
     assert "the model says" in early.reason
     # The model's own interval is wide, for few rows calibrate it; one that is wrong is tested below.
     assert audit.n_other > 15
