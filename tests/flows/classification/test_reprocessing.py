@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
+from catalogs.table_choice import TableChoice
 from flows.classification import _disk_space as room
 from flows.classification._tasks import FileJob, FileResult, JobGroup
 from flows.classification.execution import DIRECT
@@ -25,7 +26,6 @@ from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.inputs import files as sources
-from flows.inputs.table_choice import TableChoice
 from flows.models.store import Store
 from flows.runs import outputs
 from flows.runs.manifest import MANIFEST, Manifest

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from astropy.table import Table
 
+from catalogs.table_choice import TableChoice
 from flows.errors import UsageError
 from flows.inputs import fetching
 from flows.inputs.catalogue import InputCatalogue
@@ -19,7 +20,6 @@ from flows.inputs.files import copy_name_of, find_files, open_source
 from flows.inputs.opening import opened, opened_together
 from flows.inputs.resolve import resolve_one, resolve_sources
 from flows.inputs.source import InputFile, LocalSource, Origin, RemoteSource
-from flows.inputs.table_choice import TableChoice
 from flows.runs.outputs import FileState
 
 FLOWS = Path(__file__).resolve().parents[3] / "flows"
