@@ -62,8 +62,8 @@ class FileJob:
     """One file that is to be annotated.
 
     `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
-    looked at.  `previous` is None where there is nothing to compare the copy with.  `census_rows` is how many rows are
-    kept for the census.
+    looked at, without a hash where nobody has read it.  `previous` is None where there is nothing to compare the copy
+    with.  `census_rows` is how many rows are kept for the census.
     """
 
     request: ClassificationRequest
@@ -95,10 +95,14 @@ class Annotated:
 
 @dataclass(frozen=True)
 class Failed:
-    """A file that could not be annotated for a reason of its own."""
+    """A file that could not be annotated for a reason of its own.
+
+    `input` is its state, None where it is to be tried again although it stays as it is.
+    """
 
     name: str
     reason: str
+    input: FileState | None
 
 
 @dataclass(frozen=True)
