@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +22,7 @@ import pytest
 
 from flows.classification import _jobs
 from flows.classification.execution import DIRECT
+from flows.cli.app import run
 from flows.engines import versions
 from flows.engines._dask import DaskEngine
 from flows.engines._threads import ThreadEngine
@@ -158,6 +164,60 @@ def test_stopped_by_ctrl_c_and_gone_on(cluster, survey):
     assert content(survey, "stopped") == content(survey, "threads")
 
 
+@contextmanager
+def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run the commands of the page in a folder, on ports of this machine; yield scheduler and worker."""
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^dask (scheduler|worker) (.*)$", page, flags=re.MULTILINE)
+    assert [kind for kind, _ in commands] == ["scheduler", "worker"]
+    here = {
+        "scheduler": ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"],
+        "worker": [
+            "--host",
+            "127.0.0.1",
+            "--death-timeout",
+            "20",
+            "--local-directory",
+            str(folder / "scratch"),
+        ],
+    }
+    (folder / "scheduler.json").unlink(missing_ok=True)
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for kind, options in commands:
+            command = [sys.executable, "-m", "dask", kind, *shlex.split(options), *here[kind]]
+            with (folder / f"{kind}.log").open("ab") as log:
+                running.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+            for _ in range(600):
+                if (folder / "scheduler.json").exists():
+                    break
+                time.sleep(0.1)
+        yield running
+    finally:
+        for process in reversed(running):
+            process.kill()  # without a scheduler, a worker that is only asked to end takes half a minute
+            process.wait()
+
+
+def test_a_scheduler_killed_and_the_commands_of_the_page(survey, monkeypatch):
+    """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
+    monkeypatch.chdir(survey)
+    with (
+        started_by_hand(survey) as (scheduler, _),
+        listening(Heard(scheduler.kill)),
+        pytest.raises(
+            EngineError, match=r"^scheduler.json: got no more answers from Dask's scheduler, expected"
+        ),
+    ):
+        classified(survey, "by-hand", engine="scheduler.json")
+    assert len(list((survey / "out/by-hand/.blr-staging").rglob("*.json"))) >= 1
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^blr (classify .* --engine scheduler.json)$", page, flags=re.MULTILINE)
+    with started_by_hand(survey):
+        assert run([*shlex.split(command.replace("annotated", "out/by-hand")), "--direct", "--quiet"]) == 3
+    assert content(survey, "by-hand") == content(survey, "threads")
+
+
 def annotated_again(survey: Path, name: str) -> int:
     """Go on with threads; return how many files were annotated."""
     done = []
@@ -224,8 +284,6 @@ def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey):
 
 def classified_on(engine: ThreadEngine, survey: Path, name: str) -> object:
     """Classify on an engine of a test."""
-    from contextlib import nullcontext
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EngineChoice, "opened", lambda choice, threads: nullcontext(engine))  # noqa: ARG005
         return classified(survey, name)
@@ -249,8 +307,6 @@ def test_a_release_brought_up_to_date_by_workers(survey, make):
         make.parquet(survey / "night" / "n1.parquet", make.survey(50, seed=9))
         os.utime(survey / "night" / "n0.parquet")
         engine = ThreadEngine(is_remote=name.endswith("workers"))
-        from contextlib import nullcontext
-
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(EngineChoice, "opened", lambda choice, threads, e=engine: nullcontext(e))  # noqa: ARG005
             told = reprocess(spec, **common)
