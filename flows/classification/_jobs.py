@@ -113,15 +113,22 @@ class Looker:
 
         `hashes` reads those whose content alone says whether they have changed.
         """
-        uncertain = [file.file.path for file in files if self._known(file) and not self._state(file).sha256]
+        states: dict[Path, FileState] = {}
+        uncertain: list[Path] = []
+        for file in files:
+            known, path = self._known(file), file.file.path
+            states[path] = file.file.state(() if self.verify else known)
+            if known and not states[path].sha256:
+                uncertain.append(path)
         found = hashes(uncertain) if uncertain else {}
         gone = set(uncertain) - found.keys()
         for file in files:
             path = file.file.path
             if path in gone:
                 continue
+            state = states[path] if path not in found else replace(states[path], sha256=found[path])
             try:
-                job = self._job(file, self._state(file, found.get(path, "")))
+                job = self._job(file, state)
             except FileNotFoundError:
                 continue
             yield job
@@ -131,10 +138,6 @@ class Looker:
         listed = self.before.find(opened.name) if self.before else None
         staged = self.staging.recorded(opened.name)
         return [output.input for output in (listed, staged) if output is not None]
-
-    def _state(self, opened: OpenedFile, sha256: str = "") -> FileState:
-        """Return the state of an input, with its hash where it is known."""
-        return opened.file.state(() if self.verify else self._known(opened), sha256=sha256)
 
     def _job(self, opened: OpenedFile, state: FileState) -> Job:
         """Return what is to be done to one file; OutputExistsError where something else has its place."""

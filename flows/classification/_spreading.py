@@ -14,7 +14,17 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flows.classification._tasks import Annotated, Deferred, Failed, FileJob, FileResult, JobGroup
+from flows.classification._narrowed import narrowed
+from flows.classification._tasks import (
+    Annotated,
+    ClassificationRequest,
+    Deferred,
+    Failed,
+    FileJob,
+    FileOrder,
+    FileResult,
+    JobGroup,
+)
 from flows.classification.annotation import annotate_each, annotate_file
 from flows.documents import from_document, to_document
 from flows.engines.engine import Engine, Lost
@@ -39,9 +49,17 @@ PATIENCE = 30.0
 class WorkOrder:
     """Files that a worker annotates for the run of the lock's `owner`; `versions` are those of the run."""
 
-    group: JobGroup
+    request: ClassificationRequest
+    staging: Staging
+    files: tuple[FileOrder, ...]
     owner: Owner
     versions: Mapping[str, str]
+
+    @property
+    def group(self) -> JobGroup:
+        """The files as the jobs that a run of one machine has."""
+        jobs = (FileJob(request=self.request, staging=self.staging, **vars(file)) for file in self.files)
+        return JobGroup(self.files[0].name, tuple(jobs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +79,10 @@ def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None])
     """
     received = _Received(n_files=sum(len(group.jobs) for group in groups))
     lost = received.take(engine, groups, stop)
-    alone = [JobGroup(job.name, (job,)) for group, _ in lost for job in group.jobs]
-    for group, why in received.take(engine, alone, stop):
-        received.results += [Failed(job.name, why.reason, None) for job in group.jobs]
+    names = {name for found, _ in lost for name in found}
+    alone = [JobGroup(job.name, (job,)) for group in groups for job in group.jobs if job.name in names]
+    for found, why in received.take(engine, alone, stop):
+        received.results += [Failed(name, why.reason, None) for name in found]
     longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(received.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
@@ -81,13 +100,13 @@ class _Received:
 
     def take(
         self, engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]
-    ) -> list[tuple[JobGroup, Lost]]:
-        """Give the orders of groups, take the reports; return the groups that no worker outlived."""
+    ) -> list[tuple[list[str], Lost]]:
+        """Give the orders of groups, take the reports; return the files' names of orders that no worker outlived."""
         lost = []
         with closing(engine.map(annotate, _orders(groups, self.shown))) as reports:
             for order, report in reports:
                 if isinstance(report, Lost):
-                    lost.append((_parsed(order).group, report))
+                    lost.append(([file.name for file in _parsed(order).files], report))
                 else:
                     self._add(from_document(WorkReport, json.loads(report), source="a worker's report"))
                 if len(self.results) < self.n_files:
@@ -126,7 +145,7 @@ def annotate(order: str) -> str:
         return output
 
     with acting_for(received.owner), listening(notes):
-        _wait_for(received.group.jobs[0].staging)
+        _wait_for(received.staging)
         results = annotate_each(annotate_one, received.group)
     report = WorkReport(results=tuple(results), notes=tuple(notes.lines), seconds=seconds)
     return json.dumps(to_document(report), allow_nan=False)
@@ -154,36 +173,38 @@ def _parsed(order: str) -> WorkOrder:
 
 
 def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
-    """Yield an order a group; note in `shown` what the paths in it are called by the user."""
+    """Yield an order a group, with paths that do not depend on the folder that a process works in.
+
+    `shown` gets what the user calls these paths.
+    """
     owner = Owner.this(None)
-    for group in groups:
-        jobs = tuple(_absolute(job, shown) for job in group.jobs)
-        order = WorkOrder(group=JobGroup(group.label, jobs), owner=owner, versions=installed())
-        yield json.dumps(to_document(order), allow_nan=False)
-
-
-def _absolute(job: FileJob, shown: dict[str, str]) -> FileJob:
-    """Return a job whose paths do not depend on the folder that a process works in."""
 
     def whole(path: Path) -> Path:
         there = path.absolute()
         shown.setdefault(str(there), str(path))
         return there
 
-    request, staging, catalogue, before = job.request, job.staging, job.catalogue, job.previous
-    model = replace(request.model, folder=whole(request.model.folder))
-    source = replace(catalogue.source, path=whole(catalogue.source.path))
+    for group in groups:
+        request, staging = group.jobs[0].request, group.jobs[0].staging
+        model = replace(request.model, folder=whole(request.model.folder))
+        order = WorkOrder(
+            request=replace(request, model=model, threads=request.threads or 1),
+            staging=Staging(OutputFolder(whole(staging.out)), whole(staging.folder)),
+            files=tuple(_file_order(job, whole) for job in group.jobs),
+            owner=owner,
+            versions=installed(),
+        )
+        yield json.dumps(to_document(order), allow_nan=False)
+
+
+def _file_order(job: FileJob, whole: Callable[[Path], Path]) -> FileOrder:
+    before = job.previous
     if before is not None:
         annotation = replace(before.annotation, path=whole(before.annotation.path))
         before = replace(before, annotation=annotation)
-    return replace(
-        job,
-        request=replace(request, model=model, threads=request.threads or 1),
-        staging=replace(staging, out=OutputFolder(whole(staging.out)), folder=whole(staging.folder)),
-        catalogue=replace(catalogue, source=source),
-        path=whole(job.path),
-        previous=before,
-    )
+    source = replace(job.catalogue.source, path=whole(job.catalogue.source.path))
+    catalogue = replace(job.catalogue, source=source)
+    return replace(narrowed(FileOrder, job), catalogue=catalogue, path=whole(job.path), previous=before)
 
 
 def _as_named(result: FileResult, shown: Mapping[str, str]) -> FileResult:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 
 from flows.engines.engine import Lost, Tree
@@ -103,14 +104,7 @@ class DaskEngine:
     def _client(self) -> Client:
         """The connection to the scheduler, whose workers were compared with this process."""
         if self._processes:
-            self._cluster = LocalCluster(
-                n_workers=self._processes,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
-                preload=[__name__],
-            )
+            self._cluster = _own_cluster(self._processes)
         client = self._connected()
         try:
             _check_versions(client)
@@ -182,6 +176,21 @@ class DaskEngine:
             if future.key in begun:
                 with suppress(Exception):  # the caller has stopped, and asks for no result
                     future.exception()
+
+
+def _own_cluster(processes: int) -> LocalCluster:
+    # Dask has workers give memory back with each large array, which costs them a fifth of their time.
+    key = "distributed.nanny.pre-spawn-environ"
+    environment = {k: v for k, v in dask.config.get(key).items() if not k.startswith("MALLOC_")}
+    with dask.config.set({key: environment}):
+        return LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+            preload=[__name__],
+        )
 
 
 def _check_versions(client: Client) -> None:

@@ -52,15 +52,11 @@ class InputFile:
             return False
         return (self.size, self.mtime_ns, self.inode) == (state.size, state.mtime_ns, state.inode)
 
-    def state(self, known: Iterable[FileState | None] = (), *, sha256: str = "") -> FileState:
-        """Return the state, without reading the file.
-
-        Its hash is `sha256` where that is given; else that of the first `known` state that the file looks like; else
-        ''.
-        """
+    def state(self, known: Iterable[FileState | None] = ()) -> FileState:
+        """Return the state, without reading the file: its hash is that of a `known` state that it looks like, or ''."""
         alike = (state.sha256 for state in known if state is not None and self.looks_like(state))
         tag = self.origin.tag if self.origin else ""
-        return FileState(sha256 or next(alike, ""), self.size, self.mtime_ns, self.inode, tag)
+        return FileState(next(alike, ""), self.size, self.mtime_ns, self.inode, tag)
 
 
 @dataclass(frozen=True)

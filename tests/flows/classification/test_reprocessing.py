@@ -176,6 +176,27 @@ def test_only_what_is_new_or_changed(release):
     assert release.run().status == "nothing to do"
 
 
+def test_a_plan_reads_no_data(release, monkeypatch):
+    """Of new files, and of those that look as they did; the hash in the manifest is of whoever read them."""
+
+    def unread(path: Path) -> str:
+        raise AssertionError(path)
+
+    with monkeypatch.context() as patch:
+        for module in (outputs, _hashing):
+            patch.setattr(module, "file_sha256", unread)
+        assert why(release.run(dry_run=True)) == dict.fromkeys(PARTS, "new")
+    release.run()
+    for name in PARTS:
+        assert Manifest.read(release.out).find(name).input.sha256 == file_sha256(
+            release.folder / "release" / name
+        )
+    with monkeypatch.context() as patch:
+        for module in (outputs, _hashing):
+            patch.setattr(module, "file_sha256", unread)
+        assert release.run().status == "nothing to do"
+
+
 def test_touched_or_copied_is_not_changed(release):
     release.run()
     for name in PARTS[:2]:
