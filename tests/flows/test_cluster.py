@@ -92,6 +92,8 @@ class Heard:
         self.lines.append(line)
 
     def advance(self, n: int) -> None:
+        if not n:
+            return  # a file that failed
         self.rows.append(n)
         if len(self.rows) == 1:
             self._at_first()
@@ -150,6 +152,27 @@ def test_a_worker_killed_in_the_middle(cluster, survey):
     with listening(heard):
         classified(survey, "killed", engine=address)
     assert content(survey, "killed") == content(survey, "threads")
+
+
+def test_a_run_killed_while_its_workers_go_on(cluster, survey):
+    """What they still finish does no harm to the next run, which begins at once."""
+    address = workers(cluster, 2)
+    command = "classify release --model morphology --store models --out out/orphans --direct --engine"
+    root = str(Path(__file__).parents[2])
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "flows", *command.split(), address],
+        cwd=survey,
+        env={**os.environ, "PYTHONPATH": root},
+        stderr=subprocess.DEVNULL,
+    )
+    staged = survey / "out/orphans/.blr-staging"
+    while not list(staged.rglob("*.parquet.json")):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert classified(survey, "orphans", engine=address).status == "done"
+    assert content(survey, "orphans") == content(survey, "threads")
 
 
 def test_stopped_by_ctrl_c_and_gone_on(cluster, survey):
@@ -280,6 +303,11 @@ def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey):
     assert {k: v for k, v in again.items() if k.startswith("p")} == {
         k: v for k, v in content(survey, "threads").items() if k.startswith("p")
     }
+
+
+def test_a_worker_may_annotate_several_files_at_once(survey):
+    classified_on(ThreadEngine(3, is_remote=True), survey, "side-by-side")
+    assert content(survey, "side-by-side") == content(survey, "threads")
 
 
 def classified_on(engine: ThreadEngine, survey: Path, name: str) -> object:
