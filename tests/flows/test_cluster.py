@@ -198,8 +198,8 @@ def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         "worker": [
             "--host",
             "127.0.0.1",
-            "--death-timeout",
-            "20",
+            "--nworkers",
+            "1",
             "--local-directory",
             str(folder / "scratch"),
         ],
