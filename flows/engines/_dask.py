@@ -153,12 +153,14 @@ class DaskEngine:
         except Exception as lost:
             raise self._gone() from lost
         if isinstance(error, MemoryError):
-            return Lost("the memory of a worker did not suffice")
+            return Lost("the memory of a worker did not suffice; give workers more, or run without an engine")
         if isinstance(error, KilledWorker):
             return Lost(
-                f"{error.allowed_failures + 1} workers in turn were killed while they did it, as one is that "
-                "needs more memory than it may have"
+                f"{error.allowed_failures + 1} workers in turn were killed while they worked on it, as happens where "
+                "memory does not suffice; give workers more memory, or run without an engine"
             )
+        if isinstance(error, ModuleNotFoundError):
+            raise _without_package(self.name, error)
         raise error
 
     def _gone(self) -> EngineError:
@@ -197,9 +199,13 @@ def _check_versions(client: Client) -> None:
     """Raise EngineError where a worker has other versions than this process, or lacks the package."""
     for where, found in client.run(installed, on_error="return").items():
         if isinstance(found, BaseException):
-            raise EngineError(
-                f"{where}: got a worker that cannot import blr ({found}), expected the package there; install it in "
-                "the worker's environment"
-            )
+            raise _without_package(where, found)
         if differs := difference(where, found):
             raise EngineError(differs)
+
+
+def _without_package(where: str, error: BaseException) -> EngineError:
+    return EngineError(
+        f"{where}: got a worker that cannot import blr ({error}), expected the package there; install it in the worker's "
+        "environment"
+    )
