@@ -206,6 +206,6 @@ def _check_versions(client: Client) -> None:
 
 def _without_package(where: str, error: BaseException) -> EngineError:
     return EngineError(
-        f"{where}: got a worker that cannot import blr ({error}), expected the package there; install it in the worker's "
-        "environment"
+        f"{where}: got a worker that cannot import blr ({error}), expected the package there; install it in the "
+        "worker's environment"
     )
