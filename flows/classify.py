@@ -13,7 +13,7 @@ from prefect.context import FlowRunContext
 
 from flows.classification import steps as classification
 from flows.classification.annotation import annotate_each
-from flows.classification.execution import finish_outputs
+from flows.classification.execution import finish_outputs, spread_here
 from flows.classification.request import ClassifyRequest
 from flows.inputs.resolve import check_parameters
 from flows.models.store import Store
@@ -35,6 +35,12 @@ STEPS = classification.Steps(
         cache_policy=NO_CACHE,
         persist_result=False,
     )(annotate_each),
+    spread=task(
+        name="annotate",
+        task_run_name="annotate on {engine}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )(spread_here),
     finish=task(
         name="publish",
         task_run_name="publish release {publication.release}",

@@ -6,6 +6,7 @@ Every message says what was got, what was expected and what to do.
 from __future__ import annotations
 
 __all__ = [
+    "EngineError",
     "FlowError",
     "Interrupted",
     "ModelError",
@@ -55,6 +56,10 @@ class DocumentError(FlowError):
 
 class OutputFolderError(FlowError):
     """The output folder cannot be written, has too little room, or is in use."""
+
+
+class EngineError(FlowError):
+    """The workers that are to do the work cannot be reached, differ from this process, or do not see its files."""
 
 
 class Interrupted(FlowError):  # noqa: N818 - a wish of the user's, not an error

@@ -1,4 +1,4 @@
-"""Tables in memory: a classifier trained from one, and one classified with a stored model; nothing need be a file.
+"""Tables in memory: a classifier trained from one; one, or LSDB's partitions, classified with a stored model.
 
 What an output folder is for (releases, resuming, manifests) is the business of `classification`.
 """
@@ -10,38 +10,46 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tomlkit
+import pandas as pd
 
 import catalogs
 from blr.threads import single_threaded_blas
-from catalogs.expressions.expression import expression_name, parse
-from catalogs.memory.tables import FILE_NAME, in_memory
-from flows.classification.annotation import scorer_for
+from catalogs.catalog.new_columns import NewColumn
+from catalogs.memory.map_partitions import FrameCompute
+from catalogs.memory.tables import in_memory
+from flows.classification.annotation import model_at, scorer_for
 from flows.classification.request import ClassifyRequest
-from flows.classification.scoring import provenance
+from flows.classification.scoring import Scorer, provenance
 from flows.classification.steps import annotation_settings, classify, settled
 from flows.draft.candidates import default_candidates
+from flows.draft.in_memory import Tree, specified, table_tree
+from flows.errors import UsageError
 from flows.features.reader import target_reader
 from flows.inputs.source import LocalSource
 from flows.models.description import ModelDescription
 from flows.models.model import Model
 from flows.models.store import Store
+from flows.models.store_folder import StoredModel
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
-from flows.specification.toml_file import parse_specification, read_specification
+from flows.specification.toml_file import read_specification
 from flows.training.report import REPORT_FILE
 from flows.training.request import TrainRequest
 from flows.training.steps import plan, train
 
-__all__ = ["TableClassifier", "classifier_from", "classify_table"]
+__all__ = [
+    "PartitionClassifier",
+    "TableClassifier",
+    "classifier_from",
+    "classify_table",
+    "partition_classifier",
+]
 
 AnyTable = TypeVar("AnyTable")
-Tree = Mapping[str, Any]
-"""A part of a specification, as TOML has it."""
-
 _FEW_LABELS, _HELD_OUT = 2000, 0.2
 """Labelled rows from which a share is held out, where objects have names; of fewer rows folds judge, as `blr init` has
 it."""
@@ -230,7 +238,7 @@ def classifier_from(
     >>> trained.classify(Table({"u_r": [-1.0, 2.0]}))["blr_class"].tolist()  # doctest: +SKIP
     ['late', 'early']
     """
-    tree = _tree(label, features, classes, errors, object_id, name)
+    tree = table_tree(label, features, classes, errors, object_id, name)
     if candidates is not None:
         tree["candidate"] = [{"basis": {"kind": c}} if isinstance(c, str) else dict(c) for c in candidates]
     if store is not None:
@@ -251,7 +259,7 @@ def _trained(
     """Train as the specification in `tree` and the options say, with what of it the number of rows decides."""
     catalog = catalogs.open(table)  # its file goes when nothing uses it any more
     file = catalog.partitions[0].path
-    planned = plan(TrainRequest(_specified(tree, options, file), store=store))
+    planned = plan(TrainRequest(specified(tree, options, file), store=store))
     n_rows = sum(planned.training.training_counts) + sum(planned.training.held_out_counts)
     if "candidate" not in tree:
         chosen = default_candidates(n_rows, len(tree["features"]), len(planned.classes))
@@ -260,38 +268,71 @@ def _trained(
         ]
     if "id" in tree["catalog"] and n_rows >= _FEW_LABELS:
         tree["split"] = {"held_out": _HELD_OUT}
-    description = train(TrainRequest(_specified(tree, options, file), store=store, threads=threads))
+    description = train(TrainRequest(specified(tree, options, file), store=store, threads=threads))
     return TableClassifier(Store.named(store).load(description.model), store, description)
 
 
-def _tree(
-    label: str | Mapping[str, str],
-    features: Sequence[str] | Mapping[str, str],
-    classes: Mapping[str, Sequence[str | float]] | None,
-    errors: Mapping[str, str] | None,
-    object_id: str | None,
-    name: str,
-) -> dict[str, Any]:
-    """Return a specification without candidates, of which all rows train, as TOML has it."""
-    named = dict(features) if isinstance(features, Mapping) else {f: expression_name(f) for f in features}
-    labels: dict[str, Any] = {"column": label} if isinstance(label, str) else {"votes": dict(label)}
-    if classes is not None:
-        labels["classes"] = {name: list(spellings) for name, spellings in classes.items()}
-    columns = sorted({column for text in named.values() for column in parse(text).names})
-    by = "id" if object_id is not None else next(iter(columns), "id")  # of no weight: nothing is held out
-    return {
-        "name": name,
-        "catalog": {"paths": [FILE_NAME]} | ({} if object_id is None else {"id": object_id}),
-        "label": labels,
-        "features": named,
-        "errors": dict(errors or {}),
-        "split": {"by": by, "held_out": 0.0},
-    }
+@dataclass(frozen=True)
+class PartitionClassifier:
+    """Classifies frames, one at a time, wherever Dask calls it: there it reads the model from the store, once.
+
+    `settings` is the JSON of a specification, so that little travels.
+    """
+
+    model: StoredModel
+    settings: str
+
+    @property
+    def columns(self) -> tuple[NewColumn, ...]:
+        """The new columns, with their Arrow types, units and meanings."""
+        return _scorer(self.model, self.settings).columns
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a copy of a frame with the new columns; of one without rows too, which is Dask's `meta`."""
+        scorer = _scorer(self.model, self.settings)
+        read = scorer.reader.read
+        flat = frame.reset_index() if set(read) & set(frame.index.names) else frame
+        known = [name for name in read if name in flat.columns]
+        catalog = catalogs.open(flat.iloc[:0][known] if known else frame.iloc[:0])
+        here = replace(scorer.on(replace(catalog, path=Path("the partition"))), tallies=[], counts=[])
+        with single_threaded_blas():
+            return FrameCompute(scorer.columns, here, read)(frame)
 
 
-def _specified(tree: Tree, options: Tree | None, file: Path) -> Specification:
-    """Return the specification with the options in their tables; SpecificationError where there are no such."""
-    whole = dict(tree)
-    for key, value in (options or {}).items():
-        whole[key] = {**whole.get(key, {}), **value} if isinstance(value, Mapping) else value
-    return parse_specification(tomlkit.dumps(whole), source="classifier_from", base_folder=str(file.parent))
+def partition_classifier(
+    *, model: str, store: str | Path = "models", specification: Specification | str | Path | None = None
+) -> PartitionClassifier:
+    """Return what `catalog.map_partitions` of LSDB takes, or that of a Dask frame.
+
+    Each partition gets the columns that `blr classify` gives its rows.  `specification` is as for `classify_table`.
+    The store's folder has to be on a disk that all workers share.
+
+    Raises
+    ------
+    UsageError
+        If the specification asks for a review budget, or for class shares that are to be estimated: both need a pass
+        over all rows, which `blr classify` makes.
+    """
+    place = Store.named(store)
+    stored = place.find(model)
+    loaded = place.read(stored)
+    wanted = loaded.specification if specification is None else read_specification(specification)
+    if wanted.flags.budget is not None:
+        raise UsageError(
+            f"flags.budget: got {wanted.flags.budget}, expected no budget for partitions that are classified one by "
+            "one, since it needs a pass over all rows; drop the key, or use `blr classify`"
+        )
+    settings = settled(loaded, wanted, None, sources=_no_rows)
+    return PartitionClassifier(replace(stored, folder=stored.folder.absolute()), settings.model_dump_json())
+
+
+def _no_rows() -> Sequence[LocalSource]:
+    raise UsageError(
+        'shift.class_prior: got "em", expected given shares for partitions that are classified one by one, since an '
+        "estimate needs a pass over all rows; give the shares, or use `blr classify`"
+    )
+
+
+@lru_cache(maxsize=2)
+def _scorer(model: StoredModel, settings: str) -> Scorer:
+    return Scorer.of(model_at(model), Specification.model_validate_json(settings))

@@ -33,6 +33,7 @@ DEFERRED = {
     "flows.classification.request": "the command line's options: `blr --help` reads no specification",
     "flows.training.request": "the command line's options: `blr --help` reads no specification",
     "flows.deployed": "a run is of one flow, and does not wait for the others",
+    "flows.engines.choice": "distributed: an extra, and most runs use threads",
     "flows.reports.skill": "SciPy: a list of models shows skills and computes none",
     "flows.reports._drawings": "matplotlib: most commands draw nothing",
     "flows.classification._difference": "pandas: most releases are compared row by row",

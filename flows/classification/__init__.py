@@ -34,8 +34,11 @@ For this folder alone:
   a flag, moved in p.
 - `_disk_space`: Room for the copies of a classification: whether there is enough, and when slim ones are
   the better choice.
+- `_engine_choice`: The engine that a classification runs on: the request's, else the specification's, else threads.
 - `_examples`: Why some objects of a classification have their class: examples for the report.
 - `_explained_parts`: Contributions and nearest labelled objects of a row, as `explain` and the report show them.
+- `_hashing`: Hashes of inputs whose state differs from the one that was written down: only their content says
+  if they changed.
 - `_jobs`: One file's work: what its input is like now, what of it is done already, and what lies in its
   output's place.
 - `_map_files`: A map as files: HEALPix FITS and a HATS table, one row a pixel.
@@ -57,6 +60,7 @@ For this folder alone:
   release, kept for ever.
 - `_selections`: Columns that select objects by their probability, with thresholds for a stated purity or
   completeness.
+- `_spreading`: Files annotated by the workers of an engine: orders out, reports back, both as JSON texts.
 - `_tally`: What a catalogue's annotation adds up to: class counts with errors, flags, missing shares.
 - `_tasks`: What the tasks of a classification get and give: files to be annotated, their records, and the
   publication.

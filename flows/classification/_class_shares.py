@@ -22,13 +22,13 @@ from blr.shift import class_priors, log_prior_shift
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import DamagedFileError
+from catalogs.table_choice import TableChoice
 from flows.errors import UsageError
 from flows.features.reader import FeatureBatch, FeatureReader
 from flows.inputs.catalogue import InputCatalogue
 from flows.inputs.files import find_files, open_source
 from flows.inputs.opening import thinned
 from flows.inputs.source import LocalSource
-from flows.inputs.table_choice import TableChoice
 from flows.models.model import Model
 from flows.reports.shift import ESTIMATED
 from flows.runs.counts import ShiftRecord

@@ -23,8 +23,8 @@ from blr.decisions import FLAG_MEANINGS
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.catalog.new_columns import safe_name
+from catalogs.table_choice import annotated_table
 from flows.classification._narrowed import narrowed
-from flows.inputs.table_choice import annotated_table
 from flows.runs.difference import Difference, FileDifference, MovedObject, Transition
 
 __all__ = ["MOVED", "Annotation", "compare", "total_difference"]

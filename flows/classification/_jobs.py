@@ -7,12 +7,13 @@ its own.  A killed run goes on file by file all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from catalogs.errors import OutputExistsError
+from flows.classification._hashing import Hashes
 from flows.errors import UsageError
 from flows.inputs.files import OpenedFile
 from flows.inputs.source import Origin
@@ -20,9 +21,11 @@ from flows.runs.manifest import Manifest
 from flows.runs.outputs import FileState, Output
 from flows.runs.staging import Staging
 
-__all__ = ["MOST_TASKS", "Group", "Job", "Looker", "Policy", "groups"]
+__all__ = ["MOST_ORDERS", "MOST_TASKS", "Group", "Job", "Looker", "Policy", "groups"]
 
 MOST_TASKS = 200
+MOST_ORDERS = 20_000
+"""Groups that the workers of an engine are handed, of which Prefect keeps nothing."""
 ROWS_A_TASK = 500_000
 """Rows that are worth a task, a second's work; smaller files share one."""
 
@@ -105,16 +108,38 @@ class Looker:
     policy: Policy
     verify: bool
 
-    def jobs(self, files: Iterable[OpenedFile]) -> Iterator[Job]:
-        """Yield what is to be done to files, without those that have gone since they were opened."""
+    def jobs(self, files: Sequence[OpenedFile], hashes: Hashes) -> Iterator[Job]:
+        """Yield what is to be done to files, without those that have gone since they were opened.
+
+        `hashes` reads those whose content alone says whether they have changed.
+        """
+        states: dict[Path, FileState] = {}
+        uncertain: list[Path] = []
         for file in files:
+            known, path = self._known(file), file.file.path
+            states[path] = file.file.state(() if self.verify else known)
+            if known and not states[path].sha256:
+                uncertain.append(path)
+        found = hashes(uncertain) if uncertain else {}
+        gone = set(uncertain) - found.keys()
+        for file in files:
+            path = file.file.path
+            if path in gone:
+                continue
+            state = states[path] if path not in found else replace(states[path], sha256=found[path])
             try:
-                job = self.job(file)
+                job = self._job(file, state)
             except FileNotFoundError:
                 continue
             yield job
 
-    def job(self, opened: OpenedFile) -> Job:
+    def _known(self, opened: OpenedFile) -> list[FileState]:
+        """Return the states of the input that were written down with an output of that name."""
+        listed = self.before.find(opened.name) if self.before else None
+        staged = self.staging.recorded(opened.name)
+        return [output.input for output in (listed, staged) if output is not None]
+
+    def _job(self, opened: OpenedFile, state: FileState) -> Job:
         """Return what is to be done to one file; OutputExistsError where something else has its place."""
         path = opened.file.path
         final = self.staging.out / opened.name
@@ -124,7 +149,6 @@ class Looker:
                 "expected another; choose one with --out"
             )
         listed = self.before.find(opened.name) if self.before else None
-        state = opened.file.state(None if self.verify or listed is None else listed.input)
         intact = listed is not None and listed.is_in(final, verify=self.verify)
         job = Job(opened, state, previous=listed if intact else None)
         if self.same and intact and listed and listed.summary and listed.input.sha256 == state.sha256:
@@ -180,11 +204,11 @@ class Group:
         return self.jobs[0].name + (f" and {more} more" if more else "")
 
 
-def groups(jobs: Sequence[Job]) -> list[Group]:
-    """Return the jobs in groups of about as many rows, at most `MOST_TASKS` of them."""
+def groups(jobs: Sequence[Job], most: int = MOST_TASKS) -> list[Group]:
+    """Return the jobs in groups of about as many rows, at most `most` of them."""
     total = sum(job.n_rows for job in jobs)
-    wanted = max(ROWS_A_TASK, math.ceil(total / MOST_TASKS))
-    most_files = math.ceil(len(jobs) / MOST_TASKS)  # files of no rows cost time too
+    wanted = max(ROWS_A_TASK, math.ceil(total / most))
+    most_files = math.ceil(len(jobs) / most)  # files of no rows cost time too
     grouped: list[list[Job]] = []
     rows = 0
     for job in jobs:

@@ -14,6 +14,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError, ColumnNotFoundError, DamagedFileError, OutputExistsError
 from catalogs.remote.errors import UnreachableError
 from flows.classification._disk_space import check_room
+from flows.classification._hashing import Hashes, hashes_here
 from flows.classification._jobs import Job, Looker, Policy
 from flows.classification._output_columns import check_copies
 from flows.classification.scoring import Scorer
@@ -107,10 +108,12 @@ def make_plan(
     policy: Policy = "add",
     verify: bool = False,
     deferred: Mapping[Path, str] | None = None,
+    hashes: Hashes = hashes_here,
 ) -> Plan:
     """Return what is to be done to classify the catalogues that were brought into the folder `out`.
 
-    `verify` hashes files again that look as they did; files that are `deferred` are left alone.
+    No data are read, but of files whose state differs from the one that was written down: `hashes` gives their hashes.
+    `verify` has files hashed that look as they did; files that are `deferred` are left alone.
     """
     scorer = Scorer.of(model, specification)
     catalogues = [
@@ -148,7 +151,7 @@ def make_plan(
         _check_replaceable(before, names, model, out, overwrite=policy == "overwrite")
     staging = Staging.of(out, model.label, spec_hash)
     looker = Looker(staging, before, same, policy, verify)
-    jobs = tuple(looker.jobs(files))
+    jobs = tuple(looker.jobs(files, hashes))
     advice = check_room(out, jobs, scorer.columns, specification.output.mode)
     fresh = [
         _quarantined(path, copy_name_of(path, catalogues), out, error, before, brought)
@@ -197,7 +200,7 @@ def reason(error: Exception) -> str:
 def _state(path: Path, origin: Origin | None, known: Quarantined | None) -> FileState | None:
     """Return in which state a file is that failed, None where it cannot be read at all."""
     try:
-        return InputFile.at(path, origin).state(known.input if known else None)
+        return InputFile.at(path, origin).state([known.input] if known else [])
     except OSError:
         return None
 

@@ -23,6 +23,7 @@ __all__ = [
     "Deferred",
     "Failed",
     "FileJob",
+    "FileOrder",
     "FileResult",
     "JobGroup",
     "PreviousAnnotation",
@@ -58,16 +59,14 @@ class PreviousAnnotation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileJob:
-    """One file that is to be annotated.
+class FileOrder:
+    """One file that is to be annotated, without what all files of a run have in common.
 
     `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
-    looked at.  `previous` is None where there is nothing to compare the copy with.  `census_rows` is how many rows are
-    kept for the census.
+    looked at, without a hash where nobody has read it.  `previous` is None where there is nothing to compare the copy
+    with.  `census_rows` is how many rows are kept for the census.
     """
 
-    request: ClassificationRequest
-    staging: Staging
     catalogue: InputCatalogue
     path: Path
     input_path: str
@@ -75,6 +74,14 @@ class FileJob:
     input: FileState
     previous: PreviousAnnotation | None
     census_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileJob(FileOrder):
+    """One file that is to be annotated, how, and where its copy waits."""
+
+    request: ClassificationRequest
+    staging: Staging
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,14 @@ class Annotated:
 
 @dataclass(frozen=True)
 class Failed:
-    """A file that could not be annotated for a reason of its own."""
+    """A file that could not be annotated for a reason of its own.
+
+    `input` is its state, None where it is to be tried again although it stays as it is.
+    """
 
     name: str
     reason: str
+    input: FileState | None
 
 
 @dataclass(frozen=True)

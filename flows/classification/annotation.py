@@ -45,7 +45,7 @@ _THE_MACHINES = frozenset(
 
 
 def annotate_file(job: FileJob) -> Output:
-    """Annotate one file into the staging folder; return its record."""
+    """Annotate one file, whose hash is known, into the staging folder; return its record."""
     model, specification = model_at(job.request.model), job.request.specification
     catalog = _one_file(job)
     if remark := commented_out(catalog):
@@ -105,6 +105,7 @@ def _not_the_files(error: OSError, path: str) -> bool:
 
 def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileResult:
     try:
+        job = replace(job, input=job.input.hashed(job.path))
         output = annotate_one(job)
     except (FlowError, StorageError, MemoryError):
         raise
@@ -113,8 +114,9 @@ def _attempt(annotate_one: Callable[[FileJob], Output], job: FileJob) -> FileRes
             raise
         check_held(job.staging.out)  # or the file would be blamed for what another run has removed
         change = _changed(job.path, job.input)
-        return Deferred(job.name, change) if change else Failed(job.name, reason(error))
+        return Deferred(job.name, change) if change else Failed(job.name, reason(error), job.input)
     if change := _changed(job.path, job.input):
+        check_held(job.staging.out)  # or a worker that its run has given up would discard another run's file
         job.staging.discard(job.name)
         return Deferred(job.name, change)
     return Annotated(job.name, output)

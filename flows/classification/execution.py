@@ -11,10 +11,11 @@ from blr.census.results import Census
 from catalogs.errors import CatalogError
 from flows.classification._census_rows import rows_a_file
 from flows.classification._difference import Annotation
-from flows.classification._jobs import Job, groups
+from flows.classification._jobs import MOST_ORDERS, Group, Job, groups
 from flows.classification._narrowed import narrowed
 from flows.classification._plan import Plan
 from flows.classification._publishing import finish, summary_of, with_census
+from flows.classification._spreading import spread
 from flows.classification._tasks import (
     Annotated,
     ClassificationRequest,
@@ -28,6 +29,7 @@ from flows.classification._tasks import (
     Published,
 )
 from flows.classification.annotation import annotate_each, annotate_file, model_at
+from flows.engines.engine import Engine
 from flows.errors import OutputFolderError
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.model import Model
@@ -62,6 +64,11 @@ def finish_outputs(publication: Publication, outputs: Sequence[Output]) -> Publi
     return finish(model_at(publication.request.model), publication, outputs)
 
 
+def spread_here(engine: str, annotate: Callable[[], list[FileResult]]) -> list[FileResult]:  # noqa: ARG001 - a task's name
+    """Have the workers of an engine annotate files; return what became of them."""
+    return annotate()
+
+
 def _no_run() -> str | None:
     return None
 
@@ -74,12 +81,14 @@ def _note_killed(owner: Owner) -> None:
 class Steps:
     """The tasks; the flows put Prefect's in their place.
 
-    `together` does the files of a group with `annotate`; `identify` gives the run's id, and `mark_crashed` hears of the
-    run whose lock was found, left behind when it was killed.
+    `together` does the files of a group with `annotate`.  `spread` holds the engine of that name while its workers
+    annotate all files.  `identify` gives the run's id, and `mark_crashed` hears of the run whose lock was found, left
+    behind when it was killed.
     """
 
     annotate: AnnotateOne = annotate_file
     together: Callable[[AnnotateOne, JobGroup], list[FileResult]] = annotate_each
+    spread: Callable[[str, Callable[[], list[FileResult]]], list[FileResult]] = spread_here
     finish: Callable[[Publication, Sequence[Output]], Published] = finish_outputs
     identify: Callable[[], str | None] = _no_run
     mark_crashed: Callable[[Owner], None] = _note_killed
@@ -95,6 +104,7 @@ def execute(
     request: ClassificationRequest,
     steps: Steps,
     *,
+    engine: Engine,
     dry_run: bool,
 ) -> ReleaseResult:
     """Plan, and do what is planned, alone in the output folder; return what was done."""
@@ -105,12 +115,16 @@ def execute(
     if plan.nothing_to_do:
         _sweep(plan, steps)
         return UnchangedClassification(status="nothing to do", **vars(_folder_result(model, plan)))
+    if engine.is_remote and any(job.to_do for job in plan.jobs):
+        tell().note(
+            engine.description
+        )  # connects: workers that cannot do it are refused before anything is written
     with terminable(GO_ON), exclusive(plan.out, run=steps.identify()) as killed:
         if killed:
             steps.mark_crashed(killed)
         if Manifest.read(plan.out) != plan.before:  # another run has finished meanwhile
             plan = make_plan()
-        return carry_out(plan, model, request, steps)
+        return carry_out(plan, model, request, steps, engine)
 
 
 def _sweep(plan: Plan, steps: Steps) -> None:
@@ -126,11 +140,11 @@ def _sweep(plan: Plan, steps: Steps) -> None:
 
 
 def carry_out(
-    plan: Plan, model: Model, request: ClassificationRequest, steps: Steps
+    plan: Plan, model: Model, request: ClassificationRequest, steps: Steps, engine: Engine
 ) -> FinishedClassification | WaitingClassification:
     """Do what is planned, and give it its final names; return what was done."""
     plan.staging.open()
-    outputs, results = _annotated(plan, request, steps)
+    outputs, results = _annotated(plan, request, steps, engine)
     deferred = {**plan.deferred, **{r.name: r.why for r in results if isinstance(r, Deferred)}}
     bad = {q.name: q for q in (*plan.quarantined, *_quarantined(plan, results))}
     stay = [o for name in (*bad, *deferred) if (o := plan.still_good(name))]
@@ -177,19 +191,22 @@ def carry_out(
 
 
 def _annotated(
-    plan: Plan, request: ClassificationRequest, steps: Steps
+    plan: Plan, request: ClassificationRequest, steps: Steps, engine: Engine
 ) -> tuple[list[Output], list[FileResult]]:
     """Do what is to be done; return the outputs of all jobs, and what became of the files that were done now."""
     to_do = [job for job in plan.jobs if job.to_do]
+    results: list[FileResult] = []
     if to_do:
         what = to_do[0].name if len(to_do) == 1 else f"{len(to_do):,} files"
         tell().start(what, sum(job.n_rows for job in to_do), "rows")
-    results: list[FileResult] = []
     with stop_points(GO_ON) as stop:
+        if to_do and engine.is_remote:
+            handed = [_job_group(group, plan, request) for group in groups(to_do, MOST_ORDERS)]
+            results += steps.spread(engine.name, lambda: spread(engine, handed, stop))
+            to_do = []
         for group in groups(to_do):
             stop()
-            jobs = tuple(_file_job(job, plan, request) for job in group.jobs)
-            results += steps.together(steps.annotate, JobGroup(group.label, jobs))
+            results += steps.together(steps.annotate, _job_group(group, plan, request))
             if len(results) < len(to_do):
                 stop()
     done = {r.name: r.output for r in results if isinstance(r, Annotated)}
@@ -201,9 +218,7 @@ def _annotated(
 def _quarantined(plan: Plan, results: Sequence[FileResult]) -> list[Quarantined]:
     jobs = {job.name: job for job in plan.jobs}
     return [
-        Quarantined(
-            r.name, _input_path(jobs[r.name], plan), plan.brought.spoken(r.reason), jobs[r.name].state
-        )
+        Quarantined(r.name, _input_path(jobs[r.name], plan), plan.brought.spoken(r.reason), r.input)
         for r in results
         if isinstance(r, Failed)
     ]
@@ -218,6 +233,10 @@ def _catalogues(plan: Plan) -> tuple[InputCatalogue, ...]:
     """Return the sources that are folders, each once: a catalogue may have files beside those with rows."""
     catalogues = {job.opened.catalogue.source: job.opened.catalogue for job in plan.jobs}
     return tuple(c.unlisted() for source, c in catalogues.items() if source.is_folder)
+
+
+def _job_group(group: Group, plan: Plan, request: ClassificationRequest) -> JobGroup:
+    return JobGroup(group.label, tuple(_file_job(job, plan, request) for job in group.jobs))
 
 
 def _file_job(job: Job, plan: Plan, request: ClassificationRequest) -> FileJob:

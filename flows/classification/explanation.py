@@ -18,6 +18,7 @@ from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.sky.positions import find_position_columns, positions, unit_of_position
 from catalogs.sky.survey_links import survey_links
+from catalogs.table_choice import TableChoice
 from flows.classification._class_shares import chosen_shift
 from flows.classification._explained_parts import feature_contributions, finite, nearest_objects
 from flows.classification.request import ExplainRequest
@@ -27,7 +28,6 @@ from flows.errors import UsageError
 from flows.inputs.object_row import ObjectRow, find_object, identifier_column, read_object
 from flows.inputs.opening import opened
 from flows.inputs.resolve import resolve_sources
-from flows.inputs.table_choice import TableChoice
 from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
 from flows.models.model import Model
 from flows.models.store import Store

@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
 from flows.classification._census_wish import CensusWish, with_stated_bias
 from flows.classification._class_shares import chosen_shift
+from flows.classification._engine_choice import chosen_engine
+from flows.classification._hashing import hashes_on
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
 from flows.classification.execution import DIRECT, Steps, execute
@@ -50,9 +53,13 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
     )
     settings = with_stated_bias(settings, loaded, wanted)
 
-    with fetching(
-        folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
-    ) as mirror:
+    where = chosen_engine(request.engine, wanted)
+    with (
+        fetching(
+            folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=not dry_run
+        ) as mirror,
+        where.opened(request.threads or default_threads()) as engine,
+    ):
 
         def plan() -> Plan:
             sources = _inputs(wanted, base, folder)
@@ -62,7 +69,14 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
             writing = still_written(unknown, quiet=request.quiet_seconds, patience=request.patience)
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
             return make_plan(
-                brought, loaded, settings, folder, policy="release", verify=verify, deferred=writing
+                brought,
+                loaded,
+                settings,
+                folder,
+                policy="release",
+                verify=verify,
+                deferred=writing,
+                hashes=hashes_on(engine),
             )
 
         work = ClassificationRequest(
@@ -71,7 +85,7 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
             threads=request.threads,
             wish=CensusWish.of(loaded, wanted),
         )
-        return execute(plan, loaded, work, steps, dry_run=dry_run)
+        return execute(plan, loaded, work, steps, engine=engine, dry_run=dry_run)
 
 
 def release_folder(request: ReprocessRequest, wanted: Specification) -> OutputFolder:

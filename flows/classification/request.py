@@ -28,6 +28,12 @@ VERIFY = Parameter(
     words="Hash all inputs and outputs again, even files whose size and time have not changed."
 )
 
+ENGINE = Parameter(
+    words="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a Dask "
+    "scheduler, or its scheduler file; default: the specification's, or else threads.",
+    metavar="ENGINE",
+)
+
 
 def read_shares(text: str) -> str | dict[str, float]:
     """Return "em", or the share of each class in a text such as early=0.3,late=0.7; UsageError for any other text."""
@@ -111,6 +117,7 @@ class ClassifyRequest:
         ),
     ] = None
     threads: Annotated[int | None, THREADS] = None
+    engine: Annotated[str | None, ENGINE] = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,7 @@ class ReprocessRequest:
     ] = None
     verify: Annotated[bool, VERIFY] = False
     threads: Annotated[int | None, THREADS] = None
+    engine: Annotated[str | None, ENGINE] = None
     quiet_seconds: Annotated[
         float,
         Parameter(

@@ -20,6 +20,7 @@ from blr.scores import Scores
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import NameClashError
+from catalogs.table_choice import TableChoice
 from flows.classification._census_rows import CensusRows, joined
 from flows.classification._class_shares import shift_record, with_shares
 from flows.classification._object_survey import ObjectSurvey
@@ -35,7 +36,6 @@ from flows.features.sentinels import check_target_marks
 from flows.features.table_choice import target_table
 from flows.features.units import converted
 from flows.inputs.opening import thinned
-from flows.inputs.table_choice import TableChoice
 from flows.models.model import Model
 from flows.runs.counts import FeatureCounts, ShiftRecord, Tally
 from flows.specification.specification import Specification, specification_hash

@@ -18,6 +18,7 @@ from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import safe_name
 from catalogs.errors import OutputExistsError, nearest
+from catalogs.table_choice import annotated_table
 from flows.classification._map_files import write_map
 from flows.classification._map_rows import (
     KnownObjects,
@@ -33,7 +34,6 @@ from flows.classification.map_results import MapBin, MappedFraction, MappedQuant
 from flows.classification.request import MapRequest
 from flows.documents import write_document
 from flows.errors import UsageError
-from flows.inputs.table_choice import annotated_table
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns
 

@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from blr.threads import default_threads
 from flows.classification._census_wish import CensusWish, census_table, with_stated_bias, without_wish
 from flows.classification._class_shares import chosen_shift, estimated_shares
+from flows.classification._engine_choice import chosen_engine
+from flows.classification._hashing import hashes_on
 from flows.classification._jobs import Policy
 from flows.classification._plan import Plan, known_outputs, make_plan
 from flows.classification._tasks import ClassificationRequest
@@ -52,9 +55,13 @@ def classify(
     if limit is None:
         check_no_copies_below(sources, folder)
     resumable = not dry_run and limit is None
-    with fetching(
-        folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
-    ) as mirror:
+    where = chosen_engine(request.engine, _stated(request))
+    with (
+        fetching(
+            folder, run=steps.identify(), mark_crashed=steps.mark_crashed, resumable=resumable
+        ) as mirror,
+        where.opened(request.threads or default_threads()) as engine,
+    ):
         settings = settled(
             loaded, settings, request.class_prior, sources=lambda: mirror.bring(sources).sources
         )
@@ -64,16 +71,22 @@ def classify(
 
         def plan() -> Plan:
             brought = mirror.bring(sources, known_outputs(folder, loaded, settings, verify=verify))
-            return make_plan(brought, loaded, settings, folder, policy=policy, verify=verify)
+            return make_plan(
+                brought, loaded, settings, folder, policy=policy, verify=verify, hashes=hashes_on(engine)
+            )
 
         work = ClassificationRequest(model=stored, specification=settings, threads=request.threads, wish=wish)
-        return execute(plan, loaded, work, steps, dry_run=dry_run)
+        return execute(plan, loaded, work, steps, engine=engine, dry_run=dry_run)
+
+
+def _stated(request: ClassifyRequest) -> Specification | None:
+    """Return the specification that was named in the request."""
+    return None if request.specification is None else read_specification(request.specification)
 
 
 def _wanted(model: Model, request: ClassifyRequest) -> Specification:
     """Return the specification of a classification: the model's or another, with the format asked for."""
-    specification = request.specification
-    wanted = model.specification if specification is None else read_specification(specification)
+    wanted = _stated(request) or model.specification
     if request.output_format is None:
         return wanted
     output = wanted.output.model_copy(update={"format": request.output_format})

@@ -7,6 +7,7 @@ from typing import Any
 
 from catalogs.column_names import column_names, using, with_names_of
 from catalogs.files.atomic import atomic_path
+from catalogs.table_choice import TableChoice
 from flows.cli._printing import plain_table, print_tables, say, show
 from flows.cli._progress import shown_progress
 from flows.cli._show import show_model
@@ -26,7 +27,6 @@ from flows.errors import OutputFolderError
 from flows.inputs.opening import opened_together
 from flows.inputs.resolve import check_no_secret, resolve_one
 from flows.inputs.source import RemoteSource
-from flows.inputs.table_choice import TableChoice
 
 __all__ = ["run_init", "run_inspect"]
 

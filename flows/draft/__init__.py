@@ -2,6 +2,7 @@
 
 - `candidates`: The candidates that `blr init` writes: they follow from the numbers of rows, features and
   classes alone.
+- `in_memory`: The specification of a table in memory: what a user names of it, in the words of a specification.
 - `inspected`: What `blr inspect` and `blr init` return: a catalogue and its columns in numbers, a first specification.
 - `inspection`: What a file holds: a catalogue's columns with unit, UCD, range and what looks odd in them;
   or a model.
@@ -25,4 +26,4 @@ For this folder alone:
 - `_suspects`: What a suspected column is worth: the log loss of a quick linear fit with it and without it.
 """
 
-__all__ = ["candidates", "inspected", "inspection", "request", "specification"]
+__all__ = ["candidates", "in_memory", "inspected", "inspection", "request", "specification"]

@@ -29,6 +29,7 @@ from catalogs.profile.suspicions import (
 )
 from catalogs.remote.urls import shown
 from catalogs.sky.positions import PositionUnit, find_position_columns, positions, unit_of_position
+from catalogs.table_choice import TableChoice
 from catalogs.text.table import commented_out
 from flows.draft.inspected import (
     UNKNOWN,
@@ -47,7 +48,6 @@ from flows.features.leaks import found_leaks, without_sentinels
 from flows.inputs.opening import opened_together
 from flows.inputs.resolve import resolve_one
 from flows.inputs.source import LocalSource
-from flows.inputs.table_choice import TableChoice
 from flows.labels.reader import LabelledRows, label_texts
 from flows.models.asdf_file import is_model_file, read_model
 from flows.models.description import ModelDescription

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from catalogs.table_choice import TableChoice
 from flows.features.reader import FeatureReader, training_reader
 from flows.features.split import split_columns
-from flows.inputs.table_choice import TableChoice
 from flows.specification.specification import Specification
 
 __all__ = ["target_table", "training_table"]

@@ -16,7 +16,6 @@
 - `source`: What the user named, as it was found at the door: a file, a folder or a pattern of this machine,
   or a URL.
 - `still_written`: Files that are still being written: waited for a while, then left for the next run.
-- `table_choice`: Which table is opened of a file that holds several, as FITS files and VOTables may.
 """
 
 __all__ = [
@@ -29,5 +28,4 @@ __all__ = [
     "resolve",
     "source",
     "still_written",
-    "table_choice",
 ]

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from catalogs.catalog.catalog import Catalog
+from catalogs.table_choice import TableChoice
 from flows.inputs.source import InputFile, LocalSource, Origin
-from flows.inputs.table_choice import TableChoice
 from flows.runs.allowed_roots import check_inside
 
 __all__ = ["InputCatalogue", "check_links"]

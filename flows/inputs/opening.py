@@ -18,10 +18,10 @@ from catalogs.catalog.catalog import BATCH_ROWS, Catalog
 from catalogs.formats import joined, open_listing
 from catalogs.parquet import dataset as parquet
 from catalogs.remote.listing import Listing
+from catalogs.table_choice import TableChoice
 from flows.inputs.catalogue import check_links
 from flows.inputs.fetching import fetched_sources, listing_of
 from flows.inputs.source import LocalSource, RemoteSource, Source
-from flows.inputs.table_choice import TableChoice
 
 __all__ = ["first_rows", "opened", "opened_together", "opened_whole", "thinned"]
 

@@ -10,9 +10,9 @@ from catalogs.arrays.values import is_text
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
 from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
+from catalogs.table_choice import annotated_table
 from flows.errors import UsageError
 from flows.inputs.object_row import identifier_column
-from flows.inputs.table_choice import annotated_table
 from flows.runs.manifest import Manifest, ObjectColumns
 
 __all__ = ["ObjectTable", "annotated_manifest", "object_tables"]

@@ -18,6 +18,7 @@ from flows.errors import UsageError
 __all__ = [
     "ROOTS",
     "OutputFolder",
+    "check_address",
     "check_inside",
     "check_local",
     "check_output",
@@ -74,6 +75,20 @@ def check_url(url: str, *, key: str) -> str:
             f"may read no other ({ROOTS}); fetch the files into a folder there, or have the URL added"
         )
     return url
+
+
+def check_address(address: str, *, key: str) -> str:
+    """Return the address of a scheduler; UsageError where roots are configured without it.
+
+    A scheduler decides what its clients run, so that nobody may name one on a form that is open to others.
+    """
+    roots = _roots()
+    if roots and address not in roots:
+        raise UsageError(
+            f"{key}: got '{address}', expected one of {' or '.join(map(shown, roots))}: this worker may use no other "
+            f"scheduler ({ROOTS}); leave it out, or have the address added"
+        )
+    return address
 
 
 def url_roots() -> tuple[str, ...]:

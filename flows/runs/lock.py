@@ -18,6 +18,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from pathlib import Path
 from catalogs.files.atomic import StorageError
 from flows.errors import OutputFolderError
 
-__all__ = ["LOCK", "Owner", "check_held", "exclusive", "files_kept"]
+__all__ = ["LOCK", "Owner", "acting_for", "check_held", "exclusive", "files_kept"]
 
 LOCK = ".blr-lock"
 LINK = ".blr-locked"
@@ -76,6 +77,19 @@ class Owner:
         return f"process {self.pid} on {self.host}, since {self.since}"
 
 
+_principal: ContextVar[Owner | None] = ContextVar("principal", default=None)
+
+
+@contextmanager
+def acting_for(owner: Owner) -> Iterator[None]:
+    """Let the block count as a part of the run that holds a lock: for work that the run has handed to this process."""
+    token = _principal.set(owner)
+    try:
+        yield
+    finally:
+        _principal.reset(token)
+
+
 @contextmanager
 def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]:
     """Hold a folder, made if need be, for one run; OutputFolderError where another one has it.
@@ -100,7 +114,7 @@ def exclusive(folder: Path, *, run: str | None = None) -> Iterator[Owner | None]
 
 
 def check_held(folder: Path) -> None:
-    """Raise OutputFolderError where a folder that this process holds is no longer its own, by its lock file."""
+    """Raise OutputFolderError where a folder is no longer held by this process, or by the run that it works for."""
     if _owner(folder) is None or _other_owner(folder) is not None:
         raise _not_alone(folder)
 
@@ -130,8 +144,8 @@ def _owner(folder: Path) -> Owner | None:
 
 
 def _other_owner(folder: Path) -> Owner | None:
-    """Return whom the lock files name, None where that is this process, or nobody."""
-    owner, this = _owner(folder), Owner.this(None)
+    """Return whom the lock files name; None where that is this process, the run that it works for, or nobody."""
+    owner, this = _owner(folder), _principal.get() or Owner.this(None)
     same = owner is None or (owner.pid, owner.host, owner.began) == (this.pid, this.host, this.began)
     return None if same else owner
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from flows.runs.counts import FileCounts
@@ -16,8 +16,8 @@ __all__ = ["FileState", "Output", "Quarantined", "file_sha256"]
 class FileState:
     """A file's content hash, and what tells quickly whether it may have changed.
 
-    `size` is in bytes, `mtime_ns` in nanoseconds since 1970.  `tag` is what the server of a fetched file calls its
-    state, '' where it does not say.
+    `sha256` is '' as long as nobody has read the file.  `size` is in bytes, `mtime_ns` in nanoseconds since 1970.
+    `tag` is what the server of a fetched file calls its state, '' where it does not say.
     """
 
     sha256: str
@@ -26,10 +26,9 @@ class FileState:
     inode: int
     tag: str = ""
 
-    @classmethod
-    def hashed(cls, path: Path, size: int, mtime_ns: int, inode: int) -> FileState:
-        """Return the state of a file that was looked at, with the hash of its bytes."""
-        return cls(file_sha256(path), size, mtime_ns, inode)
+    def hashed(self, path: Path) -> FileState:
+        """Return the state with its hash; the file is read where nobody has read it before."""
+        return self if self.sha256 else replace(self, sha256=file_sha256(path))
 
     def looks_like(self, path: Path) -> bool:
         """Say whether the file's size, time and inode are still those that were hashed."""
@@ -84,7 +83,8 @@ class Output:
 class Quarantined:
     """A file that could not be annotated for reasons of its own; it is tried again once it has changed.
 
-    `input` is None where it could not even be read: then it is always tried again.
+    `input` is None where it could not even be looked at: then it is always tried again.  It has no hash where nobody
+    has read the file to its end.
     """
 
     name: str

@@ -54,6 +54,11 @@ class Staging:
         return [path for path in self.folder.parent.glob("*") if path != self.folder]
 
     @property
+    def is_open(self) -> bool:
+        """Whether the folder is there, as this machine sees it."""
+        return self.folder.is_dir()
+
+    @property
     def is_left(self) -> bool:
         """Whether a run has left something unfinished here, of whatever maker."""
         return self.folder.parent.exists()
@@ -68,10 +73,14 @@ class Staging:
 
     def find(self, name: str, source: FileState) -> Output | None:
         """Return the record of a file made from that input, staged still or published already."""
-        output = _record(self._record_path(name))
+        output = self.recorded(name)
         if output is None or output.input.sha256 != source.sha256:
             return None
         return output if output.is_in(self.file(name)) or self.published(output) else None
+
+    def recorded(self, name: str) -> Output | None:
+        """Return the record of a file, whatever it was made from, and whether it is there still or not."""
+        return _record(self._record_path(name))
 
     def published(self, output: Output) -> bool:
         """Say whether a file has its final name already, from a run that was killed while it gave names."""
@@ -95,11 +104,20 @@ class Staging:
         self.file(name).unlink(missing_ok=True)
 
     def publish(self, output: Output) -> None:
-        """Give a staged file its final name, unless it has that already."""
-        if self.file(output.name).is_file():
-            final = self.out / output.name
+        """Give a staged file its final name, unless it has that already.
+
+        OutputFolderError where neither is the file that was written: the staged ones may be of other machines.
+        """
+        staged, final = self.file(output.name), self.out / output.name
+        was_staged = self._record_path(output.name).is_file()
+        if was_staged and not output.is_in(staged if staged.is_file() else final):
+            raise OutputFolderError(
+                f"{staged}: got a file that is gone or was changed since it was annotated, expected it as it was; "
+                "run the same command again, and see that no other program writes there"
+            )
+        if staged.is_file():
             self._make_folder(final)
-            self.file(output.name).replace(final)
+            staged.replace(final)
 
     def flush(self, outputs: Iterable[Output]) -> None:
         """Return once the final names are on the disk."""

@@ -21,6 +21,7 @@ For this folder alone:
 - `_fields`: What the tables of a specification share: how each is read, and the kinds of values that
   several of them hold.
 - `_output`: The table [output]: what annotated catalogues look like.
+- `_run`: The table [run]: where the work is done.
 - `_shift`: The table [shift]: what is done where the training set is unlike the catalogue to classify.
 """
 

@@ -20,6 +20,7 @@ from flows.runs.model_reference import NAME_PATTERN
 from flows.specification._census import CensusTable
 from flows.specification._fields import SpecificationTable
 from flows.specification._output import Output, check_selected, check_sets
+from flows.specification._run import Run
 from flows.specification._shift import Shift
 from flows.specification.basis import Basis, LinearBasis
 from flows.specification.catalog import MARKS, CatalogTable, Marks, check_states
@@ -28,6 +29,7 @@ from flows.specification.photometry import Band, Expression, made_by
 from flows.specification.target import Target, check_expressions
 
 __all__ = [
+    "NOT_MEANT",
     "Basis",
     "Candidate",
     "CatalogTable",
@@ -35,6 +37,7 @@ __all__ = [
     "Flags",
     "Label",
     "Output",
+    "Run",
     "Select",
     "Shift",
     "Specification",
@@ -154,6 +157,7 @@ class Specification(SpecificationTable):
     flags: Flags = Flags()
     census: CensusTable = CensusTable()
     output: Output = Output()
+    run: Run = Run()
     seed: int = Field(default=0, ge=0, lt=2**63, description="Of everything that is drawn at random")
     base_folder: str = Field(default=".", description="Where relative paths start from; a file's own folder")
 
@@ -322,13 +326,17 @@ class Specification(SpecificationTable):
 _ORDERED = (("label", "classes"), ("label", "votes"), (None, "features"))
 
 
+NOT_MEANT = {"base_folder", "run"}
+"""Keys that say where, not what."""
+
+
 def canonical_json(specification: Specification) -> str:
     """Return the one JSON text of all specifications that mean the same.
 
     Defaults are left out, so that spelling one out, or a later version's new key, changes nothing;
-    so is the folder the file happened to lie in.
+    so are the folder the file happened to lie in, and the engine that did the work.
     """
-    tree = specification.model_dump(mode="json", exclude_defaults=True, exclude={"base_folder"})
+    tree = specification.model_dump(mode="json", exclude_defaults=True, exclude=NOT_MEANT)
     for table, key in _ORDERED:
         part = tree if table is None else tree[table]
         if isinstance(part.get(key), dict):

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from catalogs.errors import nearest
 from flows.errors import SpecificationError
 from flows.runs.allowed_roots import check_inside, check_local
-from flows.specification.specification import Specification
+from flows.specification.specification import NOT_MEANT, Specification
 
 __all__ = ["load_specification", "parse_specification", "read_specification", "specification_toml"]
 
@@ -72,9 +72,7 @@ def parse_specification(text: str, *, source: str, base_folder: str = ".") -> Sp
 def specification_toml(specification: Specification) -> str:
     """Return the specification as TOML, defaults left out, that `parse_specification` reads back."""
     return tomlkit.dumps(
-        specification.model_dump(
-            mode="json", exclude_defaults=True, exclude_none=True, exclude={"base_folder"}
-        )
+        specification.model_dump(mode="json", exclude_defaults=True, exclude_none=True, exclude=NOT_MEANT)
     )
 
 

@@ -70,6 +70,27 @@ def test_the_flows_do_the_same_as_the_plain_functions(work):
 
 
 @pytest.mark.usefixtures("prefect_server")
+def test_one_task_holds_an_engine(work):
+    """And processes of this machine give the bytes that threads give."""
+    pytest.importorskip("distributed")
+    from prefect.client.orchestration import get_client
+
+    from flows.classify import classify
+
+    chosen = {"model": "morphology", "store": work / "models"}
+    files = [work / "survey.parquet", work / "survey.fits"]
+    state = classify(files, out=work / "engine", engine="local:1", return_state=True, **chosen)
+    assert state.result().status == "done"
+    verbs.classify(files, out=work / "direct", **chosen)
+    for name in ("survey.parquet", "survey.fits", "summary.json"):
+        assert (work / "engine" / name).read_bytes() == (work / "direct" / name).read_bytes()
+    with get_client(sync_client=True) as client:
+        tasks = client.read_task_runs()
+    mine = [task.name for task in tasks if task.flow_run_id == state.state_details.flow_run_id]
+    assert sorted(mine) == ["annotate on local:1", "publish release 1"]
+
+
+@pytest.mark.usefixtures("prefect_server")
 def test_a_failed_flow_says_what_is_wrong(work):
     from flows.errors import SpecificationError
     from flows.train import train

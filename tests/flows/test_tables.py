@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from astropy.table import MaskedColumn, QTable, Table
 from astropy.units import mag
 
 from catalogs.errors import ColumnNotFoundError
-from flows.errors import ModelError, SpecificationError, TrainingError
+from flows.errors import ModelError, SpecificationError, TrainingError, UsageError
 from flows.specification.specification import Candidate
-from flows.specification.toml_file import read_specification
-from flows.tables import classifier_from, classify_table
+from flows.specification.toml_file import parse_specification, read_specification
+from flows.tables import classifier_from, classify_table, partition_classifier
 from tests.flows.verbs import classify
 
 MODEL = "morphology"
@@ -221,3 +222,52 @@ def test_without_candidates_those_of_blr_init_compete(trained, monkeypatch):
     assert asked == [(own.description.metrics.n, 2, 2)]
     assert list(own.model.specification.candidate) == few
     assert own.model.specification.split.by == "bmag"
+
+
+def test_partitions_get_what_a_file_gets(trained, tmp_path):
+    """On frames of any part of the rows, without rows too, after a journey to a worker; the index may be read."""
+    from distributed.protocol.pickle import dumps, loads
+
+    classifier = partition_classifier(model=MODEL, store=trained / "models")
+    frame = pq.read_table(trained / "survey.parquet").to_pandas()
+    expected = from_file(trained, tmp_path)
+    travelled = loads(dumps(classifier))
+    parts = [travelled(frame.iloc[:150]), travelled(frame.iloc[150:].set_index("bmag")).reset_index()]
+    found = pd.concat(parts)
+    assert [c.name for c in classifier.columns] == list(values(expected))
+    assert_same(found, expected)
+    meta = classifier(frame.iloc[:0])
+    assert (len(meta), meta.dtypes.to_dict()) == (0, parts[0].dtypes.to_dict())
+    with pytest.raises(ColumnNotFoundError, match="no column 'bmag'"):
+        classifier(frame.drop(columns="bmag"))
+
+
+def test_partitions_know_no_other_rows(trained, make):
+    for addition, key in (
+        ("[flags]\nbudget = 0.1", "flags.budget"),
+        ('[shift]\nclass_prior = "em"', "shift.class_p"),
+    ):
+        specification = parse_specification(f"{make.specification}\n{addition}\n", source="spec.toml")
+        with pytest.raises(UsageError, match=f"{key}.*all rows"):
+            partition_classifier(model=MODEL, store=trained / "models", specification=specification)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_line_for_lsdb(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stored model in LSDB: the columns that `blr classify` writes, known before any work."""
+    lsdb = pytest.importorskip("lsdb", reason="lsdb is not installed: pip install galaxyblr[hats]")
+    logging.getLogger("lsdb").setLevel(logging.ERROR)
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    frame = pd.read_parquet(trained / "survey.parquet")
+    rng = np.random.default_rng(1)
+    frame["ra"], frame["dec"] = rng.uniform(0, 360, len(frame)), rng.uniform(-60, 60, len(frame))
+    catalog = lsdb.from_dataframe(frame, ra_column="ra", dec_column="dec", partition_rows=100)
+    store = trained / "models"
+    mapped = catalog.map_partitions(partition_classifier(model="morphology", store=store))
+    expected = classify_table(frame, model="morphology", store=store).set_index("name")
+    new = [name for name in expected.columns if name.startswith("blr_")]
+    assert [name for name in mapped.columns if name.startswith("blr_")] == new
+    found = mapped.compute().set_index("name").loc[expected.index]
+    assert len(catalog.get_healpix_pixels()) > 1
+    for name in new:
+        np.testing.assert_array_equal(found[name].to_numpy(), expected[name].to_numpy(), err_msg=name)

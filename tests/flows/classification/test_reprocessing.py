@@ -18,14 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogs.errors import CatalogError, ColumnNotFoundError, OutputExistsError
+from catalogs.table_choice import TableChoice
 from flows.classification import _disk_space as room
+from flows.classification import _hashing
 from flows.classification._tasks import FileJob, FileResult, JobGroup
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.documents import from_document, to_document
 from flows.errors import ModelError, OutputFolderError, UsageError
 from flows.inputs import files as sources
-from flows.inputs.table_choice import TableChoice
 from flows.models.store import Store
 from flows.runs import outputs
 from flows.runs.manifest import MANIFEST, Manifest
@@ -174,6 +175,27 @@ def test_only_what_is_new_or_changed(release):
     assert all(after[name] == before[name] for name in ("p0.parquet", "p2.parquet", "p3.parquet"))
     assert after["p1.parquet"] != before["p1.parquet"]
     assert release.run().status == "nothing to do"
+
+
+def test_a_plan_reads_no_data(release, monkeypatch):
+    """Of new files, and of those that look as they did; the hash in the manifest is of whoever read them."""
+
+    def unread(path: Path) -> str:
+        raise AssertionError(path)
+
+    with monkeypatch.context() as patch:
+        for module in (outputs, _hashing):
+            patch.setattr(module, "file_sha256", unread)
+        assert why(release.run(dry_run=True)) == dict.fromkeys(PARTS, "new")
+    release.run()
+    for name in PARTS:
+        assert Manifest.read(release.out).find(name).input.sha256 == file_sha256(
+            release.folder / "release" / name
+        )
+    with monkeypatch.context() as patch:
+        for module in (outputs, _hashing):
+            patch.setattr(module, "file_sha256", unread)
+        assert release.run().status == "nothing to do"
 
 
 def test_touched_or_copied_is_not_changed(release):
@@ -647,7 +669,8 @@ def test_a_thousand_files(release, monkeypatch):
     assert sum(counted) == 1004
     assert len(counted) <= 200
     hashed = []
-    monkeypatch.setattr(outputs, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
+    for module in (outputs, _hashing):
+        monkeypatch.setattr(module, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
     assert release.run().status == "nothing to do"
     assert hashed == [], "looks are enough"
     assert release.run(verify=True).status == "nothing to do"

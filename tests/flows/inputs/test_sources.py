@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from astropy.table import Table
 
+from catalogs.table_choice import TableChoice
 from flows.errors import UsageError
 from flows.inputs import fetching
 from flows.inputs.catalogue import InputCatalogue
@@ -19,8 +20,8 @@ from flows.inputs.files import copy_name_of, find_files, open_source
 from flows.inputs.opening import opened, opened_together
 from flows.inputs.resolve import resolve_one, resolve_sources
 from flows.inputs.source import InputFile, LocalSource, Origin, RemoteSource
-from flows.inputs.table_choice import TableChoice
-from flows.runs.outputs import FileState
+from flows.runs import outputs
+from flows.runs.outputs import file_sha256
 
 FLOWS = Path(__file__).resolve().parents[3] / "flows"
 
@@ -120,12 +121,13 @@ def test_a_state_is_taken_once(release: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [file.path.name for file in catalogue.files] == ["a.fits", "b.fits"]
     first = catalogue.file(release / "a.fits")
     assert first.size == (release / "a.fits").stat().st_size
-    state = first.state()
+    state = first.state().hashed(first.path)
     assert first.looks_like(state)
-    monkeypatch.setattr(FileState, "hashed", None)
-    assert first.state(state) is state, "not hashed again"
+    assert (first.state().sha256, state.sha256) == ("", file_sha256(first.path)), "read when asked for"
+    monkeypatch.setattr(outputs, "file_sha256", None)
+    assert first.state([None, state]) == state, "not hashed again"
     origin = Origin("a.fits", "https://survey.org/a.fits", "etag")
-    assert InputFile.at(first.path, origin).state(state).tag == "etag"
+    assert InputFile.at(first.path, origin).state([state]).tag == "etag"
     os.utime(release / "a.fits", (1, 1))
     assert not InputFile.at(release / "a.fits").looks_like(state)
     assert InputCatalogue.of(LocalSource.at(release), TableChoice()) != catalogue

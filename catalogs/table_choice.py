@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import catalogs
 from catalogs.catalog.catalog import Catalog
 from catalogs.errors import CatalogError
+from catalogs.formats import open_catalog
 
 __all__ = ["TableChoice", "annotated_table"]
 
@@ -25,10 +25,10 @@ class TableChoice:
         """Open that table of a file, or of each file of a folder."""
         if self.table is None and self.usual is not None:
             with suppress(CatalogError):
-                catalog = catalogs.open(path, self.usual, columns=self.columns)
+                catalog = open_catalog(path, self.usual, columns=self.columns)
                 if {*self.columns} <= {*catalog.names}:
                     return catalog
-        return catalogs.open(path, self.table, columns=self.columns)
+        return open_catalog(path, self.table, columns=self.columns)
 
 
 def annotated_table(prefix: str) -> TableChoice:

@@ -1,0 +1,224 @@
+"""Files annotated by the workers of an engine: orders out, reports back, both as JSON texts.
+
+A worker reads the model and the input, and writes the copy and its record into the staging folder, as a run of one
+machine does.  The run that gave the order holds the lock; a worker that finds it gone stops.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from flows.classification._narrowed import narrowed
+from flows.classification._tasks import (
+    Annotated,
+    ClassificationRequest,
+    Deferred,
+    Failed,
+    FileJob,
+    FileOrder,
+    FileResult,
+    JobGroup,
+)
+from flows.classification.annotation import annotate_each, annotate_file
+from flows.documents import from_document, to_document
+from flows.engines.engine import Engine, Lost
+from flows.engines.versions import difference, installed
+from flows.errors import EngineError
+from flows.inputs.origins import spoken
+from flows.runs.allowed_roots import OutputFolder
+from flows.runs.lock import Owner, acting_for, check_held
+from flows.runs.outputs import Output
+from flows.runs.progress import listening, tell
+from flows.runs.staging import Staging
+
+__all__ = ["annotate", "spread"]
+
+SLOWEST = 3
+"""Files that are named at the end, for they took longest."""
+PATIENCE = 30.0
+"""Seconds after which a worker that does not see the folder of a run is believed not to have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOrder:
+    """Files that a worker annotates for the run of the lock's `owner`; `versions` are those of the run."""
+
+    request: ClassificationRequest
+    staging: Staging
+    files: tuple[FileOrder, ...]
+    owner: Owner
+    versions: Mapping[str, str]
+
+    @property
+    def group(self) -> JobGroup:
+        """The files as the jobs that a run of one machine has."""
+        jobs = (FileJob(request=self.request, staging=self.staging, **vars(file)) for file in self.files)
+        return JobGroup(self.files[0].name, tuple(jobs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkReport:
+    """What became of the files; lines that the user should read; and how long each file took, in seconds."""
+
+    results: tuple[Annotated | Failed | Deferred, ...]
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]) -> list[FileResult]:
+    """Have the files of all groups annotated by an engine; return what became of them, by name.
+
+    Where the workers of a group were killed, each of its files is tried by itself; one that ends its workers again has
+    failed.  `stop` is called between reports, and raises where the run was asked to stop.
+    """
+    received = _Received(n_files=sum(len(group.jobs) for group in groups))
+    lost = received.take(engine, groups, stop)
+    names = {name for found, _ in lost for name in found}
+    alone = [JobGroup(job.name, (job,)) for group in groups for job in group.jobs if job.name in names]
+    for found, why in received.take(engine, alone, stop):
+        received.results += [Failed(name, why.reason, None) for name in found]
+    longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
+    if len(received.seconds) > SLOWEST:
+        tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
+    return sorted(received.results, key=lambda result: result.name)
+
+
+@dataclass
+class _Received:
+    """What the workers have reported of so many files; `shown` says what the user calls the paths in orders."""
+
+    n_files: int
+    results: list[FileResult] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+
+    def take(
+        self, engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]
+    ) -> list[tuple[list[str], Lost]]:
+        """Give the orders of groups, take the reports; return the files' names of orders that no worker outlived."""
+        lost = []
+        with closing(engine.map(annotate, _orders(groups, self.shown))) as reports:
+            for order, report in reports:
+                if isinstance(report, Lost):
+                    lost.append(([file.name for file in _parsed(order).files], report))
+                else:
+                    self._add(from_document(WorkReport, json.loads(report), source="a worker's report"))
+                if len(self.results) < self.n_files:
+                    stop()
+        return lost
+
+    def _add(self, report: WorkReport) -> None:
+        self.results += [_as_named(result, self.shown) for result in report.results]
+        self.seconds |= report.seconds
+        for note in report.notes:
+            tell().note(spoken(note, self.shown))
+        tell().advance(sum(r.output.n_rows for r in report.results if isinstance(r, Annotated)))
+
+
+def annotate(order: str) -> str:
+    """Carry out an order on a worker; return its report.
+
+    Raises
+    ------
+    EngineError
+        If the worker's versions are not the run's, or it does not see the run's folder.
+    OutputFolderError
+        If the run that gave the order has ended.
+    """
+    received = _parsed(order)
+    if differs := difference(platform.node(), received.versions):
+        raise EngineError(differs)
+    notes = _Notes()
+    seconds: dict[str, float] = {}
+
+    def annotate_one(job: FileJob) -> Output:
+        began = time.perf_counter()
+        check_held(job.staging.out)
+        output = annotate_file(job)
+        seconds[job.name] = round(time.perf_counter() - began, 3)
+        return output
+
+    with acting_for(received.owner), listening(notes):
+        _wait_for(received.staging)
+        results = annotate_each(annotate_one, received.group)
+    report = WorkReport(results=tuple(results), notes=tuple(notes.lines), seconds=seconds)
+    return json.dumps(to_document(report), allow_nan=False)
+
+
+class _Notes:
+    """Keeps the lines that a worker has for the user."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def start(self, what: str, total: int, unit: str) -> None:
+        """Do nothing: the run has said what begins."""
+
+    def advance(self, n: int) -> None:
+        """Do nothing: the run counts the rows of reports."""
+
+    def note(self, line: str) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+
+
+def _parsed(order: str) -> WorkOrder:
+    return from_document(WorkOrder, json.loads(order), source="an order")
+
+
+def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
+    """Yield an order a group, with paths that do not depend on the folder that a process works in.
+
+    `shown` gets what the user calls these paths.
+    """
+    owner = Owner.this(None)
+
+    def whole(path: Path) -> Path:
+        there = path.absolute()
+        shown.setdefault(str(there), str(path))
+        return there
+
+    for group in groups:
+        request, staging = group.jobs[0].request, group.jobs[0].staging
+        model = replace(request.model, folder=whole(request.model.folder))
+        order = WorkOrder(
+            request=replace(request, model=model, threads=request.threads or 1),
+            staging=Staging(OutputFolder(whole(staging.out)), whole(staging.folder)),
+            files=tuple(_file_order(job, whole) for job in group.jobs),
+            owner=owner,
+            versions=installed(),
+        )
+        yield json.dumps(to_document(order), allow_nan=False)
+
+
+def _file_order(job: FileJob, whole: Callable[[Path], Path]) -> FileOrder:
+    before = job.previous
+    if before is not None:
+        annotation = replace(before.annotation, path=whole(before.annotation.path))
+        before = replace(before, annotation=annotation)
+    source = replace(job.catalogue.source, path=whole(job.catalogue.source.path))
+    catalogue = replace(job.catalogue, source=source)
+    return replace(narrowed(FileOrder, job), catalogue=catalogue, path=whole(job.path), previous=before)
+
+
+def _as_named(result: FileResult, shown: Mapping[str, str]) -> FileResult:
+    """Return a result whose words have the paths as the user named them."""
+    return replace(result, reason=spoken(result.reason, shown)) if isinstance(result, Failed) else result
+
+
+def _wait_for(staging: Staging) -> None:
+    """Return once a worker sees the staging folder, which a network's file system may show late; else EngineError."""
+    end = time.monotonic() + PATIENCE
+    while not staging.is_open:
+        if time.monotonic() > end:
+            raise EngineError(
+                f"{platform.node()}: got no folder {staging.folder}, expected the one that the run writes to; give "
+                "all workers the paths of the machine that the run was started on"
+            )
+        time.sleep(0.2)

@@ -1,0 +1,13 @@
+"""Where work is done: on threads of this machine, or on the workers of a Dask cluster.
+
+- `choice`: Which engine a user has named: threads, processes of this machine, or a scheduler.
+- `engine`: What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
+- `versions`: Which versions of packages decide about the bytes of a result, here and on workers.
+
+For this folder alone:
+
+- `_dask`: Work on the workers of a Dask scheduler; the only module that imports `distributed`.
+- `_threads`: Work on threads of this process.
+"""
+
+__all__ = ["choice", "engine", "versions"]

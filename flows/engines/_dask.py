@@ -1,0 +1,211 @@
+"""Work on the workers of a Dask scheduler; the only module that imports `distributed`.
+
+A worker needs this package and the same paths, nothing else: it is handed the name of a function, and texts.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
+
+from flows.engines.engine import Lost, Tree
+from flows.engines.versions import difference, installed
+from flows.errors import EngineError
+
+__all__ = ["DaskEngine", "dask_setup"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PATIENCE = 15
+"""Seconds in which a scheduler has to answer."""
+AHEAD = 256
+"""Least number of items that the scheduler is handed ahead of their results."""
+ITEMS_A_THREAD = 4
+GO_ON = "start it again, then run the same command again to go on from there"
+
+
+async def dask_setup(worker: object) -> None:  # noqa: ARG001 - the signature of Dask's preloads
+    """Let a worker of our own ignore Ctrl-C, which a terminal sends to all: the run finishes what is in hand."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class DaskEngine:
+    """An engine on the workers of a scheduler: one of our own with so many processes, or one that is there."""
+
+    is_remote = True
+
+    def __init__(self, name: str, *, processes: int, address: str, file: Path | None) -> None:
+        self.name = name
+        self._processes, self._address, self._file = processes, address, file
+        self._cluster: LocalCluster | None = None
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
+        """Yield each item with its result, as `Engine.map` says."""
+        client, coming = self._client, iter(items)
+        pending: dict[Future, T] = {}
+        done = as_completed(loop=client.loop)
+
+        def hand_over(n: int) -> None:
+            for item in islice(coming, n):
+                future = client.submit(work, item, pure=False)
+                pending[future] = item
+                done.add(future)
+
+        try:
+            hand_over(max(AHEAD, ITEMS_A_THREAD * sum(client.nthreads().values())))
+            while pending:
+                future = next(done)
+                result = self._result_of(future)
+                item = pending.pop(future)
+                del future  # the workers forget it
+                hand_over(1)
+                yield item, result
+        except GeneratorExit:
+            self._finish(pending)
+            raise
+        finally:
+            client.cancel(list(pending))
+
+    def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
+        """Return the sum of the results, as `Engine.reduce` says; the parts stay on the workers."""
+        client = self._client
+
+        def added(parts: Sequence[Future]) -> Future:
+            return client.submit(add, list(parts), pure=False)
+
+        tree = Tree(added)
+        for item in items:
+            tree.push(client.submit(work, item, pure=False))
+        result = self._result_of(tree.total())
+        if isinstance(result, Lost):
+            raise EngineError(result.reason)
+        return result
+
+    def close(self) -> None:
+        """Let go of the scheduler; end the processes that were started for this engine."""
+        if "_client" in vars(self):
+            if self._client.status != "running":  # else its log has the traceback of a lost connection
+                logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+            self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    @cached_property
+    def _client(self) -> Client:
+        """The connection to the scheduler, whose workers were compared with this process."""
+        if self._processes:
+            self._cluster = _own_cluster(self._processes)
+        client = self._connected()
+        try:
+            _check_versions(client)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def _connected(self) -> Client:
+        where: Any = self._cluster or self._address or None
+        if self._file is not None and not self._file.is_file():
+            raise EngineError(
+                f"{self._file}: got no such file, expected the one that dask-scheduler --scheduler-file writes; "
+                "start the scheduler, or correct the path"
+            )
+        try:
+            return Client(
+                where,
+                scheduler_file=None if self._file is None else str(self._file),
+                timeout=PATIENCE,
+                set_as_default=False,
+                name="blr",
+            )
+        except (OSError, ValueError) as error:
+            raise EngineError(
+                f"{self.name}: got no answer from a Dask scheduler in {PATIENCE} s, expected one "
+                "there; start it, or correct the address"
+            ) from error
+
+    @property
+    def description(self) -> str:
+        """What a log says of the engine: scheduler, workers, and the page that shows them."""
+        client = self._client
+        threads = client.nthreads()
+        workers = (
+            f"{len(threads):,} workers, {sum(threads.values()):,} threads" if threads else "no worker yet"
+        )
+        return f"Dask's scheduler {client.scheduler.address}: {workers}; its page: {client.dashboard_link}"
+
+    def _result_of(self, future: Future) -> Any:
+        """Return the result, once it is there; `Lost` where its workers were killed each time."""
+        try:
+            error = future.exception()
+            if error is None:
+                return future.result()
+        except Exception as lost:
+            raise self._gone() from lost
+        if isinstance(error, MemoryError):
+            return Lost("the memory of a worker did not suffice; give workers more, or run without an engine")
+        if isinstance(error, KilledWorker):
+            return Lost(
+                f"{error.allowed_failures + 1} workers in turn were killed while they worked on it, as happens where "
+                "memory does not suffice; give workers more memory, or run without an engine"
+            )
+        if isinstance(error, ModuleNotFoundError):
+            raise _without_package(self.name, error)
+        raise error
+
+    def _gone(self) -> EngineError:
+        return EngineError(
+            f"{self.name}: got no more answers from Dask's scheduler, expected "
+            f"it to run until the work is done; {GO_ON}"
+        )
+
+    def _finish(self, pending: dict[Future, T]) -> None:
+        """Return once the work that has begun is finished; none begins."""
+        client = self._client
+        begun = {key for keys in client.processing().values() for key in keys}
+        client.cancel([future for future in pending if future.key not in begun])
+        for future in pending:
+            if future.key in begun:
+                with suppress(Exception):  # the caller has stopped, and asks for no result
+                    future.exception()
+
+
+def _own_cluster(processes: int) -> LocalCluster:
+    # Dask has workers give memory back with each large array, which costs them a fifth of their time.
+    key = "distributed.nanny.pre-spawn-environ"
+    environment = {k: v for k, v in dask.config.get(key).items() if not k.startswith("MALLOC_")}
+    with dask.config.set({key: environment}):
+        return LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+            preload=[__name__],
+        )
+
+
+def _check_versions(client: Client) -> None:
+    """Raise EngineError where a worker has other versions than this process, or lacks the package."""
+    for where, found in client.run(installed, on_error="return").items():
+        if isinstance(found, BaseException):
+            raise _without_package(where, found)
+        if differs := difference(where, found):
+            raise EngineError(differs)
+
+
+def _without_package(where: str, error: BaseException) -> EngineError:
+    return EngineError(
+        f"{where}: got a worker that cannot import blr ({error}), expected the package there; install it in the "
+        "worker's environment"
+    )

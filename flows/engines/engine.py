@@ -1,0 +1,104 @@
+"""What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
+
+An engine is handed a function and items.  On workers elsewhere the function is one of a module, and items and results
+are values that JSON has: texts, numbers, lists of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["FAN_IN", "Engine", "Lost", "Tree"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FAN_IN = 8
+"""Parts that are added at once, from left to right."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What comes of an item whose workers were killed each time; `reason` is for people."""
+
+    reason: str
+
+
+class Engine(Protocol):
+    """Does work on items, wherever it is."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether other processes do the work."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What a log says of it: where it is, and how many workers it has."""
+        ...
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R | Lost]]:
+        """Yield each item with its result, in any order; a result is forgotten once it was received.
+
+        Items are taken as there is room for them.  An error that `work` raises ends the iteration.  Where the caller
+        stops early, work that has begun is finished, and no other begins.
+
+        Raises
+        ------
+        EngineError
+            If the workers or their scheduler cannot be reached, or differ from this process.
+        """
+        ...
+
+    def reduce(self, work: Callable[[T], R], items: Iterable[T], *, add: Callable[[Sequence[R]], R]) -> R:
+        """Return the sum of the results, added by `add` in a `Tree`: the same bits whoever does the work.
+
+        Raises
+        ------
+        EngineError
+            As for `map`; and where an item's workers were killed each time.
+        ValueError
+            If there is no item.
+        """
+        ...
+
+
+@dataclass
+class Tree(Generic[T]):
+    """Adds parts in their order, up to `FAN_IN` at once, then the sums in the same way, until one is left.
+
+    Its shape depends on the number of parts alone.  It holds fewer than `FAN_IN` parts of each level.
+    """
+
+    add: Callable[[Sequence[T]], T]
+    _levels: list[list[T]] = field(default_factory=list)
+
+    def push(self, part: T, level: int = 0) -> None:
+        """Take the next part."""
+        if level == len(self._levels):
+            self._levels.append([])
+        waiting = self._levels[level]
+        waiting.append(part)
+        if len(waiting) == FAN_IN:
+            self._levels[level] = []
+            self.push(self.add(waiting), level + 1)
+
+    def total(self) -> T:
+        """Return the sum of all parts; ValueError where there is no part."""
+        level = 0
+        while level < len(self._levels):
+            waiting = self._levels[level]
+            if level == len(self._levels) - 1 and len(waiting) == 1:
+                return waiting[0]
+            self._levels[level] = []
+            if waiting:
+                self.push(waiting[0] if len(waiting) == 1 else self.add(waiting), level + 1)
+            level += 1
+        raise ValueError("got no part, expected at least one")

@@ -1,0 +1,35 @@
+"""Which versions of packages decide about the bytes of a result, here and on workers."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+
+from flows.version import code_version
+
+__all__ = ["difference", "installed"]
+
+PACKAGES = ("numpy", "scipy", "pyarrow", "astropy")
+
+
+@cache
+def installed() -> Mapping[str, str]:
+    """Return the versions of this process, by name: of blr, of Python without its last part, and of packages."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"blr": code_version(), "python": python, **{name: version(name) for name in PACKAGES}}
+
+
+def difference(where: str, theirs: Mapping[str, str]) -> str:
+    """Return how the versions of a worker differ from ours, in one sentence; '' where they are the same."""
+    ours = installed()
+    differ = [name for name in ours if theirs.get(name) != ours[name]]
+    if not differ:
+        return ""
+    got = ", ".join(f"{name} {theirs.get(name, 'missing')}" for name in differ)
+    expected = ", ".join(f"{name} {ours[name]}" for name in differ)
+    return (
+        f"{where}: got {got}, expected {expected} as where the run was started, since results may differ in their last "
+        "bits; install the same versions there"
+    )

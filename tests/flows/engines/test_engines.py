@@ -1,0 +1,123 @@
+"""Engines: the texts that name them, the tree in which they add, threads; Dask's workers are in `test_cluster.py`."""
+
+import operator
+import sys
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.classification._engine_choice import chosen_engine
+from flows.engines import versions
+from flows.engines._threads import ThreadEngine
+from flows.engines.choice import THREADS_HERE, EngineChoice
+from flows.engines.engine import FAN_IN, Tree
+from flows.errors import EngineError, SpecificationError, UsageError
+from flows.specification.specification import specification_hash
+from flows.specification.toml_file import parse_specification, specification_toml
+
+
+def by_levels(parts, add):
+    """Add in groups of `FAN_IN`, level by level: the obvious way, which needs all parts at once."""
+    while len(parts) > 1:
+        groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+        parts = [group[0] if len(group) == 1 else add(group) for group in groups]
+    return parts[0]
+
+
+def bracketed(parts):
+    return f"({' '.join(parts)})"
+
+
+@given(st.integers(min_value=1, max_value=3 * FAN_IN**2 + 2))
+def test_the_tree_is_that_of_the_levels(n):
+    parts = [str(i) for i in range(n)]
+    tree = Tree(bracketed)
+    for part in parts:
+        tree.push(part)
+    assert tree.total() == by_levels(parts, bracketed)
+
+
+def test_threads_add_to_the_same_bits():
+    arrays = np.random.default_rng(1).normal(size=(100, 3, 3))
+
+    def add(parts):
+        return reduce(operator.add, parts)
+
+    expected = by_levels([a @ a for a in arrays], add)
+    for threads in (1, 2, 5):
+        found = ThreadEngine(threads).reduce(lambda a: a @ a, arrays, add=add)
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="no part"):
+        ThreadEngine(1).reduce(len, [], add=sum)
+
+
+def test_threads_map():
+    assert sorted(ThreadEngine(3).map(len, ["a", "bb", ""])) == [("", 0), ("a", 1), ("bb", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("threads", THREADS_HERE),
+        ("local:4", EngineChoice(processes=4)),
+        ("tcp://node-1.survey.org:8786", EngineChoice(address="tcp://node-1.survey.org:8786")),
+        ("tls://[::1]:8786", EngineChoice(address="tls://[::1]:8786")),
+        ("scheduler.json", EngineChoice(file=Path("/base/scheduler.json"))),
+        ("/home/scheduler.json", EngineChoice(file=Path("/home/scheduler.json"))),
+    ],
+)
+def test_names_of_engines(text, choice):
+    assert EngineChoice.parse(text, key="engine", base=Path("/base")) == choice
+    assert choice.is_here == (text == "threads")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "local:0", "local", "local:-1", "tcp://host", "http://host:8786", "dask"]
+)
+def test_texts_that_name_no_engine(text):
+    with pytest.raises(UsageError, match=r"engine: got '.*', expected threads, local:N"):
+        EngineChoice.parse(text, key="engine")
+
+
+def test_the_specification_names_an_engine(make):
+    plain = parse_specification(make.specification, source="spec.toml")
+    stated = parse_specification(
+        make.specification + '\n[run]\nengine = "at/s.json"\n', source="s", base_folder="/x"
+    )
+    assert chosen_engine(None, stated) == EngineChoice(file=Path("/x/at/s.json"))
+    assert chosen_engine("local:2", stated) == EngineChoice(processes=2)
+    assert chosen_engine(None, plain) == chosen_engine(None, None) == THREADS_HERE
+    assert specification_hash(stated) == specification_hash(plain), "where is not what"
+    assert "engine" not in specification_toml(stated), "a model names no scheduler"
+    with pytest.raises(SpecificationError, match=r"run\.engine"):
+        parse_specification(make.specification + '\n[run]\nengine = "dusk"\n', source="spec.toml")
+
+
+def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch):
+    monkeypatch.setenv("BLR_ROOTS", "/data:tcp://scheduler:8786")
+    assert chosen_engine("tcp://scheduler:8786", None).address
+    for text in ("tcp://elsewhere:8786", "/home/scheduler.json"):
+        with pytest.raises(UsageError, match="engine: got"):
+            chosen_engine(text, None)
+
+
+def test_without_dask_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "flows.engines._dask", raising=False)
+    with pytest.raises(EngineError, match=r"pip install 'blr\[dask\]'"), EngineChoice(processes=2).opened(1):
+        pass
+
+
+def test_versions_that_differ():
+    ours = versions.installed()
+    assert {"blr", "python", "numpy"} <= ours.keys()
+    assert versions.difference("node-1", dict(ours)) == ""
+    said = versions.difference("node-1", {**ours, "numpy": "1.0"})
+    assert said.startswith(
+        f"node-1: got numpy 1.0, expected numpy {ours['numpy']} as where the run was started"
+    )
+    assert "blr missing" in versions.difference("node-1", {k: v for k, v in ours.items() if k != "blr"})

@@ -1,0 +1,344 @@
+"""Classification on workers of Dask: the same bytes as by threads, whoever is killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flows.classification import _jobs
+from flows.classification.execution import DIRECT
+from flows.cli.app import run
+from flows.engines import versions
+from flows.engines._dask import DaskEngine
+from flows.engines._threads import ThreadEngine
+from flows.engines.choice import EngineChoice
+from flows.engines.engine import Lost
+from flows.errors import EngineError, Interrupted
+from flows.runs.manifest import MANIFEST
+from flows.runs.progress import listening
+from tests.flows.verbs import classify, reprocess
+
+distributed = pytest.importorskip("distributed")
+
+N_FILES = 6
+TIMES = {"mtime_ns", "inode", "created"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[distributed.LocalCluster]:
+    """Run a scheduler for all tests; each says how many workers it wants."""
+    import dask
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as started,
+    ):
+        yield started
+
+
+@pytest.fixture(scope="module")
+def survey(trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a store, a release of files of which one is damaged inside, and what threads make of it."""
+    folder = tmp_path_factory.mktemp("cluster")
+    shutil.copytree(trained / "models", folder / "models")
+    (folder / "release").mkdir()
+    for seed in range(N_FILES):
+        make.parquet(folder / "release" / f"p{seed}.parquet", make.survey(80 + 10 * seed, seed=seed))
+    damaged = folder / "release" / "p2.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[200:1200] = bytes(1000)
+    damaged.write_bytes(content)
+    classified(folder, "threads")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _orders_of_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jobs, "ROWS_A_TASK", 1)
+
+
+class Heard:
+    """Keeps the lines, and does something at the first report."""
+
+    def __init__(self, at_first: Callable[[], None] = lambda: None) -> None:
+        self.lines: list[str] = []
+        self.rows: list[int] = []
+        self._at_first = at_first
+
+    def start(self, what: str, total: int, unit: str) -> None: ...
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+
+    def advance(self, n: int) -> None:
+        if not n:
+            return  # a file that failed
+        self.rows.append(n)
+        if len(self.rows) == 1:
+            self._at_first()
+
+
+def classified(survey: Path, name: str, **options: object) -> object:
+    """Classify from within the folder, by paths that are relative to it."""
+    before = Path.cwd()
+    os.chdir(survey)
+    try:
+        return classify(["release"], model="morphology", store="models", out=Path("out") / name, **options)
+    finally:
+        os.chdir(before)
+
+
+def content(survey: Path, name: str) -> dict[str, object]:
+    """Return all files of an output folder but the report, and the manifest without its times."""
+
+    def timeless(tree: object) -> object:
+        if isinstance(tree, dict):
+            return {key: timeless(value) for key, value in tree.items() if key not in TIMES}
+        return [timeless(part) for part in tree] if isinstance(tree, list) else tree
+
+    out = survey / "out" / name
+    files = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    del files["report.html"]
+    return files | {MANIFEST: timeless(json.loads(files[MANIFEST]))}
+
+
+def workers(cluster: distributed.LocalCluster, n: int) -> str:
+    """Have so many workers; return the scheduler's address."""
+    cluster.scale(n)
+    with distributed.Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(n, timeout=60)
+        while len(client.scheduler_info(n_workers=-1)["workers"]) != n:
+            time.sleep(0.05)
+    return str(cluster.scheduler_address)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_same_bytes_as_by_threads(cluster, survey, n):
+    heard = Heard()
+    with listening(heard):
+        told = classified(survey, f"on-{n}", engine=workers(cluster, n))
+    assert told.status == "done"
+    assert list(told.quarantined) == ["p2.parquet"]
+    assert content(survey, f"on-{n}") == content(survey, "threads")
+    assert f"{n} workers, {n} threads; its page: http://127.0.0.1" in heard.lines[0]
+    assert sum(heard.rows) == told.summary.n_rows
+    assert heard.lines[-1].startswith("slowest files: p")
+
+
+def test_a_worker_killed_in_the_middle(cluster, survey):
+    address = workers(cluster, 2)
+    heard = Heard(lambda: os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL))
+    with listening(heard):
+        classified(survey, "killed", engine=address)
+    assert content(survey, "killed") == content(survey, "threads")
+
+
+def test_a_run_killed_while_its_workers_go_on(cluster, survey):
+    """What they still finish does no harm to the next run, which begins at once."""
+    address = workers(cluster, 2)
+    command = "classify release --model morphology --store models --out out/orphans --direct --engine"
+    root = str(Path(__file__).parents[2])
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "flows", *command.split(), address],
+        cwd=survey,
+        env={**os.environ, "PYTHONPATH": root},
+        stderr=subprocess.DEVNULL,
+    )
+    staged = survey / "out/orphans/.blr-staging"
+    while not list(staged.rglob("*.parquet.json")):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert classified(survey, "orphans", engine=address).status == "done"
+    assert content(survey, "orphans") == content(survey, "threads")
+
+
+def test_stopped_by_ctrl_c_and_gone_on(cluster, survey):
+    address = workers(cluster, 1)
+    with (
+        listening(Heard(lambda: os.kill(os.getpid(), signal.SIGINT))),
+        pytest.raises(Interrupted, match="run the same command again"),
+    ):
+        classified(survey, "stopped", engine=address)
+    assert not (survey / "out/stopped" / MANIFEST).exists()
+    assert 0 < annotated_again(survey, "stopped") < N_FILES
+    assert content(survey, "stopped") == content(survey, "threads")
+
+
+@contextmanager
+def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run the commands of the page in a folder, on ports of this machine; yield scheduler and worker."""
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^dask (scheduler|worker) (.*)$", page, flags=re.MULTILINE)
+    assert [kind for kind, _ in commands] == ["scheduler", "worker"]
+    here = {
+        "scheduler": ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"],
+        "worker": [
+            "--host",
+            "127.0.0.1",
+            "--nworkers",
+            "1",
+            "--local-directory",
+            str(folder / "scratch"),
+        ],
+    }
+    (folder / "scheduler.json").unlink(missing_ok=True)
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for kind, options in commands:
+            command = [sys.executable, "-m", "dask", kind, *shlex.split(options), *here[kind]]
+            with (folder / f"{kind}.log").open("ab") as log:
+                running.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+            for _ in range(600):
+                if (folder / "scheduler.json").exists():
+                    break
+                time.sleep(0.1)
+        yield running
+    finally:
+        for process in reversed(running):
+            process.kill()  # without a scheduler, a worker that is only asked to end takes half a minute
+            process.wait()
+
+
+def test_a_scheduler_killed_and_the_commands_of_the_page(survey, monkeypatch):
+    """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
+    monkeypatch.chdir(survey)
+    with (
+        started_by_hand(survey) as (scheduler, _),
+        listening(Heard(scheduler.kill)),
+        pytest.raises(
+            EngineError, match=r"^scheduler.json: got no more answers from Dask's scheduler, expected"
+        ),
+    ):
+        classified(survey, "by-hand", engine="scheduler.json")
+    assert len(list((survey / "out/by-hand/.blr-staging").rglob("*.json"))) >= 1
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^blr (classify .* --engine scheduler.json)$", page, flags=re.MULTILINE)
+    with started_by_hand(survey):
+        assert run([*shlex.split(command.replace("annotated", "out/by-hand")), "--direct", "--quiet"]) == 3
+    assert content(survey, "by-hand") == content(survey, "threads")
+
+
+def annotated_again(survey: Path, name: str) -> int:
+    """Go on with threads; return how many files were annotated."""
+    done = []
+    steps = replace(DIRECT, annotate=lambda job: done.append(job.name) or DIRECT.annotate(job))
+    assert classified(survey, name, steps=steps).status == "done"
+    return len(done)
+
+
+def test_workers_that_differ_are_refused(cluster, survey, monkeypatch):
+    address = workers(cluster, 1)
+    monkeypatch.setattr(versions, "PACKAGES", ("numpy", "no-such-package"))
+    monkeypatch.setattr(versions, "version", {"numpy": "1.0", "no-such-package": "2.0"}.get)
+    versions.installed.cache_clear()
+    expected = (
+        r"^tcp://127\S+: got numpy 2\S+, no-such-package missing, expected numpy 1.0, no-such-package 2.0 as"
+    )
+    with pytest.raises(EngineError, match=expected):
+        classified(survey, "differ", engine=address)
+    versions.installed.cache_clear()
+    assert not (survey / "out/differ").exists()
+
+
+def test_sums_on_workers_are_those_of_threads(cluster):
+    with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
+        assert isinstance(engine, DaskEngine)
+        values = [0.1 * i for i in range(20)]
+        assert engine.reduce(abs, values, add=sum) == ThreadEngine().reduce(abs, values, add=sum)
+        with pytest.raises(TypeError):
+            list(engine.map(len, [1]))
+
+
+def test_what_no_worker_outlives_is_lost(cluster):
+    with EngineChoice(address=workers(cluster, 1)).opened(1) as engine:
+        ((item, lost),) = engine.map(os._exit, [1])
+    assert (item, type(lost)) == (1, Lost)
+    assert "2 workers in turn were killed" in lost.reason
+
+
+def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey):
+    """A group is taken apart; the file is tried again the next time, although it stays as it is."""
+
+    class Small(ThreadEngine):
+        def map(self, work, items):
+            for item in items:
+                names = [file["name"] for file in json.loads(item)["files"]]
+                yield item, Lost("too large") if "p4.parquet" in names else work(item)
+
+    _jobs.ROWS_A_TASK = 10**9
+    engine = Small(is_remote=True)
+    told = classified_on(engine, survey, "lost")
+    assert {name: "too large" in why for name, why in told.quarantined.items()} == {
+        "p2.parquet": False,
+        "p4.parquet": True,
+    }
+    assert [f.name for f in sorted((survey / "out/lost").glob("*.parquet"))] == [
+        f"p{i}.parquet" for i in (0, 1, 3, 5)
+    ]
+    assert classified(survey, "lost").quarantined.keys() == {"p2.parquet"}
+    again = content(survey, "lost")
+    assert {k: v for k, v in again.items() if k.startswith("p")} == {
+        k: v for k, v in content(survey, "threads").items() if k.startswith("p")
+    }
+
+
+def test_a_worker_may_annotate_several_files_at_once(survey):
+    classified_on(ThreadEngine(3, is_remote=True), survey, "side-by-side")
+    assert content(survey, "side-by-side") == content(survey, "threads")
+
+
+def classified_on(engine: ThreadEngine, survey: Path, name: str) -> object:
+    """Classify on an engine of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EngineChoice, "opened", lambda choice, threads: nullcontext(engine))  # noqa: ARG005
+        return classified(survey, name)
+
+
+def test_a_release_brought_up_to_date_by_workers(survey, make):
+    """Differences are reported as by threads, and files that were touched are hashed by workers and kept."""
+    spec = survey / "spec.toml"
+    (survey / "night").mkdir()
+    for seed in range(3):
+        make.parquet(survey / "night" / f"n{seed}.parquet", make.survey(50, seed=seed))
+    reports = []
+    for name in ("release-threads", "release-workers"):
+        spec.write_text(
+            make.specification
+            + f'\n[target]\npaths = ["night/*"]\n[output]\nfolder = "{survey}/out/{name}"\n'
+        )
+        make.parquet(survey / "night" / "n1.parquet", make.survey(50, seed=1))
+        common = {"store": survey / "models", "quiet_seconds": 0}
+        reprocess(spec, **common)
+        make.parquet(survey / "night" / "n1.parquet", make.survey(50, seed=9))
+        os.utime(survey / "night" / "n0.parquet")
+        engine = ThreadEngine(is_remote=name.endswith("workers"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(EngineChoice, "opened", lambda choice, threads, e=engine: nullcontext(e))  # noqa: ARG005
+            told = reprocess(spec, **common)
+        assert {n: f.why for n, f in told.files.items() if f.why} == {"n1.parquet": "changed"}
+        reports.append(told.difference)
+    assert reports[0] == reports[1]
+    assert reports[0].compared == 50
