@@ -1,6 +1,6 @@
 """Our times as ratios: to what the machine itself can do (`speed_units.py`), and to others' programs on the same data.
 
-    python benchmarks/bench_speed.py [--only fits small refined predictions peers catalogues start slopes]
+    python benchmarks/bench_speed.py [--only fits small refined predictions peers catalogues start memory slopes]
         [--rounds 5] [--threads 2] [--scale 1.0] [--results speed.json] [--page RESULTS.md]
 
 Every round runs each side once, so that a busy machine slows all of them; a ratio is of one round, and their median
@@ -15,6 +15,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -308,10 +309,42 @@ def start(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
     )
 
 
+MEMORY = """
+import resource, sys
+import numpy as np
+import blr
+unit = 1 if sys.platform == "darwin" else 1024
+Phi, t = np.load(sys.argv[1]), np.load(sys.argv[2])
+blr.fit_evidence(Phi[:1000], t[:1000])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+blr.fit_evidence(Phi, t, threads=int(sys.argv[3]))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit)
+"""
+
+
+def memory(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
+    """Fit a million rows in a process of its own: how much more memory it takes than its data."""
+    n = int(1_000_000 * scale)
+    Phi, t = polynomial(n, 50, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / name) for name in ("Phi.npy", "t.npy")]
+        for path, array in zip(paths, (Phi, t), strict=True):
+            np.save(path, array)
+        command = [sys.executable, "-c", MEMORY, *paths, str(threads)]
+        more = [
+            float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603
+            for _ in range(rounds)
+        ]
+    data = [float(Phi.nbytes)] * rounds
+    yield measured(
+        f"memory of fit_evidence {n:,} x 50, bytes beyond its data", "its data, bytes", more, data, 0.08
+    )
+
+
 def slopes(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
     """Fit more and more rows, columns and classes: seconds over what those of the size before lead one to expect."""
     sizes = {
-        "rows": [(n, 50, 2) for n in (10_000, 100_000, 1_000_000, 4_000_000)],
+        "rows": [(n, 50, 2) for n in (10_000, 100_000, 1_000_000, 10_000_000)],
         "columns": [(100_000, m, 2) for m in (10, 50, 200, 400)],
         "classes": [(50_000, 20, k) for k in (2, 3, 5, 10)],
     }
@@ -340,7 +373,8 @@ def slopes(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
 
 
 PARTS: Mapping[str, Callable[[int, int, float], Iterator[Measured]]] = {
-    part.__name__: part for part in (fits, small, refined, predictions, peers, catalogues, start, slopes)
+    part.__name__: part
+    for part in (fits, small, refined, predictions, peers, catalogues, start, memory, slopes)
 }
 
 

@@ -108,7 +108,10 @@ def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch):
 def test_without_dask_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "flows.engines._dask", raising=False)
-    with pytest.raises(EngineError, match=r"pip install 'galaxyblr\[dask\]'"), EngineChoice(processes=2).opened(1):
+    with (
+        pytest.raises(EngineError, match=r"pip install 'galaxyblr\[dask\]'"),
+        EngineChoice(processes=2).opened(1),
+    ):
         pass
 
 
