@@ -36,7 +36,7 @@ from flows.models.store import Store
 from flows.models.store_folder import StoredModel
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
-from flows.specification.toml_file import read_specification
+from flows.specification.toml_file import parse_specification, read_specification, specification_toml
 from flows.training.report import REPORT_FILE
 from flows.training.request import TrainRequest
 from flows.training.steps import plan, train
@@ -276,7 +276,7 @@ def _trained(
 class PartitionClassifier:
     """Classifies frames, one at a time, wherever Dask calls it: there it reads the model from the store, once.
 
-    `settings` is the JSON of a specification, so that little travels.
+    `settings` is the TOML of a specification, so that little travels.
     """
 
     model: StoredModel
@@ -323,7 +323,7 @@ def partition_classifier(
             "one, since it needs a pass over all rows; drop the key, or use `blr classify`"
         )
     settings = settled(loaded, wanted, None, sources=_no_rows)
-    return PartitionClassifier(replace(stored, folder=stored.folder.absolute()), settings.model_dump_json())
+    return PartitionClassifier(replace(stored, folder=stored.folder.absolute()), specification_toml(settings))
 
 
 def _no_rows() -> Sequence[LocalSource]:
@@ -335,4 +335,4 @@ def _no_rows() -> Sequence[LocalSource]:
 
 @lru_cache(maxsize=2)
 def _scorer(model: StoredModel, settings: str) -> Scorer:
-    return Scorer.of(model_at(model), Specification.model_validate_json(settings))
+    return Scorer.of(model_at(model), parse_specification(settings, source=model.name))

@@ -31,7 +31,7 @@ from flows.engines.engine import Engine, Lost
 from flows.engines.versions import difference, installed
 from flows.errors import EngineError
 from flows.inputs.origins import spoken
-from flows.runs.allowed_roots import OutputFolder
+from flows.runs.allowed_roots import by_whole_path
 from flows.runs.lock import Owner, acting_for, check_held
 from flows.runs.outputs import Output
 from flows.runs.progress import listening, tell
@@ -189,7 +189,7 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
         model = replace(request.model, folder=whole(request.model.folder))
         order = WorkOrder(
             request=replace(request, model=model, threads=request.threads or 1),
-            staging=Staging(OutputFolder(whole(staging.out)), whole(staging.folder)),
+            staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
             files=tuple(_file_order(job, whole) for job in group.jobs),
             owner=owner,
             versions=installed(),

@@ -18,6 +18,7 @@ from flows.errors import UsageError
 __all__ = [
     "ROOTS",
     "OutputFolder",
+    "by_whole_path",
     "check_address",
     "check_inside",
     "check_local",
@@ -54,6 +55,11 @@ def check_output(path: str | Path, *, key: str, base: Path = Path()) -> OutputFo
     """
     check_local(path, key=key)
     return OutputFolder(check_inside(base / path, key=key))
+
+
+def by_whole_path(folder: OutputFolder) -> OutputFolder:
+    """Return the same folder, by a path that another process understands."""
+    return OutputFolder(folder.absolute())
 
 
 def check_local(path: str | Path, *, key: str) -> None:

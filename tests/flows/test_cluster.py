@@ -32,11 +32,11 @@ from flows.errors import EngineError, Interrupted
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
 from tests.flows.verbs import classify, reprocess
+from tests.lasting import lasting_contents
 
 distributed = pytest.importorskip("distributed")
 
 N_FILES = 6
-TIMES = {"mtime_ns", "inode", "created"}
 
 
 @pytest.fixture(scope="module")
@@ -109,18 +109,11 @@ def classified(survey: Path, name: str, **options: object) -> object:
         os.chdir(before)
 
 
-def content(survey: Path, name: str) -> dict[str, object]:
-    """Return all files of an output folder but the report, and the manifest without its times."""
-
-    def timeless(tree: object) -> object:
-        if isinstance(tree, dict):
-            return {key: timeless(value) for key, value in tree.items() if key not in TIMES}
-        return [timeless(part) for part in tree] if isinstance(tree, list) else tree
-
-    out = survey / "out" / name
-    files = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+def content(survey: Path, name: str) -> dict[str, bytes]:
+    """Return all files of an output folder but the report, without times."""
+    files = lasting_contents(survey / "out" / name)
     del files["report.html"]
-    return files | {MANIFEST: timeless(json.loads(files[MANIFEST]))}
+    return files
 
 
 def workers(cluster: distributed.LocalCluster, n: int) -> str:
