@@ -160,9 +160,13 @@ def draw_slopes(path: Path, results: dict[str, Any]) -> None:
 
 def _line(row: Measured) -> str:
     missed = row.goal is not None and row.ratio > row.goal
-    ratio = f"**{row.ratio:.2f}**" if missed else f"{row.ratio:.2f}"
+    ratio, least, most = (_told(x) for x in (row.ratio, row.least, row.most))
     goal = "" if row.goal is None else f"{row.goal:.2g}"
     return (
-        f"| {row.what} | {row.unit} | {ratio} | {row.least:.2f} | {row.most:.2f} | {goal} | {row.seconds:.3g} | "
-        f"{row.unit_seconds:.3g} | {row.note} |"
+        f"| {row.what} | {row.unit} | {f'**{ratio}**' if missed else ratio} | {least} | {most} | {goal} | "
+        f"{row.seconds:.3g} | {row.unit_seconds:.3g} | {row.note} |"
     )
+
+
+def _told(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"

@@ -45,7 +45,7 @@ class Model:
 
     Examples
     --------
-    >>> model = flows.Store(Path("models")).load("morphology")  # doctest: +SKIP
+    >>> model = flows.Store.named("models").load("morphology")  # doctest: +SKIP
     >>> model  # doctest: +SKIP
     <Model morphology@6c60a42f65d7: classes early, late; 2 features; log loss 0.5581 nats an object on ...>
     """

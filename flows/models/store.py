@@ -34,7 +34,7 @@ class Store(StoreFolder):
 
     Examples
     --------
-    >>> store = flows.Store(Path("models"))
+    >>> store = flows.Store.named("models")
     >>> [m.label for m in store.models()]
     []
     """
