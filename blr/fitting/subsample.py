@@ -2,7 +2,7 @@
 
 A pass with a Hessian takes some three times as long as one without.  The Hessian of every n-th row is near that of all,
 and so the steps that it gives converge; each difference of gradients improves it (BFGS; Nocedal and Wright 2006,
-Numerical Optimization, algorithm 7.4).  One Hessian of all rows, at the end, makes it exact.
+Numerical Optimization, algorithm 7.4).  One Hessian of all rows, that near the mode, ends the search.
 D weights in the solver's coordinates.
 """
 

@@ -67,7 +67,7 @@ def test_threads_map():
         ("tcp://node-1.survey.org:8786", EngineChoice(address="tcp://node-1.survey.org:8786")),
         ("tls://[::1]:8786", EngineChoice(address="tls://[::1]:8786")),
         ("scheduler.json", EngineChoice(file=Path("/base/scheduler.json"))),
-        ("/home/scheduler.json", EngineChoice(file=Path("/home/scheduler.json"))),
+        ("/elsewhere/scheduler.json", EngineChoice(file=Path("/elsewhere/scheduler.json"))),
     ],
 )
 def test_names_of_engines(text, choice):
@@ -100,7 +100,7 @@ def test_the_specification_names_an_engine(make):
 def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch):
     monkeypatch.setenv("BLR_ROOTS", "/data:tcp://scheduler:8786")
     assert chosen_engine("tcp://scheduler:8786", None).address
-    for text in ("tcp://elsewhere:8786", "/home/scheduler.json"):
+    for text in ("tcp://elsewhere:8786", "/elsewhere/scheduler.json"):
         with pytest.raises(UsageError, match="engine: got"):
             chosen_engine(text, None)
 
