@@ -76,7 +76,7 @@ clean: ## remove what was built, cached and demonstrated
 distclean: clean ## and .venv
 	rm -rf .venv
 
-# Two stamps inside .venv: new pins reinstall everything, a changed pyproject.toml just this package.
+# Two stamps inside .venv: new pins reinstall everything, a changed pyproject.toml or C source just this package.
 # A .venv that was made by other means is kept and brought to the pins.
 .venv/.blr-pins: requirements.lock
 	@if ! [ -x $(BIN)/python ]; then \
@@ -92,7 +92,7 @@ distclean: clean ## and .venv
 	$(PIP) install --no-deps --requirement requirements.lock
 	@touch $@
 
-.venv/.blr-package: .venv/.blr-pins pyproject.toml
+.venv/.blr-package: .venv/.blr-pins pyproject.toml hatch_build.py $(wildcard blr/loops/*)
 	@$(PIP) uninstall --yes blr 2> /dev/null  # what this distribution was called before it was `galaxyblr`
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	$(PIP) check

@@ -24,8 +24,8 @@ from blr.missing.patterns import Nodes, missing_patterns, node_blocks, present_e
 from blr.node_mixture import NodeMixture
 from blr.predictive.extrapolation import CONSTANT, continued, feature_range, rows_beyond
 from blr.predictive.mixture import Prediction, mix_nodes, mixed, with_rows
+from blr.predictive.scores import Scores, joined
 from blr.predictive.temperature import Temperature
-from blr.scores import Scores, joined
 
 __all__ = ["Classifier", "Member"]
 

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import strmm
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
-from blr.likelihood.likelihoods import Likelihood, pairs, unpack
+from blr.likelihood.likelihoods import Bernoulli, Likelihood, pairs, unpack
+from blr.likelihood.links import LOGISTIC
 from blr.threads import default_threads, ordered_map, single_threaded_blas
 
 __all__ = [
@@ -53,6 +55,9 @@ _GROUP = 8  # chunks added up by one thread before it hands over: larger pieces 
 _TASKS = 8  # groups, at least, where there are as many chunks: no thread should wait long for the last one
 _BLOCK_NUMBERS = 2**20  # of scratch that a row-wise function may fill at once
 _MIN_BLOCK = 16
+
+_MOST_PANELS = 1000  # weights up to which a precision stays in the second cache
+_MOST_COMPILED = 256  # columns up to which our compiled sums of products are quicker than BLAS
 
 _DOUBLE = np.dtype(np.float64)
 
@@ -206,12 +211,32 @@ def likelihood_terms(likelihood: Likelihood, theta: Vector, *, hessian: bool = T
     theta is flat in order c M + m, c the output.  The gradient is that of +ln p (PRML 4.91, 4.109 turned).
     """
     C = likelihood.n_outputs
+    plain = type(likelihood) is Bernoulli and likelihood.link is LOGISTIC
 
     def terms(Phi: Matrix, t: Matrix, weight: Vector | None) -> Terms:
+        if plain and _compiles(Phi):
+            return _logistic_sums(Phi, theta, t, weight, hessian=hessian)
         derivatives = likelihood.derivatives(activations(Phi, theta, C), t)
         return summed(likelihood, Phi, weight, *derivatives, hessian=hessian)
 
     return terms
+
+
+def _compiles(Phi: NDArray[np.floating]) -> bool:
+    """Say whether the loops in C take these rows, and are quicker than NumPy."""
+    fit = Phi.dtype == np.float64 and Phi.flags.c_contiguous and Phi.shape[1] <= _MOST_COMPILED
+    return fit and compiled.loops is not None
+
+
+def _logistic_sums(Phi: Matrix, theta: Vector, t: Vector, weight: Vector | None, *, hessian: bool) -> Terms:
+    """Return what `summed` does of two classes: one sweep, in which rows stay in the first cache."""
+    assert compiled.loops is not None  # noqa: S101  `_compiles` has asked
+    M = Phi.shape[1]
+    gradient, H = np.empty(M), np.empty((M, M)) if hessian else None
+    shares = np.ascontiguousarray(t, dtype=np.float64)
+    weights = None if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
+    value = compiled.loops.logistic_sums(Phi, np.ascontiguousarray(theta), shares, weights, gradient, H)
+    return (value, gradient) if H is None else (value, gradient, H)
 
 
 def summed(
@@ -234,6 +259,12 @@ def summed(
 def _hessian(Phi: Matrix, curvature: Matrix, likelihood: Likelihood) -> Matrix:
     C, M = likelihood.n_outputs, Phi.shape[1]
     H = np.empty((C, M, C, M))
+    if compiled.loops is not None and _compiles(Phi):
+        grams = np.empty((len(pairs(C)), M, M))
+        compiled.loops.weighted_grams(Phi, np.ascontiguousarray(curvature), grams)
+        for gram, (c, d) in zip(grams, pairs(C), strict=True):
+            H[c, :, d, :] = H[d, :, c, :] = gram
+        return H.reshape(C * M, C * M)
     for p, (c, d) in enumerate(pairs(C)):
         positive = c == d and likelihood.log_concave
         # Rounding can leave a curvature of -1e-17 where a class is certain.
@@ -251,6 +282,11 @@ def output_covariances(
     """
     C = n_outputs
     packed = np.zeros((C * (C + 1) // 2, len(Phi)))
+    few = C <= compiled.MOST_OUTPUTS and len(inverse_cholesky) <= _MOST_PANELS
+    if compiled.loops is not None and few and Phi.dtype == inverse_cholesky.dtype:
+        X, U = np.ascontiguousarray(Phi), np.ascontiguousarray(inverse_cholesky)
+        compiled.loops.add_squares(X, U, packed, C, Phi.dtype == np.float32)
+        return unpack(packed.T, C)
     size = chunk_rows(inverse_cholesky.shape[1])
     for start in range(0, len(Phi), size):
         rows = slice(start, start + size)

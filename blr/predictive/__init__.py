@@ -5,10 +5,10 @@
   V) of each row.
 - `extrapolation`: Predictions beyond the training set's range: a mixture of two continuations, since labels
   say nothing there.
-- `intervals`: Intervals of class probabilities, from the uncertainty of the weights.
 - `mixture`: Predictions and their mixtures: over models, over missing features, over measurement errors.
 - `output_moments`: Mean and covariance of new rows' activations under N(w | m, A⁻¹), A = L Lᵀ: z = L⁻¹ φ
   gives the covariance as z'z.
+- `scores`: What a classifier says of a batch of rows.  Shapes: N rows, K classes, S draws of the weights.
 - `sobol`: Sobol points as standard normal nodes, the same for all rows and on every machine.
 - `softmax`: Predictive probabilities of K classes: E[softmax(a)] over Gaussian activations a ~ N(mean,
   covariance).
@@ -19,6 +19,7 @@ For this folder alone:
 
 - `_cubature`: Expected softmax of a Gaussian activation at nodes: a product rule along a few axes, Sobol
   points along many.
+- `_intervals`: Intervals of class probabilities, from the uncertainty of the weights.
 - `_softmax_series`: Softmax of an activation known nearly exactly: the heat expansion to fourth order in
   its sd.
 """
@@ -27,9 +28,9 @@ __all__ = [
     "binary",
     "expectations",
     "extrapolation",
-    "intervals",
     "mixture",
     "output_moments",
+    "scores",
     "sobol",
     "softmax",
     "temperature",

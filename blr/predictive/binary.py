@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr
 
+from blr import compiled
 from blr.arrays import Matrix, Vector, require_finite
 from blr.likelihood.graded import graded_nodes
 from blr.likelihood.links import LINKS, Link
@@ -155,6 +156,8 @@ def _narrowest(m: Vector, v: Vector, *, with_entropy: bool) -> tuple[Vector, Vec
     polynomial in s, every odd one s times another.  H' = -a σ', so the n-th derivative of the entropy H is
     -(m σ⁽ⁿ⁾ + (n - 1) σ⁽ⁿ⁻¹⁾).
     """
+    if compiled.loops is not None:
+        return _compiled(m, v, None, None, with_entropy=with_entropy)
     e = np.exp(m)
     y = e / (1 + e)
     s = y * (1 - y)
@@ -200,8 +203,10 @@ def _narrow(m: Vector, variance: Vector, step: float, *, with_entropy: bool) -> 
     one division a pair.  On equal steps s and t obey x_k+1 = 2 cosh(step sd) x_k - x_k-1: a node costs no exponential.
     """
     z = step * np.arange(int(_FARTHEST / step) + 1)
-    weight = np.exp(-(z**2) / 2)
+    weight: Vector = np.exp(-(z**2) / 2)
     weight /= weight[0] + 2 * weight[1:].sum()
+    if compiled.loops is not None:
+        return _compiled(m, variance, z, weight, with_entropy=with_entropy)
     sd = np.sqrt(variance)
     centre = np.exp(m)
     product = centre * centre
@@ -237,6 +242,17 @@ def _narrow(m: Vector, variance: Vector, step: float, *, with_entropy: bool) -> 
         probability += term
     # H(σ(a)) = ln(1 + e^a) - a σ(a), a = m + sd z
     return probability, log_normaliser - m * probability - sd * moment if with_entropy else scratch
+
+
+def _compiled(
+    m: Vector, v: Vector, z: Vector | None, w: Vector | None, *, with_entropy: bool
+) -> tuple[Vector, Vector]:
+    """Return what `_narrowest` does, or `_narrow` where there are nodes, by the loops in C."""
+    assert compiled.loops is not None  # noqa: S101  the callers have asked
+    probability, entropy = np.empty_like(m), np.empty_like(m)
+    means, variances = np.ascontiguousarray(m), np.ascontiguousarray(v)
+    compiled.loops.logistic_integral(means, variances, z, w, probability, entropy if with_entropy else None)
+    return probability, entropy
 
 
 def _next(x: Vector, before: Vector, growth: Vector, scratch: Vector) -> tuple[Vector, Vector]:

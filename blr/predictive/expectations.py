@@ -20,6 +20,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.likelihood.contrasts import helmert
 from blr.likelihood.graded import graded_nodes
@@ -213,6 +214,8 @@ def _sobol(n: int, C: int) -> tuple[Matrix, Vector]:
 
 def _at_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, Matrix, Matrix]:
     """Return E ln Σ e^a, E y (n, K) and E [diag y - y yᵀ] (n, K, K), a = m + B z, m (n, K), B (n, K, C)."""
+    if compiled.loops is not None and m.shape[1] <= compiled.MOST_OUTPUTS:
+        return _compiled_nodes(m, B, z, w, single=False)
     a = m[:, :, None] + B @ z.T
     top = a.max(axis=1)
     a -= top[:, None]
@@ -233,6 +236,8 @@ def _at_many_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, 
     """
     assert w[0] == w[-1]  # noqa: S101  Sobol points
     n, K = m.shape
+    if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
+        return _compiled_nodes(m, B, z, w, single=True)
     top = m.max(axis=1)
     loads = np.concatenate([B, (m - top[:, None])[:, :, None]], axis=2).astype(np.float32).reshape(n * K, -1)
     columns = np.concatenate([z.T, np.ones((1, len(z)))]).astype(np.float32)
@@ -247,8 +252,29 @@ def _at_many_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, 
     a *= (1 / total)[:, None]
     log_sum = top + np.mean(np.log(total, out=total), axis=1, dtype=np.float64)
     products = np.asarray(a @ a.transpose(0, 2, 1), dtype=np.float64) / len(z)
+    return _of_products(log_sum, products)
+
+
+def _of_products(log_sum: Vector, products: Matrix) -> tuple[Vector, Matrix, Matrix]:
+    """Return E ln Σ e^a, E y and E [diag y - y yᵀ] of the first and E y yᵀ (n, K, K)."""
     y: Matrix = np.asarray(products.sum(axis=2))  # the classes' probabilities sum to one at each node
     R = -products
-    k = np.arange(K)
+    k = np.arange(len(R[0]))
     R[:, k, k] += y
     return log_sum, y, R
+
+
+def _compiled_nodes(
+    m: Matrix, B: Matrix, z: Matrix, w: Vector, *, single: bool
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return what `_at_nodes` does, or `_at_many_nodes` where `single`, by the loops in C."""
+    assert compiled.loops is not None  # noqa: S101  the callers have asked
+    dtype, lanes = (np.float32, 8) if single else (np.float64, 4)
+    more = -len(z) % lanes  # nodes of no weight, to fill the last vector
+    nodes = np.concatenate([z, np.zeros((more, z.shape[1]))]).T.astype(dtype, order="C")
+    weights = np.concatenate([w, np.zeros(more)]).astype(dtype)
+    n, K = m.shape
+    log_sum, products = np.empty(n), np.empty((n, K, K))
+    means, loads = np.ascontiguousarray(m), np.ascontiguousarray(B)
+    compiled.loops.softmax_nodes(means, loads, nodes, weights, log_sum, products, single)
+    return _of_products(log_sum, products)

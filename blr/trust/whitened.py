@@ -7,10 +7,12 @@ Shapes: S weights of D = C M in the solver's coordinates, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
@@ -22,6 +24,7 @@ from blr.sums import ChunkFunction, Terms, blockwise
 __all__ = ["draw_terms", "log_posterior", "single_serves", "whitened_density"]
 
 Singles = NDArray[np.float32]
+_Reals = TypeVar("_Reals", NDArray[np.float32], NDArray[np.float64])
 
 _SINGLE_ERROR = 0.005  # nats, of a log likelihood in single precision
 _COMPARED = 64  # weights at which that is tried
@@ -157,20 +160,10 @@ def _softmax_terms(
 ) -> Terms:
     K, C = T.shape
     a = (W @ Phi.T).reshape(-1, K, len(Phi))
-    top = a.max(axis=1)
-    a -= top[:, None]
-    if mislabelled:
-        share, value = _given_record(a, t)
-    else:
-        share, value = t.T, np.einsum("nk,skn->sn", t, a)
-    np.exp(a, out=a)
-    total = a.sum(axis=1)
-    value -= np.log(total)
-    a /= -total[:, None]
-    a += share
+    value, pull = _mislabelled_rows(a, t) if mislabelled else _softmax_rows(a, np.ascontiguousarray(t.T))
     if weight is not None:
-        a *= weight
-    gradient = (a.reshape(-1, len(Phi)) @ Phi).reshape(-1, K, Phi.shape[1])
+        pull *= weight
+    gradient = (pull.reshape(-1, len(Phi)) @ Phi).reshape(-1, K, Phi.shape[1])
     by_output = np.einsum("kc,skm->scm", T, gradient).reshape(len(a), C * Phi.shape[1])
     return _row_sums(value, weight), by_output
 
@@ -202,8 +195,23 @@ def _single_terms(likelihood: Likelihood, theta: Matrix, *, gradients: bool) -> 
     return blockwise(terms, 2 * len(W))
 
 
-def _softmax_rows(a: Singles, t: Singles) -> tuple[Singles, Singles]:
+def _mislabelled_rows(a: Matrix, t: Matrix) -> tuple[Matrix, Matrix]:
+    """Return what `_softmax_rows` does, of likelihoods t (n, K) of what was recorded."""
+    a -= a.max(axis=1)[:, None]
+    share, value = _given_record(a, t)
+    np.exp(a, out=a)
+    total = a.sum(axis=1)
+    a /= -total[:, None]
+    a += share
+    return value - np.log(total), a
+
+
+def _softmax_rows(a: _Reals, t: _Reals) -> tuple[_Reals, _Reals]:
     """Return ln p (S, n) and its gradient by the activations (S, K, n), of a (S, K, n), which is lost, and t (K, n)."""
+    if compiled.loops is not None and 2 <= len(t) <= compiled.MOST_OUTPUTS:
+        value = np.empty((len(a), a.shape[2]), a.dtype)
+        compiled.loops.softmax_rows(a, np.ascontiguousarray(t), value, a.dtype == np.float32)
+        return value, a
     a -= a.max(axis=1)[:, None]
     value = np.einsum("kn,skn->sn", t, a)
     np.exp(a, out=a)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from blr.classifier import Classifier
-from blr.scores import Scores
+from blr.predictive.scores import Scores
 from blr.shift import class_priors, log_prior_shift
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blr.decisions import entropy
-from blr.scores import Scores
+from blr.predictive.scores import Scores
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.earlier_columns import check_columns
 from catalogs.catalog.kept_columns import old_columns

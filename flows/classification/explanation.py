@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blr.decisions import FLAG_MEANINGS
 from blr.explanation.contributions import Contributions, contributions, sampled_probability
-from blr.scores import Scores
+from blr.predictive.scores import Scores
 from blr.threads import single_threaded_blas
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from blr.classifier import Classifier
 from blr.decisions import FLAG_MEANINGS, Flag, pairwise_confidence
-from blr.scores import Scores
+from blr.predictive.scores import Scores
 from catalogs.catalog.catalog import Catalog
 from catalogs.catalog.new_columns import CREDIBLE, NewColumn, Provenance, standard_columns
 from catalogs.errors import NameClashError

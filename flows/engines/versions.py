@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 
+from blr import compiled
 from flows.version import code_version
 
 __all__ = ["difference", "installed"]
@@ -16,9 +17,11 @@ PACKAGES = ("numpy", "scipy", "pyarrow", "astropy")
 
 @cache
 def installed() -> Mapping[str, str]:
-    """Return the versions of this process, by name: of blr, of Python without its last part, and of packages."""
+    """Return what decides in this process, by name: blr and its loops in C, Python without its last part, packages."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"blr": code_version(), "python": python, **{name: version(name) for name in PACKAGES}}
+    loops = "none" if compiled.loops is None else compiled.loops.instructions
+    packages = {name: version(name) for name in PACKAGES}
+    return {"blr": code_version(), "loops in C": loops, "python": python, **packages}
 
 
 def difference(where: str, theirs: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from blr.posterior._draws import centred_at
 from blr.posterior.ensemble import averaged, draw_means
 from blr.posterior.kinds import SampledPosterior
 from blr.predictive.mixture import Prediction, mix, mix_nodes
-from blr.scores import Scores
+from blr.predictive.scores import Scores
 from blr.trust.verdict import Trust
 
 N, F, K = 260, 4, 5

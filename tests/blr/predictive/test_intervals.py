@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, softmax
 
-from blr.predictive.intervals import credible_interval
+from blr.predictive._intervals import credible_interval
 from blr.predictive.sobol import normal_nodes
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from blr.arrays import Matrix, Vector, html_table
 from blr.decisions import Flag
-from blr.predictive.intervals import credible_interval
+from blr.predictive._intervals import credible_interval
 from blr.predictive.mixture import Prediction
 
 __all__ = ["Scores", "joined"]

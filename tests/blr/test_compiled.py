@@ -1,0 +1,170 @@
+"""The loops in C against their twins in NumPy, of shapes that fill a vector, leave a rest, or are empty."""
+
+# ruff: noqa: FBT003  functions in C take their arguments by position
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from blr import compiled, sums
+from blr.likelihood.likelihoods import Bernoulli, Categorical
+from blr.posterior.variational import refine
+from blr.predictive import expectations
+from blr.predictive.binary import binary_integrals
+from blr.selection.evidence import fit_evidence
+from blr.trust import whitened
+
+pytestmark = pytest.mark.skipif(compiled.loops is None, reason="the loops in C were not built here")
+
+SHAPES = [(1, 1), (3, 2), (4, 4), (7, 3), (64, 8), (100, 13), (129, 50), (5, 130)]
+
+
+@pytest.fixture
+def both(monkeypatch):
+    """Return a function that calls another with the loops and without."""
+
+    def call(function):
+        quick = function()
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled, "loops", None)
+            return quick, function()
+
+    return call
+
+
+def close(quick, slow, tolerance=1e-12):
+    for a, b in zip(quick, slow, strict=True):
+        np.testing.assert_allclose(
+            a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))
+        )
+
+
+@pytest.mark.parametrize(("n", "M"), SHAPES)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", [0.3, 40.0])
+def test_sums_of_two_classes(n, M, weighted, scale, both):
+    rng = np.random.default_rng([n, M])
+    Phi, w, t = rng.normal(size=(n, M)), scale * rng.normal(size=M), rng.choice([0.0, 0.25, 1.0], n)
+    weight = rng.uniform(0.1, 3, n) if weighted else None
+    for hessian in (True, False):
+        terms = sums.likelihood_terms(Bernoulli(), w, hessian=hessian)
+        quick, slow = both(lambda terms=terms: terms(Phi, t, weight))
+        close(quick, slow)
+
+
+def test_sums_keep_their_relative_accuracy_where_all_rows_are_certain(both):
+    Phi, t = np.full((50, 1), 30.0), np.ones(50)
+    quick, slow = both(lambda: sums.likelihood_terms(Bernoulli(), np.ones(1))(Phi, t, None))
+    for a, b in zip(quick, slow, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "M"), SHAPES)
+@pytest.mark.parametrize("K", [3, 5])
+def test_sums_of_many_classes(n, M, K, both):
+    rng = np.random.default_rng([n, M, K])
+    likelihood = Categorical(K)
+    Phi, t = rng.normal(size=(n, M)), rng.dirichlet(np.ones(K), n)
+    theta = rng.normal(size=(K - 1) * M)
+    close(*both(lambda: sums.likelihood_terms(likelihood, theta)(Phi, t, None)))
+
+
+@pytest.mark.parametrize(("n", "M"), SHAPES)
+@pytest.mark.parametrize("C", [1, 2, 4])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-5)])
+def test_output_covariances(n, M, C, dtype, tolerance, both):
+    rng = np.random.default_rng([n, M, C])
+    Phi, U = (
+        rng.normal(size=(n, M)).astype(dtype),
+        np.tril(rng.normal(size=(C * M, C * M))).astype(dtype),
+    )
+    (quick, slow) = both(lambda: sums.output_covariances(Phi, U, C))
+    close([quick], [slow], tolerance)
+
+
+def test_no_row_depends_on_its_neighbours():
+    rng = np.random.default_rng(0)
+    Phi, U = rng.normal(size=(37, 11)), np.tril(rng.normal(size=(22, 22)))
+    V = sums.output_covariances(Phi, U, 2)
+    for i in (0, 5, 36):
+        assert (sums.output_covariances(Phi[i : i + 1], U, 2)[0] == V[i]).all()
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 7])
+@pytest.mark.parametrize("n_nodes", [5, 64, 1024])
+@pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
+def test_softmax_at_nodes(K, n_nodes, spread, both):
+    rng = np.random.default_rng([K, n_nodes])
+    m, B = 3 * rng.normal(size=(9, K)), spread * rng.normal(size=(9, K, K - 1)) / K
+    z, w = rng.normal(size=(n_nodes, K - 1)), rng.dirichlet(np.ones(n_nodes))
+    close(*both(lambda: expectations._at_nodes(m, B, z, w)), 1e-11)
+    equal = np.full(n_nodes, 1 / n_nodes)
+    close(*both(lambda: expectations._at_many_nodes(m, B, z, equal)), 2e-5)
+
+
+@pytest.mark.parametrize("n", [1, 4, 7, 1000])
+@pytest.mark.parametrize("sd", [0.0, 0.1, 0.4, 0.9, 1.9])
+def test_integrals_of_two_classes(n, sd, both):
+    mean = np.concatenate([[-700.0, 0.0], 5 * np.random.default_rng(n).normal(size=n)])[-n:]
+    quick, slow = both(lambda: binary_integrals(mean, np.full(n, sd**2)))
+    for a, b in zip(quick, slow, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("K", [2, 3, 6])
+@pytest.mark.parametrize("n", [1, 8, 29])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
+def test_rows_of_draws(K, n, dtype, tolerance, both):
+    rng = np.random.default_rng([K, n])
+    a, t = (20 * rng.normal(size=(6, K, n))).astype(dtype), rng.dirichlet(np.ones(K), n).T.astype(dtype)
+    close(*both(lambda: whitened._softmax_rows(a.copy(), t)), tolerance)
+
+
+def test_fits_are_the_same_with_and_without(both):
+    rng = np.random.default_rng(1)
+    Phi = np.column_stack([np.ones(300), rng.normal(size=(300, 4))])
+    t = (Phi @ rng.normal(size=(5, 3)) + rng.gumbel(size=(300, 3))).argmax(axis=1)
+
+    def fitted():
+        q = refine(fit_evidence(Phi, t, likelihood="softmax"))
+        return q.mean, q.precision, q.predict_proba(Phi)
+
+    close(*both(fitted), 1e-6)  # searches end within their tolerance
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: c.weighted_grams(np.ones((3, 2)), np.ones((4, 1)), np.ones((1, 2, 2))), "do not fit"),
+        (lambda c: c.weighted_grams(np.ones((3, 2), "f4"), np.ones((3, 1)), np.ones((1, 2, 2))), "expected"),
+        (lambda c: c.add_squares(np.ones((3, 2)), np.ones((2, 2)), np.ones((1, 4)), 1, False), "do not fit"),
+        (
+            lambda c: c.add_squares(np.ones((3, 2)), np.ones((34, 34)), np.ones((153, 3)), 17, False),
+            "1 to 16",
+        ),
+        (lambda c: c.softmax_rows(np.ones((2, 3, 4)), np.ones((3, 5)), np.ones((2, 4)), False), "do not fit"),
+        (
+            lambda c: c.logistic_sums(
+                np.ones((3, 2)), np.ones(3), np.ones(3), None, np.ones(2), np.ones((2, 2))
+            ),
+            "do not fit",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call(compiled.loops)
+
+
+def test_an_array_that_may_not_be_written_is_refused():
+    out = np.ones((1, 2, 2))
+    out.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        compiled.loops.weighted_grams(np.ones((3, 2)), np.ones((3, 1)), out)
+
+
+def test_an_environment_variable_leaves_the_work_to_numpy():
+    code = "from blr import compiled; assert compiled.loops is None"
+    subprocess.run([sys.executable, "-c", code], env={"BLR_COMPILED": "0", "PATH": ""}, check=True)
