@@ -202,7 +202,7 @@ def _narrow(m: Vector, variance: Vector, step: float, *, with_entropy: bool) -> 
 
     one division a pair.  On equal steps s and t obey x_k+1 = 2 cosh(step sd) x_k - x_k-1: a node costs no exponential.
     """
-    z = step * np.arange(int(_FARTHEST / step) + 1)
+    z = step * np.arange(int(_FARTHEST / step) + 1, dtype=np.float64)
     weight: Vector = np.exp(-(z**2) / 2)
     weight /= weight[0] + 2 * weight[1:].sum()
     if compiled.loops is not None:
