@@ -120,6 +120,8 @@ class Bernoulli:
 
     def higher(self, a: Vector, t: Vector) -> tuple[Vector, Vector]:
         """Return the third and fourth derivative of ln p, (N,) each."""
+        if self.link is LOGISTIC:  # ln(1 - f) is ln f less a
+            return self.link.log_cdf_derivatives(a)[2:]
         up, down = self.link.log_cdf_derivatives(a), self.link.log_sf_derivatives(a)
         return _mix(t, up[2], down[2]), _mix(t, up[3], down[3])
 

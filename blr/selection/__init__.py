@@ -20,6 +20,8 @@ For this folder alone:
 - `_groups`: Groups of weights that share a prior precision.
 - `_noise_density`: The posterior density of rates of wrong labels, and of the prior's precision, with the
   weights integrated out.
+- `_one_precision`: The evidence of one precision α in a quadratic model of the likelihood, in the eigenvectors of
+  its curvature.
 """
 
 __all__ = ["compare", "evidence", "folds", "label_noise", "prior_scale", "relevance", "skill", "stacking"]

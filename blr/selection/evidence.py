@@ -30,6 +30,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import posterior_at
 from blr.selection._groups import Groups, as_groups
+from blr.selection._one_precision import OnePrecision
 from blr.sums import Terms, skewness_term
 from blr.threads import single_threaded_blas
 
@@ -88,8 +89,31 @@ class _QuadraticModel:
 
     def best(self, log_alpha: Vector) -> tuple[Vector, Vector]:
         """Return ln α and the mode that maximise the model's evidence within a bounded step."""
-        low = self._lowest(log_alpha, np.maximum(log_alpha - _MAX_STEP, self.groups.low))
-        high = np.minimum(log_alpha + _MAX_STEP, self.groups.high)
+        one = self._one_precision(log_alpha - _MAX_STEP) if len(log_alpha) == 1 else None
+        if one is not None:
+            bounds = self._bounds(log_alpha - _MAX_STEP, log_alpha + _MAX_STEP)
+            found = np.array([one.best(float(log_alpha[0]), *(float(b[0]) for b in bounds))])
+            return found, one.mode(float(found[0]))
+        return self._searched(log_alpha)
+
+    def _one_precision(self, lowest: Vector) -> OnePrecision | None:
+        """Return the model of a single α; None if at the lowest one A is no precision."""
+        curvature = self.hessian + np.diag(self.groups.fixed)
+        pull = self.hessian @ self.theta + self.gradient
+        free, prior = self.groups.index >= 0, (self.groups.centre, self.groups.spread)
+        try:
+            one = OnePrecision.of(pull, curvature, self.skewness, free, centre=prior[0], spread=prior[1])
+        except np.linalg.LinAlgError:
+            return None
+        return one if one.eigenvalue[0] > -0.5 * np.exp(lowest[0]) else None
+
+    def _bounds(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+        return np.maximum(low, self.groups.low), np.minimum(high, self.groups.high)
+
+    def _searched(self, log_alpha: Vector) -> tuple[Vector, Vector]:
+        """Return what `best` does, of any number of groups: a Cholesky factor for each trial of ln α."""
+        bounds = self._bounds(log_alpha - _MAX_STEP, log_alpha + _MAX_STEP)
+        low, high = self._lowest(log_alpha, bounds[0]), bounds[1]
 
         def objective(x: Vector) -> tuple[float, Vector]:
             _, value, slope = self.solve(x)
