@@ -29,6 +29,25 @@ def logistic_sums(
     hessian: NDArray[float64] | None,
     /,
 ) -> float: ...
+def softmax_moments(
+    m: NDArray[float64],
+    B: NDArray[float64],
+    z: NDArray[float64] | NDArray[float32],
+    w: NDArray[float64] | NDArray[float32],
+    moments: NDArray[float64],
+    log_sum: NDArray[float64],
+    single: bool,
+    /,
+) -> None: ...
+def softmax_series(
+    mean: NDArray[float64],
+    covariance: NDArray[float64],
+    probability: NDArray[float64],
+    entropy: NDArray[float64],
+    others: NDArray[float64],
+    spread: NDArray[float64],
+    /,
+) -> None: ...
 def softmax_nodes(
     m: NDArray[float64],
     B: NDArray[float64],

@@ -230,6 +230,66 @@ static PyObject *softmax_nodes(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* softmax_moments(m (n, K), B (n, K, d), z (d, S), w (S,), moments (n, K, d + 1), log_sum (n,), single) */
+static PyObject *softmax_moments(PyObject *self, PyObject *args)
+{
+    PyObject *o_m, *o_B, *o_z, *o_w, *o_moments, *o_log_sum;
+    int single;
+    if (!PyArg_ParseTuple(args, "OOOOOOp", &o_m, &o_B, &o_z, &o_w, &o_moments, &o_log_sum, &single))
+        return NULL;
+    Arrays arrays = {.held = 0};
+    const Py_ssize_t *shape, *of_B, *of_z, *of_w, *of_l, *of_m;
+    char format = single ? 'f' : 'd';
+    const double *m = numbers(&arrays, o_m, "m", 'd', 2, 0, &shape);
+    const double *B = m ? numbers(&arrays, o_B, "B", 'd', 3, 0, &of_B) : NULL;
+    const void *z = B ? numbers(&arrays, o_z, "z", format, 2, 0, &of_z) : NULL;
+    const void *w = z ? numbers(&arrays, o_w, "w", format, 1, 0, &of_w) : NULL;
+    double *moments = w ? numbers(&arrays, o_moments, "moments", 'd', 3, 1, &of_m) : NULL;
+    double *log_sum = moments ? numbers(&arrays, o_log_sum, "log_sum", 'd', 1, 1, &of_l) : NULL;
+    if (!log_sum)
+        return finished(&arrays, NULL);
+    long n = (long)shape[0], K = (long)shape[1], d = (long)of_B[2], S = (long)of_z[1];
+    if (K < 2 || K > MOST_OUTPUTS || d > K || of_B[0] != n || of_B[1] != K || of_z[0] != d || of_w[0] != S ||
+        S % (single ? 8 : 4) || of_l[0] != n || of_m[0] != n || of_m[1] != K || of_m[2] != d + 1)
+        return mismatch(&arrays, "m (n, K), B (n, K, d), z (d, S), w (S,), moments (n, K, d + 1), log_sum (n,), "
+                                 "K from 2 to 16, S a multiple of 8, or of 4 in double precision");
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        CALL(softmax_moments_single, m, B, z, w, n, K, d, S, moments, log_sum);
+    else
+        CALL(softmax_moments_double, m, B, z, w, n, K, d, S, moments, log_sum);
+    Py_END_ALLOW_THREADS
+    let_go(&arrays);
+    Py_RETURN_NONE;
+}
+
+/* softmax_series(mean (n, K), covariance (n, K, K), probability (n, K), entropy (n,), others (n,), spread (n,)) */
+static PyObject *softmax_series(PyObject *self, PyObject *args)
+{
+    PyObject *o_mean, *o_V, *o_p, *o_h, *o_others, *o_spread;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &o_mean, &o_V, &o_p, &o_h, &o_others, &o_spread))
+        return NULL;
+    Arrays arrays = {.held = 0};
+    const Py_ssize_t *shape, *of_V, *of_p, *of_h, *of_o, *of_s;
+    const double *mean = numbers(&arrays, o_mean, "mean", 'd', 2, 0, &shape);
+    const double *V = mean ? numbers(&arrays, o_V, "covariance", 'd', 3, 0, &of_V) : NULL;
+    double *p = V ? numbers(&arrays, o_p, "probability", 'd', 2, 1, &of_p) : NULL;
+    double *h = p ? numbers(&arrays, o_h, "entropy", 'd', 1, 1, &of_h) : NULL;
+    double *others = h ? numbers(&arrays, o_others, "others", 'd', 1, 1, &of_o) : NULL;
+    double *spread = others ? numbers(&arrays, o_spread, "spread", 'd', 1, 1, &of_s) : NULL;
+    if (!spread)
+        return finished(&arrays, NULL);
+    long n = (long)shape[0], K = (long)shape[1];
+    if (K < 2 || K > MOST_OUTPUTS || of_V[0] != n || of_V[1] != K || of_V[2] != K || of_p[0] != n || of_p[1] != K ||
+        of_h[0] != n || of_o[0] != n || of_s[0] != n)
+        return mismatch(&arrays, "mean and probability (n, K), covariance (n, K, K), the rest (n,), K from 2 to 16");
+    Py_BEGIN_ALLOW_THREADS
+    CALL(softmax_series, mean, V, n, K, p, h, others, spread);
+    Py_END_ALLOW_THREADS
+    let_go(&arrays);
+    Py_RETURN_NONE;
+}
+
 /* softmax_rows(a (S, K, n), t (K, n), value (S, n), single) */
 static PyObject *softmax_rows(PyObject *self, PyObject *args)
 {
@@ -301,6 +361,8 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
+    {"softmax_moments", softmax_moments, METH_VARARGS, NULL},
+    {"softmax_series", softmax_series, METH_VARARGS, NULL},
     {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
     {"softmax_rows", softmax_rows, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},

@@ -172,6 +172,76 @@ static void TN(softmax_nodes)(const double *m, const double *B, const T *z, cons
         TN(nodes_of)(m, B, z, w, n, K, C, S, log_sum, products);
 }
 
+/* Σ_s w p_k (z_j, 1) (n, K, d + 1) and Σ_s w ln Σ_k e^a (n,), p = softmax(a), a = m + B z at nodes z (d, S) of weights w.
+ *
+ * S is a multiple of LANES.  Sums over 64 vectors are in this precision, the rest in double.
+ */
+static inline __attribute__((always_inline)) void TN(moments_of)(const double *m, const double *B, const T *z,
+                                                                 const T *w, long n, long K, long d, long S,
+                                                                 double *moments, double *log_sum)
+{
+    VECTOR a[MOST_OUTPUTS], sums[MOST_OUTPUTS * (MOST_OUTPUTS + 1)], node[MOST_OUTPUTS + 1];
+    T mean[MOST_OUTPUTS], load[MOST_OUTPUTS * MOST_OUTPUTS];
+    for (long i = 0; i < n; i++, m += K, B += K * d, moments += K * (d + 1)) {
+        double top = m[0], log_total = 0.0;
+        for (long k = 1; k < K; k++)
+            top = m[k] > top ? m[k] : top;
+        for (long k = 0; k < K; k++)
+            mean[k] = (T)(m[k] - top);
+        for (long k = 0; k < K * d; k++)
+            load[k] = (T)B[k];
+        memset(moments, 0, sizeof(double) * K * (d + 1));
+        for (long block = 0; block < S; block += 64 * LANES) {
+            long end = S - block < 64 * LANES ? S : block + 64 * LANES;
+            VECTOR logs = (VECTOR){0};
+            for (long p = 0; p < K * (d + 1); p++)
+                sums[p] = (VECTOR){0};
+            for (long s = block; s < end; s += LANES) {
+                VECTOR highest, sum = (VECTOR){0}, weight = TN(load)(w + s);
+                for (long j = 0; j < d; j++)
+                    node[j] = TN(load)(z + j * S + s);
+                for (long k = 0; k < K; k++) {
+                    a[k] = (VECTOR){0} + mean[k];
+                    for (long j = 0; j < d; j++)
+                        a[k] += load[k * d + j] * node[j];
+                }
+                highest = a[0];
+                for (long k = 1; k < K; k++)
+                    highest = TN(choose)(a[k] > highest, a[k], highest);
+                for (long k = 0; k < K; k++) {
+                    a[k] = TN(exp)(a[k] - highest);
+                    sum += a[k];
+                }
+                logs += weight * (highest + TN(log)(sum));
+                VECTOR share = weight / sum;
+                for (long k = 0; k < K; k++) {
+                    VECTOR p = share * a[k];
+                    for (long j = 0; j < d; j++)
+                        sums[k * (d + 1) + j] += p * node[j];
+                    sums[k * (d + 1) + d] += p;
+                }
+            }
+            log_total += TN(total)(logs);
+            for (long p = 0; p < K * (d + 1); p++)
+                moments[p] += TN(total)(sums[p]);
+        }
+        log_sum[i] = top + log_total;
+    }
+}
+
+static void TN(softmax_moments)(const double *m, const double *B, const T *z, const T *w, long n, long K, long d,
+                                long S, double *moments, double *log_sum)
+{
+    if (K == 3 && d == 2)
+        TN(moments_of)(m, B, z, w, n, 3, 2, S, moments, log_sum);
+    else if (K == 4 && d == 3)
+        TN(moments_of)(m, B, z, w, n, 4, 3, S, moments, log_sum);
+    else if (K == 5 && d == 4)
+        TN(moments_of)(m, B, z, w, n, 5, 4, S, moments, log_sum);
+    else
+        TN(moments_of)(m, B, z, w, n, K, d, S, moments, log_sum);
+}
+
 /* Of activations a (S, K, n), K > 1, and targets t (K, n) that sum to one: value ln p (S, n), and t - y in place of a. */
 static void TN(softmax_rows)(T *a, const T *t, long S, long K, long n, T *value)
 {

@@ -324,6 +324,97 @@ static void FN(logistic_pairs)(const double *m, const double *v, const double *z
     }
 }
 
+/* The expansion of `blr/predictive/_softmax_series.py` for means (n, K) and covariances (n, K, K): probabilities (n, K),
+ * entropies, the sum of the other classes' odds to the first, and the largest contrast sd, (n,) each; four rows at once. */
+static inline __attribute__((always_inline)) void FN(series_of)(const double *mean, const double *V, long n, long K,
+                                                                double *probability, double *entropy, double *others,
+                                                                double *spread)
+{
+    v4d a[MOST_OUTPUTS], D[MOST_OUTPUTS][MOST_OUTPUTS], e[MOST_OUTPUTS], A[MOST_OUTPUTS], P[MOST_OUTPUTS];
+    for (long start = 0; start < n; start += 4) {
+        long rows = n - start < 4 ? n - start : 4, r[4];
+        for (long i = 0; i < 4; i++)
+            r[i] = start + (i < rows ? i : 0); /* a row again, where there are no more */
+        v4d top, total = FN(splat)(0.0), widest = total;
+        for (long k = 0; k < K; k++) {
+            a[k] = (v4d){mean[r[0] * K + k], mean[r[1] * K + k], mean[r[2] * K + k], mean[r[3] * K + k]};
+            top = k ? FN(choose)(a[k] > top, a[k], top) : a[k];
+            for (long l = 0; l < K; l++) {
+                long at = k * K + l;
+                D[k][l] = (v4d){V[r[0] * K * K + at], V[r[1] * K * K + at], V[r[2] * K * K + at],
+                                V[r[3] * K * K + at]};
+            }
+        }
+        for (long k = 0; k < K; k++)
+            for (long l = 0; l < K; l++)
+                if (k != l)
+                    D[k][l] = (0.5 * D[l][l] - D[k][l]) + 0.5 * D[k][k];
+        for (long k = 0; k < K; k++)
+            D[k][k] = FN(splat)(0.0);
+        for (long k = 0; k < K; k++) {
+            a[k] = FN(exp4)(a[k] - top);
+            total += a[k];
+            e[k] = A[k] = FN(splat)(0.0);
+            for (long l = 0; l < K; l++)
+                widest = FN(choose)(D[k][l] > widest, D[k][l], widest);
+        }
+        v4d inverse = 1.0 / total, e_bar = FN(splat)(0.0), e2_bar = e_bar, A_bar = e_bar, sum = e_bar;
+        for (long k = 0; k < K; k++)
+            a[k] *= inverse;
+        for (long k = 0; k < K; k++) {
+            for (long l = 0; l < K; l++) {
+                v4d term = D[l][k] * a[l];
+                e[k] += term;
+                A[k] += term * D[l][k];
+            }
+            v4d pe = a[k] * e[k];
+            e_bar += pe;
+            e2_bar += pe * e[k];
+            A_bar += a[k] * A[k];
+        }
+        for (long k = 0; k < K; k++) {
+            v4d W = FN(splat)(0.0);
+            for (long l = 0; l < K; l++)
+                W += D[l][k] * (a[l] * e[l]);
+            v4d x = e[k] * (1.0 + 0.5 * e[k] - 2.0 * e_bar) + 2.0 * W - 0.5 * A[k];
+            x = FN(choose)(x > 50.0, FN(splat)(50.0), x);
+            x = FN(choose)(x < -50.0, FN(splat)(-50.0), x);
+            P[k] = a[k] * FN(exp4)(x);
+            sum += P[k];
+        }
+        v4d quadratic = FN(splat)(0.0), h = quadratic, normaliser = 1.0 / sum;
+        for (long k = 0; k < K; k++)
+            P[k] *= normaliser;
+        for (long k = 0; k < K; k++) {
+            v4d row = FN(splat)(0.0), tiny = FN(splat)(2.2250738585072014e-308);
+            for (long l = 0; l < K; l++)
+                row += D[k][l] * P[l];
+            quadratic += P[k] * row;
+            h -= P[k] * FN(log4)(FN(choose)(P[k] > tiny, P[k], tiny));
+        }
+        v4d information = 0.5 * quadratic - 0.75 * (A_bar + e_bar * e_bar - 2.0 * e2_bar);
+        h -= FN(choose)(information > 0.0, information, FN(splat)(0.0));
+        for (long i = 0; i < rows; i++) {
+            for (long k = 0; k < K; k++)
+                probability[(start + i) * K + k] = P[k][i];
+            entropy[start + i] = h[i];
+            others[start + i] = total[i] - 1.0;
+            spread[start + i] = sqrt(2.0 * widest[i]);
+        }
+    }
+}
+
+static void FN(softmax_series)(const double *mean, const double *V, long n, long K, double *probability,
+                               double *entropy, double *others, double *spread)
+{
+    if (K == 3)
+        FN(series_of)(mean, V, n, 3, probability, entropy, others, spread);
+    else if (K == 4)
+        FN(series_of)(mean, V, n, 4, probability, entropy, others, spread);
+    else
+        FN(series_of)(mean, V, n, K, probability, entropy, others, spread);
+}
+
 #define T double
 #define VECTOR v4d
 #define UNALIGNED v4d_unaligned

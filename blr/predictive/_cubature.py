@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.likelihood.contrasts import helmert
 from blr.predictive.sobol import normal_nodes
@@ -94,6 +95,8 @@ def product_rule(mean: Matrix, axes: Matrix, rules: tuple[int, ...]) -> tuple[Ma
 
     e^a is a product of one factor an axis, so exponentials are taken along the axes only.
     """
+    if compiled.loops is not None and mean.shape[1] <= compiled.MOST_OUTPUTS:
+        return _compiled(mean, axes, *_product_nodes(rules), single=False)
     probability, expected_entropy = np.empty_like(mean), np.empty(len(mean))
     chosen = [axis_rule(*RULES[r][:2]) for r in rules]
     rows = max(16, _PRODUCT_ELEMENTS // (mean.shape[1] * max(len(z) for z, _ in chosen)))
@@ -102,6 +105,32 @@ def product_rule(mean: Matrix, axes: Matrix, rules: tuple[int, ...]) -> tuple[Ma
         p, h = _product_block(mean[block], axes[:, :, block], chosen)
         probability[block], expected_entropy[block] = p.T, h
     return probability, expected_entropy
+
+
+@lru_cache(maxsize=64)
+def _product_nodes(rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
+    """Return the nodes (S, d) of a product of rules, and their weights (S,)."""
+    chosen = [axis_rule(*RULES[r][:2]) for r in rules]
+    index = np.indices([len(z) for z, _ in chosen]).reshape(len(chosen), -1)
+    z = np.stack([z[i] for (z, _), i in zip(chosen, index, strict=True)], axis=1)
+    return z, np.prod([w[i] for (_, w), i in zip(chosen, index, strict=True)], axis=0)
+
+
+def _compiled(mean: Matrix, axes: Matrix, z: Matrix, w: Vector, *, single: bool) -> tuple[Matrix, Vector]:
+    """Return E[p] (n, K) and E[H] (n,) at nodes z (S, d) of weights w (S,), by the loops in C."""
+    assert compiled.loops is not None  # noqa: S101  the callers have asked
+    n, K = mean.shape
+    dtype, more = (np.float32, -len(z) % 8) if single else (np.float64, -len(z) % 4)
+    nodes = np.concatenate([z, np.zeros((more, z.shape[1]))]).T.astype(dtype, order="C")
+    weights = np.concatenate([w, np.zeros(more)]).astype(dtype)  # nodes of no weight fill the last vector
+    loads = np.ascontiguousarray(axes.transpose(2, 1, 0))
+    moments, log_sum = np.empty((n, K, z.shape[1] + 1)), np.empty(n)
+    compiled.loops.softmax_moments(
+        np.ascontiguousarray(mean), loads, nodes, weights, moments, log_sum, single
+    )
+    p = np.ascontiguousarray(moments[:, :, -1])
+    along = np.einsum("nk,nk->n", mean, p) + np.einsum("nkj,nkj->n", loads, moments[:, :, :-1])
+    return p, log_sum - along
 
 
 def _product_block(mean: Matrix, loads: Matrix, chosen: list[tuple[Vector, Vector]]) -> tuple[Matrix, Vector]:
@@ -157,6 +186,8 @@ def sobol_rule(mean: Matrix, axes: Matrix, size: int, *, spread: float) -> tuple
     """
     d, K, n = axes.shape
     narrow = spread <= _NARROW
+    if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
+        return _compiled(mean, axes, normal_nodes(size, d), np.full(size, 1 / size), single=narrow)
     nodes = np.ones((size, d + 1), dtype=np.float32 if narrow else np.float64)
     nodes[:, :d] = normal_nodes(size, d)
     a = mean - mean.max(axis=1, keepdims=True)

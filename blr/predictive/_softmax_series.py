@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
 
 __all__ = ["Series", "softmax_series"]
@@ -45,6 +46,11 @@ class Series:
 def softmax_series(mean: Matrix, covariance: Matrix) -> Series:
     """Return the expansion at mean (n, K) and covariance (n, K, K), about 20 ns a row and class."""
     n, K = mean.shape
+    if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
+        m, V = np.ascontiguousarray(mean), np.ascontiguousarray(covariance)
+        p, h, others, spread = np.empty((n, K)), np.empty(n), np.empty(n), np.empty(n)
+        compiled.loops.softmax_series(m, V, p, h, others, spread)
+        return Series(p, h, _error(others, spread), spread)
     out = Series(np.empty((n, K)), np.empty(n), np.empty(n), np.empty(n))
     rows = max(64, _BLOCK_ELEMENTS // K**2)
     for start in range(0, n, rows):

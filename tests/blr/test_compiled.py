@@ -12,6 +12,8 @@ from blr import compiled, sums
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.posterior.variational import refine
 from blr.predictive import expectations
+from blr.predictive._cubature import principal_axes, product_rule, sobol_rule
+from blr.predictive._softmax_series import softmax_series
 from blr.predictive.binary import binary_integrals
 from blr.selection.evidence import fit_evidence
 from blr.trust import whitened
@@ -102,6 +104,24 @@ def test_softmax_at_nodes(K, n_nodes, spread, both):
     close(*both(lambda: expectations._at_nodes(m, B, z, w)), 1e-11)
     equal = np.full(n_nodes, 1 / n_nodes)
     close(*both(lambda: expectations._at_many_nodes(m, B, z, equal)), 2e-5)
+
+
+@pytest.mark.parametrize("K", [3, 4, 5, 8])
+@pytest.mark.parametrize("n", [1, 4, 11])
+@pytest.mark.parametrize("sd", [0.0, 0.3, 1.5, 6.0])
+def test_expected_softmax(K, n, sd, both):
+    rng = np.random.default_rng([K, n])
+    mean, root = 3 * rng.normal(size=(n, K)), sd * rng.normal(size=(n, K, K)) / np.sqrt(2 * K)
+    V = root @ root.transpose(0, 2, 1)
+    quick, slow = both(lambda: softmax_series(mean, V))
+    close([quick.probability, quick.expected_entropy], [slow.probability, slow.expected_entropy], 1e-10)
+    np.testing.assert_allclose(quick.spread, slow.spread, rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(quick.error, slow.error, rtol=1e-6, atol=1e-12)
+    axes = principal_axes(V)
+    close(*both(lambda: sobol_rule(mean, axes, 256, spread=sd)), 2e-5)
+    close(*both(lambda: sobol_rule(mean, axes, 256, spread=50.0)), 1e-10)
+    if K < 5:
+        close(*both(lambda: product_rule(mean, axes, (2, 4, 6)[: K - 1])), 1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 4, 7, 1000])
