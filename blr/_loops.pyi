@@ -20,6 +20,15 @@ def logistic_integral(
     entropy: NDArray[float64] | None,
     /,
 ) -> None: ...
+def logistic_rows(
+    a: NDArray[float64] | NDArray[float32],
+    t: NDArray[float64] | NDArray[float32],
+    value: NDArray[float64] | NDArray[float32],
+    residual: NDArray[float64] | NDArray[float32] | None,
+    curvature: NDArray[float64] | NDArray[float32] | None,
+    single: bool,
+    /,
+) -> None: ...
 def logistic_sums(
     Phi: NDArray[float64],
     w: NDArray[float64],

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from blr import compiled
 from blr.arrays import Matrix, Vector
 from blr.likelihood.contrasts import helmert
 from blr.likelihood.links import LINKS, LOGISTIC, Link
@@ -106,6 +107,8 @@ class Bernoulli:
         """Return ln p(t | a), (N,)."""
         a = a[:, 0]
         if self.link is LOGISTIC:
+            if compiled.loops is not None:
+                return _compiled_logistic(a, t, derivatives=False)[0]
             return _logistic_value(a, t, np.log1p(np.exp(-np.abs(a))))
         return _mix(t, self.link.log_cdf(a), self.link.log_sf(a))
 
@@ -156,7 +159,20 @@ def _logistic_value(a: Vector, t: Vector, softplus: Vector) -> Vector:
     return -softplus - np.abs(a) * np.where(a >= 0, 1 - t, t)
 
 
+def _compiled_logistic(a: Vector, t: Vector, *, derivatives: bool) -> tuple[Vector, Matrix, Matrix]:
+    """Return value (N,), gradient and curvature (N, 1) by the loops in C; only the first unless `derivatives`."""
+    assert compiled.loops is not None  # noqa: S101  the callers have asked
+    n = len(a)
+    value, gradient, curvature = np.empty((1, n)), np.empty((1, n)), np.empty((1, n))
+    rows, shares = np.ascontiguousarray(a).reshape(1, n), np.ascontiguousarray(t, dtype=np.float64)
+    more = (gradient, curvature) if derivatives else (None, None)
+    compiled.loops.logistic_rows(rows, shares, value, *more, False)  # noqa: FBT003  a function in C
+    return value[0], gradient.T, curvature.T
+
+
 def _logistic_derivatives(a: Vector, t: Vector) -> tuple[Vector, Matrix, Matrix]:
+    if compiled.loops is not None:
+        return _compiled_logistic(a, t, derivatives=True)
     e = np.exp(-np.abs(a))
     value = _logistic_value(a, t, np.log1p(e))
     inverse = 1 / (1 + e)
@@ -208,6 +224,12 @@ class Categorical:
 
     def log_likelihood(self, a: Matrix, t: Matrix) -> Vector:
         """Return Σ_k t_k ln y_k, (N,)."""
+        if compiled.loops is not None and 2 <= self.n_classes <= compiled.MOST_OUTPUTS:
+            by_class = np.ascontiguousarray(self.transform @ a.T)[None]
+            value = np.empty((1, len(a)))
+            shares = t.T.astype(np.float64, order="C")
+            compiled.loops.softmax_rows(by_class, shares, value, False)  # noqa: FBT003  a function in C
+            return value[0]
         full, _, log_total = self._softmax(a)
         return np.einsum("nk,nk->n", t, full) - log_total
 

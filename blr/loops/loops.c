@@ -359,6 +359,44 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* logistic_rows(a (S, n), t (n,), value (S, n), residual (S, n) or None, curvature (S, n) or None, single) */
+static PyObject *logistic_rows(PyObject *self, PyObject *args)
+{
+    PyObject *o_a, *o_t, *o_value, *o_residual, *o_curvature;
+    int single;
+    if (!PyArg_ParseTuple(args, "OOOOOp", &o_a, &o_t, &o_value, &o_residual, &o_curvature, &single))
+        return NULL;
+    Arrays arrays = {.held = 0};
+    const Py_ssize_t *shape, *of_t, *of_out[3];
+    char format = single ? 'f' : 'd';
+    const void *a = numbers(&arrays, o_a, "a", format, 2, 0, &shape);
+    const void *t = a ? numbers(&arrays, o_t, "t", format, 1, 0, &of_t) : NULL;
+    if (!t)
+        return finished(&arrays, NULL);
+    PyObject *outputs[] = {o_value, o_residual, o_curvature};
+    const char *names[] = {"value", "residual", "curvature"};
+    void *out[3] = {NULL, NULL, NULL};
+    long S = (long)shape[0], n = (long)shape[1];
+    for (int i = 0; i < 3; i++) {
+        if (outputs[i] == Py_None)
+            continue;
+        if (!(out[i] = numbers(&arrays, outputs[i], names[i], format, 2, 1, &of_out[i])))
+            return finished(&arrays, NULL);
+        if (of_out[i][0] != S || of_out[i][1] != n)
+            return mismatch(&arrays, "a, value, residual and curvature (S, n), t (n,)");
+    }
+    if (of_t[0] != n || !out[0])
+        return mismatch(&arrays, "a, value, residual and curvature (S, n), t (n,)");
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        CALL(logistic_rows_single, a, t, S, n, out[0], out[1], out[2]);
+    else
+        CALL(logistic_rows_double, a, t, S, n, out[0], out[1], out[2]);
+    Py_END_ALLOW_THREADS
+    let_go(&arrays);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
     {"softmax_moments", softmax_moments, METH_VARARGS, NULL},
@@ -366,6 +404,7 @@ static PyMethodDef methods[] = {
     {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
     {"softmax_rows", softmax_rows, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
+    {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
     {"weighted_grams", weighted_grams, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -277,3 +277,38 @@ static void TN(softmax_rows)(T *a, const T *t, long S, long K, long n, T *value)
             memcpy(value + i, &ln, sizeof(T) * lanes);
         }
 }
+
+/* Of activations a (S, n) and targets t (n,) of two classes, from 0 to 1: value ln p (S, n), residual t - y (S, n) and
+ * curvature y (1 - y) (S, n); the last two may be NULL, and residual may be a. */
+static void TN(logistic_rows)(const T *a, const T *t, long S, long n, T *value, T *residual, T *curvature)
+{
+    for (long s = 0; s < S; s++)
+        for (long i = 0; i < n; i += LANES) {
+            long lanes = n - i < LANES ? n - i : LANES, at = s * n + i;
+            VECTOR x = (VECTOR){0}, share = (VECTOR){0};
+            if (lanes == LANES) {
+                x = TN(load)(a + at);
+                share = TN(load)(t + i);
+            } else {
+                memcpy(&x, a + at, sizeof(T) * lanes);
+                memcpy(&share, t + i, sizeof(T) * lanes);
+            }
+            VECTOR size = TN(choose)(x >= (T)0, x, -x), e = TN(exp)(-size), inverse = (T)1 / ((T)1 + e);
+            VECTOR small = e * inverse;
+            VECTOR ln = -TN(log1p)(e) - size * TN(choose)(x >= (T)0, (T)1 - share, share);
+            VECTOR pull = share - TN(choose)(x >= (T)0, inverse, small), r = small * inverse;
+            if (lanes == LANES) {
+                TN(store)(value + at, ln);
+                if (residual)
+                    TN(store)(residual + at, pull);
+                if (curvature)
+                    TN(store)(curvature + at, r);
+            } else {
+                memcpy(value + at, &ln, sizeof(T) * lanes);
+                if (residual)
+                    memcpy(residual + at, &pull, sizeof(T) * lanes);
+                if (curvature)
+                    memcpy(curvature + at, &r, sizeof(T) * lanes);
+            }
+        }
+}

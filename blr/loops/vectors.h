@@ -191,20 +191,38 @@ static inline double FN(dot)(const double *x, const double *y, long M)
     return sum;
 }
 
-/* Value, residual t - y and curvature y (1 - y) of ln p(t | a), two classes, of a multiple of four rows. */
-static void FN(logistic_rows)(const double *a, const double *t, long rows, double *value, double *residual,
-                              double *curvature)
-{
-    for (long i = 0; i < rows; i += 4) {
-        v4d x = FN(load)(a + i), ti = FN(load)(t + i);
-        v4l positive = x >= 0.0;
-        v4d size = FN(choose)(positive, x, -x), e = FN(exp4)(-size);
-        v4d inverse = 1.0 / (1.0 + e), small = e * inverse;
-        FN(store)(value + i, -FN(log1p4)(e) - size * FN(choose)(positive, 1.0 - ti, ti));
-        FN(store)(residual + i, ti - FN(choose)(positive, inverse, small));
-        FN(store)(curvature + i, small * inverse);
-    }
-}
+#define T double
+#define VECTOR v4d
+#define UNALIGNED v4d_unaligned
+#define LANES 4
+#define TN(name) FN(name##_double)
+static inline v4d TN(choose)(v4l mask, v4d yes, v4d no) { return FN(choose)(mask, yes, no); }
+static inline v4d TN(exp)(v4d x) { return FN(exp4)(x); }
+static inline v4d TN(log)(v4d x) { return FN(log4)(x); }
+static inline v4d TN(log1p)(v4d e) { return FN(log1p4)(e); }
+static inline double TN(total)(v4d x) { return FN(total)(x); }
+#include "typed.h"
+#undef T
+#undef VECTOR
+#undef UNALIGNED
+#undef LANES
+#undef TN
+#define T float
+#define VECTOR v8f
+#define UNALIGNED v8f_unaligned
+#define LANES 8
+#define TN(name) FN(name##_single)
+static inline v8f TN(choose)(v8i mask, v8f yes, v8f no) { return FN(choosef)(mask, yes, no); }
+static inline v8f TN(exp)(v8f x) { return FN(exp8)(x); }
+static inline v8f TN(log)(v8f x) { return FN(log8)(x); }
+static inline v8f TN(log1p)(v8f e) { return FN(log8)(e + 1.0f); }
+static inline double TN(total)(v8f x) { return FN(totalf)(x); }
+#include "typed.h"
+#undef T
+#undef VECTOR
+#undef UNALIGNED
+#undef LANES
+#undef TN
 
 /* Sums over rows of the logistic log likelihood at weights w: value, gradient (M,), and Hessian (M, M) of its negative.
  *
@@ -230,7 +248,7 @@ static double FN(logistic_sums)(const double *Phi, const double *w, const double
         }
         for (long i = rows; i < padded; i++)
             a[i] = share[i] = 0.0;
-        FN(logistic_rows)(a, share, padded, value, residual, curvature);
+        FN(logistic_rows_double)(a, share, 1, padded, value, residual, curvature);
         for (long i = 0; i < rows; i++) {
             double s = weight ? weight[start + i] : 1.0;
             sum += s * value[i];
@@ -414,34 +432,3 @@ static void FN(softmax_series)(const double *mean, const double *V, long n, long
     else
         FN(series_of)(mean, V, n, K, probability, entropy, others, spread);
 }
-
-#define T double
-#define VECTOR v4d
-#define UNALIGNED v4d_unaligned
-#define LANES 4
-#define TN(name) FN(name##_double)
-static inline v4d TN(choose)(v4l mask, v4d yes, v4d no) { return FN(choose)(mask, yes, no); }
-static inline v4d TN(exp)(v4d x) { return FN(exp4)(x); }
-static inline v4d TN(log)(v4d x) { return FN(log4)(x); }
-static inline double TN(total)(v4d x) { return FN(total)(x); }
-#include "typed.h"
-#undef T
-#undef VECTOR
-#undef UNALIGNED
-#undef LANES
-#undef TN
-#define T float
-#define VECTOR v8f
-#define UNALIGNED v8f_unaligned
-#define LANES 8
-#define TN(name) FN(name##_single)
-static inline v8f TN(choose)(v8i mask, v8f yes, v8f no) { return FN(choosef)(mask, yes, no); }
-static inline v8f TN(exp)(v8f x) { return FN(exp8)(x); }
-static inline v8f TN(log)(v8f x) { return FN(log8)(x); }
-static inline double TN(total)(v8f x) { return FN(totalf)(x); }
-#include "typed.h"
-#undef T
-#undef VECTOR
-#undef UNALIGNED
-#undef LANES
-#undef TN

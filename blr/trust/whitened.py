@@ -92,6 +92,8 @@ def draw_values(likelihood: Likelihood, theta: Matrix, *, single: bool = False) 
 
     def terms(Phi: Matrix, t: Vector, weight: Vector | None) -> Terms:
         a = theta @ Phi.T
+        if _is_logistic(likelihood):
+            return (_row_sums(_logistic_rows(a[:, None], np.asarray(t, np.float64)[None])[0], weight),)
         repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
         value = likelihood.log_likelihood(a.reshape(-1, 1), repeated)
         return (_row_sums(value.reshape(a.shape), weight),)
@@ -147,9 +149,13 @@ def _binary_terms(
     Phi: Matrix, t: Vector, weight: Vector | None, *, likelihood: Bernoulli, theta: Matrix
 ) -> Terms:
     a = theta @ Phi.T
-    repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
-    value, gradient, _ = likelihood.derivatives(a.reshape(-1, 1), repeated)
-    value, gradient = value.reshape(a.shape), gradient.reshape(a.shape)
+    if _is_logistic(likelihood):
+        value, pull = _logistic_rows(a[:, None], np.asarray(t, dtype=np.float64)[None])
+        gradient = pull[:, 0]
+    else:
+        repeated = np.broadcast_to(t, (len(a), *t.shape)).reshape(-1, *t.shape[1:])
+        flat, slopes, _ = likelihood.derivatives(a.reshape(-1, 1), repeated)
+        value, gradient = flat.reshape(a.shape), slopes.reshape(a.shape)
     if weight is not None:
         gradient *= weight
     return _row_sums(value, weight), gradient @ Phi
@@ -171,6 +177,10 @@ def _softmax_terms(
 def _can_be_single(likelihood: Likelihood) -> bool:
     if isinstance(likelihood, Categorical):
         return not isinstance(likelihood, MislabelledCategorical)
+    return _is_logistic(likelihood)
+
+
+def _is_logistic(likelihood: Likelihood) -> bool:
     return type(likelihood) is Bernoulli and likelihood.link is LOGISTIC
 
 
@@ -222,11 +232,17 @@ def _softmax_rows(a: _Reals, t: _Reals) -> tuple[_Reals, _Reals]:
     return value, a
 
 
-def _logistic_rows(a: Singles, t: Singles) -> tuple[Singles, Singles]:
+def _logistic_rows(a: _Reals, t: _Reals) -> tuple[_Reals, _Reals]:
     """Return ln p (S, n) and its gradient by the activations (S, 1, n), of a (S, 1, n) and t (1, n)."""
+    if compiled.loops is not None:
+        value, pull = np.empty_like(a[:, 0]), np.empty_like(a[:, 0])
+        activation, shares = np.ascontiguousarray(a[:, 0]), np.ascontiguousarray(t[0])
+        compiled.loops.logistic_rows(activation, shares, value, pull, None, a.dtype == np.float32)
+        return value, pull[:, None]
     size, positive = np.abs(a), a >= 0
     e = np.exp(-size)
-    value = -np.log(1 + e) - size * np.where(positive, 1 - t, t)
+    softplus = np.log(1 + e) if a.dtype == np.float32 else np.log1p(e)
+    value = -softplus - size * np.where(positive, 1 - t, t)
     return value[:, 0], t - np.where(positive, 1, e) / (1 + e)
 
 

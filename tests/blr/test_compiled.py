@@ -133,6 +133,24 @@ def test_integrals_of_two_classes(n, sd, both):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-15)
 
 
+@pytest.mark.parametrize("n", [1, 8, 29])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
+def test_rows_of_draws_of_two_classes(n, dtype, tolerance, both):
+    rng = np.random.default_rng(n)
+    a = np.concatenate([[0.0, 90.0, -90.0], 20 * rng.normal(size=5 * n - 3)])[: 5 * n]
+    a, t = a.reshape(5, 1, n).astype(dtype), rng.choice([0.0, 0.3, 1.0], n)[None].astype(dtype)
+    close(*both(lambda: whitened._logistic_rows(a.copy(), t)), tolerance)
+
+
+def test_values_and_derivatives_of_a_likelihood(both):
+    rng = np.random.default_rng(5)
+    a, t = 30 * rng.normal(size=(50, 1)), rng.choice([0.0, 0.3, 1.0], 50)
+    close(*both(lambda: Bernoulli().derivatives(a, t)))
+    close(*both(lambda: [Bernoulli().log_likelihood(a, t)]))
+    a, t = 30 * rng.normal(size=(50, 3)), rng.dirichlet(np.ones(4), 50)
+    close(*both(lambda: [Categorical(4).log_likelihood(a, t)]))
+
+
 @pytest.mark.parametrize("K", [2, 3, 6])
 @pytest.mark.parametrize("n", [1, 8, 29])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
