@@ -146,7 +146,8 @@ class Rows:
 
         with single_threaded_blas():
             total: Terms | None = None
-            for part in ordered_map(group, starts, threads=min(self.threads, len(starts))):
+            threads = min(self.threads, len(starts))
+            for part in ordered_map(group, starts, threads=threads, keep=True):
                 total = added(total, part)
         assert total is not None  # noqa: S101  as_matrix refuses empty data
         return total

@@ -181,7 +181,8 @@ class WeightPosterior(Described):
 
         try:
             with single_threaded_blas():
-                return np.concatenate(list(ordered_map(block, range(0, len(rows), _BLOCK), threads=threads)))
+                starts = range(0, len(rows), _BLOCK)
+                return np.concatenate(list(ordered_map(block, starts, threads=threads, keep=True)))
         except ValueError:
             self.problem.design(Phi)  # which says where in all rows the fault is
             raise
