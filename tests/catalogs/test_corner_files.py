@@ -153,6 +153,7 @@ def test_real_catalogues(path: Path, tmp_path: Path) -> None:
     assert read or path.suffix not in tables
 
 
+@pytest.mark.long
 def test_a_large_votable(tmp_path: Path) -> None:
     """Galaxy Zoo's 228 columns are read in seconds, and every tenth is compared with its copy in Parquet."""
     path = SHARED / "gz2_table5" / "table5.vot.gz"

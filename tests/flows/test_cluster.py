@@ -126,7 +126,7 @@ def workers(cluster: distributed.LocalCluster, n: int) -> str:
     return str(cluster.scheduler_address)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.long), 2, 3])
 def test_the_same_bytes_as_by_threads(cluster, survey, n):
     heard = Heard()
     with listening(heard):
@@ -215,6 +215,7 @@ def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
+@pytest.mark.long
 def test_a_scheduler_killed_and_the_commands_of_the_page(survey, monkeypatch):
     """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
     monkeypatch.chdir(survey)

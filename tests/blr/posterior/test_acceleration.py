@@ -66,7 +66,8 @@ def separable(seed):
     return fit(Phi, t, GaussianPrior.isotropic(5, 1e-3), "softmax")
 
 
-@pytest.mark.parametrize("problems", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("problems", [1, 4])
 def test_separable_classes_take_fewer_passes_and_end_as_high(problems, monkeypatch):
     """To where the plain search ends; of one problem alone, rounding decides some steps."""
 

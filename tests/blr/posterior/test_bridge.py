@@ -79,6 +79,7 @@ def test_the_log_posterior_is_normalised_by_its_prior(dense):
         assert laplace == pytest.approx(q.log_evidence, abs=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("quick")
 def test_a_gaussian_nearby_helps_where_draws_are_few_for_their_weights(dense):
     Phi, t = dense.binary(3, N=60, M=40, scale=3.0)

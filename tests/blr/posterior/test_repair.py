@@ -223,6 +223,7 @@ def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
     assert sum(sizes) == 2048
 
 
+@pytest.mark.long
 def test_the_draws_served_are_moved_as_the_probabilities_are_kept_best(monkeypatch):
     q, new = separable(K=3, F=8, sd=25.0)
     start, rng = refine(q).gaussian, np.random.default_rng(0)

@@ -119,7 +119,7 @@ def test_scores_against_votes_are_those_of_weighted_rows():
     assert found.log_loss == pytest.approx(log_loss(truth, p[rows], sample_weight=weight))
 
 
-@pytest.mark.parametrize("star", [False, True])
+@pytest.mark.parametrize("star", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_galaxy_zoo_2_itself(tmp_path, monkeypatch, star):
     if not GZ2.exists():
         pytest.skip(f"{GZ2} is not here")

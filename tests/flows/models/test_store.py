@@ -162,14 +162,14 @@ def test_damage_anywhere_is_found(store):
     whole = path.read_bytes()
     rng = np.random.default_rng(5)
     harmless = 0
-    for place in rng.integers(0, len(whole), 60):
+    for place in rng.integers(0, len(whole), 24):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x11]) + whole[place + 1 :])
         try:
             read_model(path)
         except ModelError:
             continue
         harmless += 1  # the padding of a block, the names of ASDF's own software
-    assert harmless < 20
+    assert harmless < 8
     for cut in (0, 4, 300, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
         if cut < len(whole) - 1:

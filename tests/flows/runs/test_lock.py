@@ -190,7 +190,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("at", ["p3.parquet", "p7.parquet"])
+@pytest.mark.parametrize("at", ["p3.parquet", pytest.param("p7.parquet", marks=pytest.mark.long)])
 def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, at):
     """Another host does the same work while ours is at a file: ours stops in a sentence, and nothing is mixed."""
     locks_of_this_host_only(monkeypatch)
