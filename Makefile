@@ -3,13 +3,14 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+DOCS := .venv-docs/bin
 # -qq: errors only
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Tests start some hundred processes, each of which would compile our modules again: a quarter of its time to start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas dist lock clean distclean
+.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas docs dist lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +56,13 @@ studies: venv .venv/.blr-bench ## log losses, censuses, audits, sets and reviews
 campaign: venv ## runs killed, cut off, crowded: the harm done (make campaign KILLS=100 RUNS=200 ONLY="kills faults"; an hour or two)
 	$(BIN)/python -m tests.campaign $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
 
+# Spelling and sentences first, since they take seconds.  A warning fails: a link that leads nowhere, a name that is not there.
+docs: .venv-docs/.blr-docs ## the site in build/site/: pages, reference, notebooks with their pictures; spelling and sentences checked
+	$(DOCS)/codespell docs blr catalogs flows *.md
+	$(DOCS)/python docs/making/reading.py
+	$(DOCS)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/site
+	@echo "the site is in build/site/index.html"
+
 schemas: venv ## rewrite flows/schemas/*.json from the types of the documents
 	$(BIN)/python -c "from flows.cli._schemas import write_schemas; write_schemas()"
 
@@ -68,13 +76,15 @@ dist: venv ## wheel and source distribution in dist/, checked as the package ind
 lock: venv ## rewrite requirements.lock from pyproject.toml (make lock UPGRADE=1: with the newest versions)
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra demo --group dev \
 	  --quiet --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --group docs --constraint requirements.lock \
+	  --quiet --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file docs/requirements.lock
 
 clean: ## remove what was built, cached and demonstrated
 	rm -rf build dist blr-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find blr catalogs flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## and .venv
-	rm -rf .venv
+	rm -rf .venv .venv-docs
 
 # Two stamps inside .venv: new pins reinstall everything, a changed pyproject.toml or C source just this package.
 # A .venv that was made by other means is kept and brought to the pins.
@@ -101,4 +111,12 @@ distclean: clean ## and .venv
 # What benchmarks alone need; it changes no pinned package.
 .venv/.blr-bench: .venv/.blr-package
 	$(PIP) install --no-build-isolation --constraint requirements.lock --editable '.[bench]'
+	@touch $@
+
+# What the site alone needs.  It lies beside .venv, whose packages it sees, so that .venv stays as small as it is.
+.venv-docs/.blr-docs: docs/requirements.lock .venv/.blr-package
+	@[ -x $(DOCS)/python ] || $(BIN)/python -m venv .venv-docs
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \
+	  > "$$($(DOCS)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/blr-venv.pth"
+	$(DOCS)/python -m pip -qq --disable-pip-version-check install --no-deps --requirement docs/requirements.lock
 	@touch $@

@@ -3,8 +3,6 @@
 It needs Chromium (Debian: chromium).
 """
 
-# ruff: noqa: INP001 -- a script, in no package
-
 from __future__ import annotations
 
 import shutil

@@ -1,7 +1,5 @@
 """Write the pictures of a report as SVG files: python pictures_of_report.py REPORT.html FOLDER."""
 
-# ruff: noqa: INP001 -- a script, in no package
-
 from __future__ import annotations
 
 import base64

@@ -1,0 +1,58 @@
+"""Pages of the Python interface: the public names of each package, a page each, from their docstrings."""
+
+from __future__ import annotations
+
+__all__ = ["MODULES", "api_pages"]
+
+import importlib
+import inspect
+
+MODULES = {
+    "blr": "Numerics: arrays and tables in, arrays and posteriors out.",
+    "catalogs": "Catalogues: tables in, tables out, streamed.",
+    "flows": "Training and classification of whole catalogues, from Python.",
+    "blr.selection.folds": "Predictions of rows that a fit has not seen.",
+    "blr.selection.prior_scale": "Fits that are integrated over the scale of the prior.",
+    "blr.selection.stacking": "Weights of candidates that predict left-out rows best.",
+    "flows.tables": "Tables in memory: trained from, and classified.",
+    "flows.classification.request": "What is asked of a classification, a census, a map.",
+    "flows.classification.census_taking": "A census of an annotated catalogue.",
+    "flows.plots.boundary": "",
+    "flows.plots.catalogue": "",
+    "flows.plots.completeness": "",
+    "flows.plots.evidence": "",
+    "flows.plots.names": "",
+    "flows.plots.performance": "",
+    "flows.plots.sky": "",
+    "flows.plots.style": "",
+    "flows.plots.weights": "",
+}
+"""The public modules, and what each is for; where nothing is said, its docstring's first line says it."""
+
+
+def api_pages() -> dict[str, str]:
+    """Return the name and the reStructuredText of each page; the page `index.rst` lists the others."""
+    pages = {}
+    for module in MODULES:
+        pages[f"{module}.rst"] = _page(module)
+    rows = "\n".join(f"   {module}" for module in MODULES)
+    pages["index.rst"] = (
+        "Python interface\n================\n\n"
+        "The public names, written from their docstrings when the site is built. "
+        ":doc:`The library </python>` shows how they go together.\n\n"
+        f".. toctree::\n   :maxdepth: 1\n\n{rows}\n"
+    )
+    return pages
+
+
+def _page(module: str) -> str:
+    loaded = importlib.import_module(module)
+    purpose = MODULES[module] or (inspect.getdoc(loaded) or "").splitlines()[0]
+    names = [name for name in loaded.__all__ if callable(getattr(loaded, name))]
+    constants = [name for name in loaded.__all__ if name not in names]
+    text = f"{module}\n{'=' * len(module)}\n\n{purpose}\n\n.. currentmodule:: {module}\n\n"
+    text += ".. autosummary::\n   :toctree: stubs\n   :nosignatures:\n\n"
+    text += "".join(f"   {name}\n" for name in names)
+    if constants:
+        text += "\n" + "".join(f".. autodata:: {name}\n   :no-value:\n\n" for name in constants)
+    return text

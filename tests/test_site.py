@@ -1,0 +1,181 @@
+"""What the site is made of holds: commands on pages exist, scripts draw, notebooks parse and name what there is.
+
+The site itself is built by `make docs`, the notebooks are run by `make notebooks`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import runpy
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from flows.cli.app import app
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted(DOCS.rglob("*.md")) if "_generated" not in page.parts),
+]
+PICTURES = sorted((DOCS / "gallery").glob("*.py"))
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture
+def making(monkeypatch):
+    """Return a function that imports a module of `docs/making`, which is in no package."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(DOCS / "making"))
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if (DOCS / "making" / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_options_of_a_page_exist(page):
+    import typer
+
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```(?:sh|bash|console)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if not line.startswith("blr "):
+                continue
+            command, words = typer.main.get_command(app), shlex.split(line, comments=True)[1:]
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]
+            assert not hasattr(command, "commands") or words[0].startswith("-"), f"{page.name}: {line}"
+            known = {
+                word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)
+            }
+            used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+            assert used <= known | {"--help", "--version", "--install-completion"}, f"{page.name}: {line}"
+
+
+@pytest.mark.parametrize("script", PICTURES, ids=lambda script: script.stem)
+def test_a_script_of_the_gallery_draws(script):
+    from flows.plots.style import svg
+
+    title, _, text = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition(
+        "\n\n"
+    )
+    assert title.endswith(".")
+    assert len(text.split()) >= 15, "the gallery says under each picture what to see in it"
+    axes = runpy.run_path(str(script))["draw"]()
+    assert axes.has_data()
+    root = ET.fromstring(svg(axes))  # noqa: S314  our own
+    assert len([*root.iter("{http://www.w3.org/2000/svg}path")]) > 10
+
+
+def test_the_command_line_page_has_every_command_and_option(making):
+    page = making("command_line").command_line_page()
+    assert "## blr models promote" in page
+    assert re.search(r"\| `--store DIR` +\| `models` \| Folder of the model store\. \|", page)
+    assert "one of" not in page or "None" not in page
+    assert "`same`, `parquet`, `fits`" in page
+
+
+def test_the_page_of_keys_says_types_and_bounds(making):
+    page = making("specification_keys").specification_page()
+    assert re.search(r"\| `held_out` \| number, at least 0 and below 0\.9 \| `0\.2` \|", page)
+    assert "`averaged`, `model`" in page
+
+
+def test_modules_that_pages_import_are_in_the_reference(making):
+    documented = making("api").MODULES
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    imported = set(re.findall(r"^from ((?:blr|catalogs|flows)[\w.]*) import", text, flags=re.MULTILINE))
+    assert imported <= set(documented)
+    for name, page in making("api").api_pages().items():
+        if name != "index.rst":
+            module = importlib.import_module(name.removesuffix(".rst"))
+            assert all(
+                f"   {public}\n" in page or f"autodata:: {public}\n" in page for public in module.__all__
+            )
+
+
+def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making):
+    links = making("links")
+    page = DOCS / "decisions" / "layout.md"
+    adapted = links.adapt_links(
+        "[a](../../CHANGELOG.md#added) [b](../../flows/plots/sky.py) [c](../no.md)", page=page
+    )
+    assert adapted == (
+        "[a](../_generated/project/changelog.md#added) "
+        f"[b]({links.REPOSITORY}/blob/main/flows/plots/sky.py) [c](../no.md)"
+    )
+    copied = links.adapt_links(
+        "[d](docs/json.md)", page=links.GENERATED / "project" / "readme.md", origin=ROOT / "README.md"
+    )
+    assert copied == "[d](../../json.md)"
+
+
+def test_sentences_are_counted_as_a_reader_would(making):
+    sentences = making("reading").sentences
+    table, code = "| a | b |\n|---|---|\n| x | y |", "```py\nno no no\n```"
+    text = f"# Head\n\nOne two three. `code` goes on, e.g. Here is more.\n\n{table}\n\n{code}\n"
+    assert sentences(text) == ["One two three.", "`code` goes on, e.g. Here is more."]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_a_notebook_parses_and_names_what_there_is(notebook):
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    assert content["nbformat"] == 4
+    code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code), (
+        "kept without outputs"
+    )
+    assert "".join(content["cells"][0]["source"]).startswith("# ")
+    tree = ast.parse("\n\n".join("".join(cell["source"]) for cell in code))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {
+            "blr",
+            "catalogs",
+            "flows",
+        }:
+            module = importlib.import_module(node.module or "")
+            assert {alias.name for alias in node.names} <= {*module.__all__}, ast.unparse(node)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = node.value.id
+            if name in {"blr", "catalogs", "flows"}:
+                assert hasattr(importlib.import_module(name), node.attr), ast.unparse(node)
+
+
+def test_what_builds_the_site_elsewhere_is_what_make_docs_builds():
+    read_the_docs = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    assert read_the_docs["sphinx"] == {"configuration": "docs/conf.py", "fail_on_warning": True}
+    named = [step["requirements"] for step in read_the_docs["python"]["install"] if "requirements" in step]
+    assert all((ROOT / name).exists() for name in named)
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "site.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["build"]["steps"]
+    assert {"run": "make docs"} in steps
+    assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_the_pins_of_the_site_are_those_of_the_package_too():
+    """Else the site would be built with other versions than the tests."""
+
+    def pins(name: str) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+            if "==" in line and not line.startswith("#"):
+                package, _, version = line.split(";")[0].strip().partition("==")
+                found.setdefault(package, set()).add(version)
+        return found
+
+    ours, site = pins("requirements.lock"), pins("docs/requirements.lock")
+    both = ours.keys() & site.keys()
+    assert {name: site[name] for name in both} == {name: ours[name] for name in both}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for requirement in project["dependency-groups"]["docs"]:
+        assert re.split(r"[>=]", requirement)[0] in site
