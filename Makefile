@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas docs dist lock clean distclean
+.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas docs notebooks dist lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ docs: .venv-docs/.blr-docs ## the site in build/site/: pages, reference, noteboo
 	$(DOCS)/python docs/making/reading.py
 	$(DOCS)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/site
 	@echo "the site is in build/site/index.html"
+
+notebooks: .venv-docs/.blr-docs ## run the notebooks of docs/notebooks, and fail where a cell fails (make notebooks ONLY=votes)
+	$(DOCS)/python docs/making/notebooks.py $(ONLY)
 
 schemas: venv ## rewrite flows/schemas/*.json from the types of the documents
 	$(BIN)/python -c "from flows.cli._schemas import write_schemas; write_schemas()"

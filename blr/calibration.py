@@ -104,7 +104,7 @@ def brier_parts(p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike
 def calibration_error(
     p: ArrayLike, t: ArrayLike, *, bins: int = 15, weight: ArrayLike | None = None
 ) -> float:
-    """Return the expected calibration error, Σ_b mass_b |mean p - share seen|, on bins of equal weight.
+    """Return the expected calibration error, Σ_b mass_b `|mean p - share seen|`, on bins of equal weight.
 
     With p (N, K), the mean over the classes, each against the rest (of two classes both are the same).  Even perfect
     probabilities score above 0, by about sqrt(bins / N) / 3: see the interval.

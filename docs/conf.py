@@ -17,7 +17,8 @@ from sphinx.application import Sphinx
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS / "making"), str(DOCS.parent)]
 
-from generated import write_generated  # noqa: E402  docs/making is on the path from here on
+from api import MODULES  # noqa: E402  docs/making is on the path from here on
+from generated import write_generated  # noqa: E402
 from links import adapt_links  # noqa: E402
 
 project = "blr"
@@ -53,7 +54,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["deflist"]
 
 default_role = "code"  # docstrings put names between single backticks
-autosummary_generate = True
+autosummary_generate = [f"_generated/api/{module}.rst" for module in MODULES]
 autodoc_typehints = "none"  # signatures would be longer than the page; the docstrings say shapes and units
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -24,7 +24,10 @@ WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if "_generated" not in pa
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *WRITTEN]
 WITH_EXAMPLES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("python", "reading-the-report")),
+    *(
+        ROOT / "docs" / f"{page}.md"
+        for page in ("python", "reading-the-report", "how-to/from-scikit-learn", "how-to/from-laplace-torch")
+    ),
 ]
 HIDDEN = {"base_folder"}
 

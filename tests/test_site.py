@@ -93,7 +93,7 @@ def test_the_page_of_keys_says_types_and_bounds(making):
 
 def test_modules_that_pages_import_are_in_the_reference(making):
     documented = making("api").MODULES
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in [*PAGES, *PICTURES])
     imported = set(re.findall(r"^from ((?:blr|catalogs|flows)[\w.]*) import", text, flags=re.MULTILINE))
     assert imported <= set(documented)
     for name, page in making("api").api_pages().items():
@@ -128,7 +128,7 @@ def test_sentences_are_counted_as_a_reader_would(making):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
-def test_a_notebook_parses_and_names_what_there_is(notebook):
+def test_a_notebook_parses_and_names_what_there_is(notebook, making):
     content = json.loads(notebook.read_text(encoding="utf-8"))
     assert content["nbformat"] == 4
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
@@ -145,6 +145,7 @@ def test_a_notebook_parses_and_names_what_there_is(notebook):
         }:
             module = importlib.import_module(node.module or "")
             assert {alias.name for alias in node.names} <= {*module.__all__}, ast.unparse(node)
+            assert node.module in making("api").MODULES, ast.unparse(node)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             name = node.value.id
             if name in {"blr", "catalogs", "flows"}:

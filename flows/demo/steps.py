@@ -18,7 +18,7 @@ from catalogs.files.atomic import atomic_write_text
 from flows.classification import steps as classification
 from flows.classification.report import reported
 from flows.classification.request import ClassifyRequest
-from flows.demo._catalogue import ATTRIBUTION, write_catalogues
+from flows.demo.openngc import ATTRIBUTION, write_catalogues
 from flows.demo.summary import DemoCandidate, DemoResult, DemoTask, HeldOutPerformance
 from flows.documents import write_document
 from flows.reports.answers import training_answers

@@ -14,8 +14,8 @@ from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 from astropy.units import Unit
 
-from flows.demo._catalogue import ATTRIBUTION, DemoDataError, read_openngc, write_catalogues
 from flows.demo._columns import COLUMNS
+from flows.demo.openngc import ATTRIBUTION, DemoDataError, read_openngc, write_catalogues
 
 pyongc = pytest.importorskip(
     "pyongc", reason="the demo's galaxies come with pyongc: pip install 'galaxyblr[demo]'"
