@@ -71,6 +71,8 @@ nb_output_stderr = "remove"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "blr"
+toc_object_entries_show_parents = "hide"
+html_favicon = "making/static/favicon.svg"
 html_static_path = ["making/static"]
 html_css_files = ["site.css"]
 html_copy_source = False

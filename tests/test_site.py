@@ -114,6 +114,7 @@ def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making)
         "[a](../_generated/project/changelog.md#added) "
         f"[b]({links.REPOSITORY}/blob/main/flows/plots/sky.py) [c](../no.md)"
     )
+    assert links.adapt_links("[e](../gallery)", page=page) == "[e](../_generated/gallery/index.md)"
     copied = links.adapt_links(
         "[d](docs/json.md)", page=links.GENERATED / "project" / "readme.md", origin=ROOT / "README.md"
     )

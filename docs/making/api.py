@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MODULES", "api_pages"]
+__all__ = ["MODULES", "api_pages", "stub_pages"]
 
 import importlib
 import inspect
@@ -48,11 +48,21 @@ def api_pages() -> dict[str, str]:
     return pages
 
 
-def _page(module: str) -> str:
+def stub_pages() -> list[str]:
+    """Return the names of the pages that Sphinx writes, one a public function or class."""
+    return [f"{module}.{name}.rst" for module in MODULES for name in _names(module)[0]]
+
+
+def _names(module: str) -> tuple[list[str], list[str]]:
+    """Return the public functions and classes of a module, and its constants."""
     loaded = importlib.import_module(module)
-    purpose = MODULES[module] or (inspect.getdoc(loaded) or "").splitlines()[0]
-    names = [name for name in loaded.__all__ if callable(getattr(loaded, name))]
-    constants = [name for name in loaded.__all__ if name not in names]
+    documented = [name for name in loaded.__all__ if callable(getattr(loaded, name))]
+    return documented, [name for name in loaded.__all__ if name not in documented]
+
+
+def _page(module: str) -> str:
+    purpose = MODULES[module] or (inspect.getdoc(importlib.import_module(module)) or "").splitlines()[0]
+    names, constants = _names(module)
     text = f"{module}\n{'=' * len(module)}\n\n{purpose}\n\n.. currentmodule:: {module}\n\n"
     text += ".. autosummary::\n   :toctree: stubs\n   :nosignatures:\n\n"
     text += "".join(f"   {name}\n" for name in names)

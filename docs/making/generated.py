@@ -7,7 +7,7 @@ __all__ = ["write_generated"]
 from collections.abc import Iterator
 from pathlib import Path
 
-from api import api_pages
+from api import api_pages, stub_pages
 from command_line import command_line_page
 from gallery import gallery_files
 from links import COPIED, GENERATED, adapt_links
@@ -21,8 +21,11 @@ def write_generated() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_bytes() != content:
             path.write_bytes(content)
+    stubs = {
+        GENERATED / "api" / "stubs" / name for name in stub_pages()
+    }  # which Sphinx writes, and never removes
     for path in GENERATED.rglob("*"):
-        if path.is_file() and path not in wanted and "stubs" not in path.parts:
+        if path.is_file() and path not in wanted and path not in stubs:
             path.unlink()
 
 

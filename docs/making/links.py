@@ -26,6 +26,14 @@ COPIED = {
 }
 """Pages outside `docs` that the site shows, and where their copies lie."""
 
+SHOWN = {
+    DOCS / "gallery": GENERATED / "gallery" / "index.md",
+    ROOT / "flows" / "cli": GENERATED / "command-line.md",
+    ROOT / "flows" / "specification": GENERATED / "specification-keys.md",
+    ROOT / "blr": GENERATED / "api" / "index.rst",
+}
+"""Folders of code, and the page of the site that is written from each."""
+
 _LINK = re.compile(r"(?<!`)(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
@@ -42,8 +50,8 @@ def adapt_links(text: str, *, page: Path, origin: Path | None = None) -> str:
         target = Path(os.path.normpath(home / path))
         if not target.exists():
             return match.group()
-        if target in COPIED:
-            target = COPIED[target]
+        if target in COPIED or target in SHOWN:
+            target = {**COPIED, **SHOWN}[target]
         elif DOCS not in target.parents or target.is_dir() or target.suffix in {".py", ".yaml"}:
             kind = "tree" if target.is_dir() else "blob"
             return f"{opening}{REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{anchor or ''}{closing}"
