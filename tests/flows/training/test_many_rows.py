@@ -1,0 +1,150 @@
+"""Rows that are too many for the memory: the model of all rows in memory, from shards on the disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalogs.profile.split import held_out_keys
+from flows.labels.conflicts import repeated_in_conflict
+from flows.models.store import Store
+from flows.training._collected import Collected, Part
+from flows.training._stored_places import named_pieces
+from flows.training._stored_rows import ArrayWriter, StoredRows
+from tests.flows.verbs import train
+
+MOST = 1000
+
+
+@pytest.fixture
+def few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 1,000 rows be many, and a shard have 300."""
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", MOST)
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory, make) -> Path:
+    """Return a folder with a survey of 3,000 rows, of which none misses a feature, and what memory makes of it."""
+    folder = tmp_path_factory.mktemp("large")
+    columns = make.survey(3000) | {"jmag": np.random.default_rng(8).normal(12, 1, 3000)}
+    columns["bmag"] += columns["jmag"] - 12
+    columns["name"][2990:] = columns["name"][:10]  # of which some are of another class there
+    make.parquet(folder / "survey.parquet", columns)
+    select = '[select]\nposterior = "laplace"\n[features]'
+    (folder / "spec.toml").write_text(make.specification.replace("[features]", select))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
+        train(folder / "spec.toml", folder / "memory")
+    return folder
+
+
+@pytest.mark.usefixtures("few_in_memory")
+def test_the_model_of_all_rows(large, monkeypatch):
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    told = train(large / "spec.toml", large / "shards")
+    expected, found = (Store(large / name).load("morphology") for name in ("memory", "shards"))
+    assert found.label == expected.label
+    assert not list((large / "shards").rglob(".*"))
+    for name in (
+        "training_counts",
+        "held_out_counts",
+        "class_share",
+        "split",
+        "labels",
+        "n_selected",
+        "refitted",
+    ):
+        assert getattr(found.training, name) == getattr(expected.training, name), name
+    features = [(replace(f, median=0.0)) for f in found.training.features]
+    assert features == [replace(f, median=0.0) for f in expected.training.features]
+    assert expected.training.labels.repeated > 0
+    assert told.metrics.n < MOST / 2
+    for one, other in zip(found.candidates, expected.candidates, strict=True):
+        for name in ("log_evidence", "bic", "loo", "log_loss", "effective_parameters"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-3), name
+    for one, other in zip(found.classifier.members, expected.classifier.members, strict=True):
+        own, exact = one.basis.standardisation, other.basis.standardisation
+        np.testing.assert_allclose([own.mean, own.scale], [exact.mean, exact.scale], rtol=1e-12)
+        sd = np.sqrt(np.diag(other.posterior.gaussian.covariance))
+        apart = np.abs(one.posterior.gaussian.mean - other.posterior.gaussian.mean) / sd
+        assert apart.max() < 1e-7
+
+
+def parts(n: int, rng: np.random.Generator) -> list[Part]:
+    """Return a thousand rows in n parts."""
+    edges = np.sort(rng.integers(0, 1000, n - 1)).tolist()
+    name = np.arange(1000, dtype=np.uint64) ** 3 % 700
+    target = np.arange(1000, dtype=np.int16) % 3
+    made = []
+    for a, b in zip([0, *edges], [*edges, 1000], strict=True):
+        X = np.arange(a, b, dtype=float)[:, None]
+        made.append(Part(X, X > 500, target[a:b], name[a:b], weight=None, name=name[a:b], named=name[a:b]))
+    return made
+
+
+def collected(
+    tmp_path: Path, most: int | None, n: int, order: int = 1
+) -> tuple[Collected, StoredRows | None]:
+    """Return what is collected of parts, in their order or the other way round."""
+    folder = tmp_path / f"{most}-{n}-{order}"
+    folder.mkdir()
+    rows = Collected(most, lambda: folder)
+    for part in parts(n, np.random.default_rng(n))[::order]:
+        rows.add(part)
+    return rows, rows.finish()
+
+
+def test_the_sample_does_not_depend_on_batches(tmp_path):
+    found = []
+    for n, order in ((1, 1), (7, 1), (40, -1)):
+        rows, stored = collected(tmp_path, 100, n, order)
+        assert stored is not None
+        assert stored.n_rows == 1000
+        chosen = np.concatenate([part.X[:, 0] for part in rows.parts])
+        assert len(chosen) == 100
+        found.append(sorted(chosen.tolist()))
+        whole = np.concatenate([stored.read("X", shard) for shard in stored.shards])
+        assert sorted(whole[:, 0].tolist()) == list(range(1000))
+    assert found[0] == found[1]
+    assert len(set(found[0]) & set(found[2])) > 95  # of rows of one name the first are taken
+    rows, stored = collected(tmp_path, 1000, 5)
+    assert stored is None
+    assert sum(len(part.X) for part in rows.parts) == 1000
+
+
+def test_the_sample_is_of_training_and_held_out_rows_alike(tmp_path):
+    rng = np.random.default_rng(3)
+    keys = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
+    X = np.zeros((len(keys), 1))
+    rows = Collected(4000, lambda: tmp_path)
+    rows.add(Part(X, X > 0, np.zeros(len(keys), np.int16), keys, weight=None, name=keys))
+    rows.finish()
+    share = held_out_keys(np.concatenate([part.place for part in rows.parts]), 0.2).mean()
+    assert share == pytest.approx(0.2, abs=0.03)
+
+
+def test_names_of_several_classes_in_pieces(tmp_path, monkeypatch):
+    rows, _ = collected(tmp_path, None, 3)
+    whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", [])
+    sampled, stored = collected(tmp_path, 50, 3)
+    monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 90)
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 130)
+    assert whole.n > 100
+    assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", []) == whole
+
+
+def test_an_array_that_grows(tmp_path):
+    rows = np.arange(60, dtype="<i2").reshape(20, 3)
+    with ArrayWriter(tmp_path / "a.npy") as written:
+        for i in range(0, 20, 6):
+            written.append(rows[i : i + 6].astype(np.int64) if i else rows[:6])
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), rows)
+    assert np.load(tmp_path / "a.npy").dtype == rows.dtype
