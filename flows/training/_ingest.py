@@ -77,7 +77,7 @@ def stage_rows(
     rows, difference = gathered.rows, None
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
-        moments, filled = filled_features(rows)
+        moments, filled = filled_features(rows, gathered.stored)
         comparison = None if target is None else compared(specification, rows, filled, target, moments)
         if target is not None and comparison is not None:
             ratio, difference = comparison
@@ -91,7 +91,8 @@ def stage_rows(
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
     if gathered.stored is not None:
-        stage_shards(gathered.stored, moments, phi, folder)
+        refit = specification.split.refit and bool(rows.held_out.any())
+        stage_shards(gathered.stored, rows, moments, phi, folder, refit=refit)
     return TrainingDescription(
         **vars(labelled_sample(specification, gathered, opened)),
         overdispersion=phi,
@@ -99,6 +100,7 @@ def stage_rows(
         shift=TargetShift.of(difference),
         quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
         refitted=None,
+        sampled=None if gathered.stored is None else len(gathered.rows.target),
     )
 
 

@@ -23,11 +23,11 @@ from flows.engines.engine import Engine
 from flows.errors import EngineError
 from flows.training._stored_rows import Shard, StoredRows
 
-__all__ = ["DesignShards", "ShardReader", "TrainingShards"]
+__all__ = ["DesignShards", "ShardReader", "ShardSum", "TrainingShards"]
 
 Floats = NDArray[np.float64]
 
-SAMPLE_NUMBERS = 4_000_000
+SAMPLE_NUMBERS = 2_000_000
 """Numbers in the design matrix of the sample at which a fit starts, at most."""
 ROWS_A_FUNCTION = 160
 """Rows of that sample for each function, at least."""
@@ -50,7 +50,8 @@ class ShardReader:
         """Return features (n, F), targets (n,) or (n, K) and weights (n,) or None."""
         read = self.stored.read
         chosen = np.ones(shard[1] - shard[0], bool) if self.held_out_too else ~read("held_out", shard)
-        X = read("filled", shard)[chosen][:, self.columns]
+        filled = "refilled" if self.held_out_too and self.stored.has("refilled") else "filled"
+        X = read(filled, shard)[chosen][:, self.columns]
         weight = read("weight", shard)[chosen] if self.stored.has("weight") else None
         if not len(X):
             return X, np.empty(0), weight
@@ -61,7 +62,7 @@ class ShardReader:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pass:
+class ShardSum:
     """Sums a function over the chunks of a shard; None where no row of it counts."""
 
     read: ShardReader
@@ -109,7 +110,7 @@ class DesignShards:
 
     def accumulate(self, function: ChunkFunction) -> Terms:
         """Return the sum of a function over all rows, added in a tree whose shape depends on their number alone."""
-        work = _Pass(self.read, self.basis, function)
+        work = ShardSum(self.read, self.basis, function)
         total = self.engine.reduce(work, self.read.stored.shards, add=_added)
         if total is None:
             raise ValueError("there are no rows to sum over; give at least one")

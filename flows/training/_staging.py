@@ -60,6 +60,7 @@ Floats = NDArray[np.float64]
 INGESTED = "ingested.json"
 CHECKED = "checked.json"
 SHARDS = "shards"
+REFILLED = "refilled.npy"
 UNKNOWN_VERSION = "000000000000"
 """The version of a training whose rows are not all read."""
 CHECKS = "checks"
@@ -67,13 +68,29 @@ SHOWN = "shown"
 FITS: Sequence[str] = ("judged", "kept")
 
 
-def filled_features(rows: TrainingRows) -> tuple[FeatureMoments, Floats]:
-    """Return the moments of the training rows' features, and all features with the missing ones at their mean."""
+def filled_features(
+    rows: TrainingRows, stored: StoredRows | None = None, *, held_out_too: bool = False
+) -> tuple[FeatureMoments, Floats]:
+    """Return the moments of the training rows' features, and all features with the missing ones at their mean.
+
+    Where `rows` are a sample, moments are of the rows `stored`: of the training rows, or of all.
+    """
     training, weight = rows.training, rows.weight
-    moments = FeatureMoments.estimate(
-        rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
-    )
+    X, missing = rows.X[training], rows.missing[training]
+    if stored is None:
+        own = None if weight is None else weight[training]
+        moments = FeatureMoments.estimate(X, missing, weight=own)
+    else:
+        sample = X, missing, np.ones(len(X)) if weight is None else weight[training]
+        parts = (_incomplete(part, held_out_too=held_out_too) for part in stored.each())
+        moments = FeatureMoments.estimate_of_parts(parts, sample)
     return moments, moments.impute(rows.X, rows.missing)
+
+
+def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    training = np.ones(len(rows.target), bool) if held_out_too else rows.training
+    weight = np.ones(int(training.sum())) if rows.weight is None else rows.weight[training]
+    return rows.X[training], rows.missing[training], weight
 
 
 @contextmanager
@@ -103,8 +120,13 @@ def summing_on(choice: EngineChoice, folder: Path, threads: int | None) -> Itera
         yield
 
 
-def stage_shards(stored: StoredRows, moments: FeatureMoments, phi: float, folder: Path) -> None:
-    """Move all rows into the folder, with their filled features, weights divided by the overdispersion `phi`."""
+def stage_shards(
+    stored: StoredRows, rows: TrainingRows, moments: FeatureMoments, phi: float, folder: Path, *, refit: bool
+) -> None:
+    """Move all rows into the folder, with their filled features, weights divided by the overdispersion `phi`.
+
+    For a `refit` to all rows features are filled once more, as the moments of all say; `rows` are the sample.
+    """
 
     def weight(shard: Shard) -> Floats:
         given = stored.read("weight", shard) if stored.has("weight") else np.ones(shard[1] - shard[0])
@@ -113,6 +135,13 @@ def stage_shards(stored: StoredRows, moments: FeatureMoments, phi: float, folder
     stored.add("filled", lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
     if phi != 1:
         stored.add("weight", weight)
+    if refit and rows.missing.any():
+        whole = replace(rows, held_out=np.zeros_like(rows.held_out))
+        of_all, filled = filled_features(whole, stored, held_out_too=True)
+        write_array(filled, folder / REFILLED)
+        stored.add(
+            "refilled", lambda shard: of_all.impute(stored.read("X", shard), stored.read("missing", shard))
+        )
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
     stored.moved(folder / SHARDS)
 
@@ -228,8 +257,11 @@ class StagedTraining:
         if ratio is not None and self.specification.shift.density_weights:
             rows = with_density_weights_of_all(rows, ratio)
         whole = replace(rows, held_out=np.zeros_like(rows.held_out))
-        if self.data.stored is not None:  # their missing features stay as they were filled
-            return {"judged": self.data, "kept": replace(self.data, rows=whole, held_out_too=True)}
+        if self.data.stored is not None:
+            refilled = self.folder / REFILLED
+            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else self.data.filled
+            kept = replace(self.data, rows=whole, filled=filled, held_out_too=True)
+            return {"judged": self.data, "kept": kept}
         return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=filled_features(whole)[1])}
 
     @property
