@@ -59,10 +59,14 @@ def joined(parts: Sequence[Part], name: str) -> Any:
 
 @dataclass
 class Collected:
-    """The parts so far: `most` rows of them are kept in memory; `folder` makes a place for more, None keeps all."""
+    """The parts so far: `most` rows of them are kept in memory; `folder` makes a place for more, None keeps all.
+
+    Half of the sample are held-out rows, where `held_out` tells them by their places: a model is judged on many.
+    """
 
     most: int | None
     folder: Callable[[], Path] | None
+    held_out: Callable[[Any], NDArray[np.bool_]] | None = None
     parts: list[Part] = field(default_factory=list)
     n_rows: int = 0
     _keys: list[NDArray[np.uint64]] = field(default_factory=list)
@@ -102,10 +106,17 @@ class Collected:
                 self._files.setdefault(name, ArrayWriter(folder / f"{name}.npy")).append(rows)
 
     def _draw(self, n: int) -> None:
-        """Keep the n rows of the smallest keys, in the order in which they came."""
+        """Keep the n rows of the smallest keys, in the order in which they came; half of them of either side."""
         key = np.concatenate(self._keys)
         chosen = np.zeros(len(key), dtype=bool)
-        chosen[np.argsort(key, kind="stable")[:n]] = True
+        order = np.argsort(key, kind="stable")
+        if self.held_out is None:
+            chosen[order[:n]] = True
+        else:
+            out = self.held_out(joined(self.parts, "place"))[order]
+            n_out = min(int(out.sum()), max(n // 2, n - int((~out).sum())))
+            chosen[order[out][:n_out]] = True
+            chosen[order[~out][: n - n_out]] = True
         masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
         self.parts = [part.chosen(mask) for part, mask in zip(self.parts, masks, strict=True)]
         self._keys = [k[mask] for k, mask in zip(self._keys, masks, strict=True)]

@@ -41,7 +41,7 @@ from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
 from flows.training._objects import identifiers, magnitude_column, magnitudes, place_columns, places
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
-from flows.training._stored_places import NamedRows, named_pieces, put_on_sides
+from flows.training._stored_places import NamedRows, named_pieces, put_on_sides, side_by_row
 from flows.training._stored_rows import StoredRows
 
 __all__ = ["ContentHash", "Gathered", "gather"]
@@ -129,7 +129,7 @@ def gather(
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(plain.names)
-    collected = Collected(_most_in_memory(specification), folder)
+    collected = Collected(_most_in_memory(specification), folder, side_by_row(specification))
     n_read, n_selected = 0, 0
     for catalog in catalogs:
         general.check(catalog)

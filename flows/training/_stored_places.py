@@ -5,7 +5,7 @@ Shapes: n rows of a piece.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +17,22 @@ from flows.specification.specification import Specification
 from flows.training._collected import Part, joined
 from flows.training._stored_rows import StoredRows
 
-__all__ = ["NamedRows", "named_pieces", "put_on_sides"]
+__all__ = ["NamedRows", "named_pieces", "put_on_sides", "side_by_row"]
 
 NamedRows = tuple[NDArray[np.uint64], NDArray[np.integer]]
 """Hashes of names and class indices of rows, (n,) each."""
 
+Places = NDArray[np.int64] | NDArray[np.uint64]
+
 PIECE_ROWS = 1_000_000
 """Rows whose hashes are sorted at once, about."""
+
+
+def side_by_row(specification: Specification) -> Callable[[Places], NDArray[np.bool_]] | None:
+    """Return what says which rows are held out, of their places; None where other rows decide it too."""
+    if specification.split.by == "healpix" or not specification.split.held_out:
+        return None
+    return lambda places: sides(specification, places, None)[0]
 
 
 def put_on_sides(specification: Specification, stored: StoredRows, summary: SplitSummary) -> SplitSummary:

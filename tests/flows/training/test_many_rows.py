@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from blr.basis.kinds import fit_basis
 from catalogs.profile.split import held_out_keys
+from flows.engines._threads import ThreadEngine
 from flows.labels.conflicts import repeated_in_conflict
 from flows.models.store import Store
 from flows.training._collected import Collected, Part
+from flows.training._row_counts import RowCounts
+from flows.training._shards import TrainingShards
 from flows.training._stored_places import named_pieces
 from flows.training._stored_rows import ArrayWriter, StoredRows
 from flows.training.report import train_report
@@ -67,7 +72,7 @@ def test_the_model_of_all_rows(large, monkeypatch):
     features = [(replace(f, median=0.0)) for f in found.training.features]
     assert features == [replace(f, median=0.0) for f in expected.training.features]
     assert expected.training.labels.repeated > 0
-    assert told.metrics.n < MOST / 2
+    assert told.metrics.n == MOST / 2
     assert told.training.sampled == MOST
     assert any("a sample of 1,000 rows" in text for text in train_report(told).remarks)
     for one, other in zip(found.candidates, expected.candidates, strict=True):
@@ -123,15 +128,23 @@ def test_the_sample_does_not_depend_on_batches(tmp_path):
     assert sum(len(part.X) for part in rows.parts) == 1000
 
 
-def test_the_sample_is_of_training_and_held_out_rows_alike(tmp_path):
+def test_the_share_of_held_out_rows_in_the_sample(tmp_path):
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
     X = np.zeros((len(keys), 1))
-    rows = Collected(4000, lambda: tmp_path)
-    rows.add(Part(X, X > 0, np.zeros(len(keys), np.int16), keys, weight=None, name=keys))
-    rows.finish()
-    share = held_out_keys(np.concatenate([part.place for part in rows.parts]), 0.2).mean()
-    assert share == pytest.approx(0.2, abs=0.03)
+    for held_out, share in ((None, 0.2), (lambda places: held_out_keys(places, 0.2), 0.5)):
+        (tmp_path / str(share)).mkdir()
+        rows = Collected(4000, lambda folder=tmp_path / str(share): folder, held_out)
+        for some in np.split(np.arange(len(keys)), 20):
+            rows.add(
+                Part(X[some], X[some] > 0, np.zeros(1000, np.int16), keys[some], weight=None, name=keys[some])
+            )
+        rows.finish()
+        chosen = np.concatenate([part.place for part in rows.parts])
+        assert len(chosen) == 4000
+        assert held_out_keys(chosen, 0.2).mean() == pytest.approx(share, abs=0.02)
+        # In the order in which they came.
+        assert np.array_equal(chosen, keys[np.isin(keys, chosen)])
 
 
 def test_names_of_several_classes_in_pieces(tmp_path, monkeypatch):
@@ -151,3 +164,40 @@ def test_an_array_that_grows(tmp_path):
             written.append(rows[i : i + 6].astype(np.int64) if i else rows[:6])
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), rows)
     assert np.load(tmp_path / "a.npy").dtype == rows.dtype
+
+
+def peak_of(n: int, folder: Path) -> float:
+    """Return the most megabytes that are held while n rows are collected, split, counted and summed over."""
+    folder.mkdir()
+    tracemalloc.start()
+    try:
+        rows = Collected(20_000, lambda: folder, lambda places: held_out_keys(places, 0.2))
+        for start in range(0, n, 25_000):
+            rng = np.random.default_rng(start)
+            X, name = rng.normal(size=(25_000, 4)), rng.integers(0, 2**64, 25_000, dtype=np.uint64)
+            target = (X[:, 0] > 0).astype(np.int16)
+            rows.add(Part(X, X > 9, target, name, weight=None, name=name, named=name))
+        stored = rows.finish()
+        assert stored is not None
+        stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
+        stored.add("filled", lambda shard: stored.read("X", shard))
+        assert RowCounts.of_all(stored.each(), 2).n_rows == n
+        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", []).n == 0
+        shards = TrainingShards(stored, 2, ThreadEngine(2), held_out_too=False)
+        X = np.concatenate([part.X for part in rows.parts])
+        basis = fit_basis("polynomial", X, degree=2)
+        t = np.concatenate([part.target for part in rows.parts]).astype(int)
+        design = shards.design(basis, (0, 1, 2, 3), X, t, None)
+        (seen,) = design.accumulate(lambda Phi, _t, _w: (len(Phi),))
+        assert seen == design.n_effective == pytest.approx(0.8 * n, rel=0.01)
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 16_384)
+    monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 100_000)
+    few, many = (peak_of(n, tmp_path / str(n)) for n in (200_000, 600_000))
+    assert many < 1.05 * few
+    assert few < 30
