@@ -15,6 +15,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from catalogs.files.atomic import StorageError
 from flows.training._rows import TrainingRows
 
 __all__ = ["SHARD_ROWS", "ArrayWriter", "Shard", "StoredRows"]
@@ -29,30 +30,46 @@ Shard = tuple[int, int]
 
 
 class ArrayWriter:
-    """A `.npy` file that grows by rows; its header says how many when it is closed."""
+    """A `.npy` file that grows by rows; its header says how many once it is closed.
+
+    The file is open only while rows are written, so that nothing is left open where a run fails.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stream: IO[bytes] | None = None
         self._dtype: np.dtype[Any] = np.dtype(float)
+        self._begun = False
         self._row: tuple[int, ...] = ()
         self._n = 0
 
     def append(self, rows: Array) -> None:
-        """Add rows; their type is that of the first ones."""
-        if self._stream is None:
-            self._stream, self._dtype, self._row = self._path.open("wb"), rows.dtype, rows.shape[1:]
-            self._write_header(self._stream)
-        self._stream.write(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
+        """Add rows; their type is that of the first ones.
+
+        Raises
+        ------
+        StorageError
+            If there is no room on the disk.
+        """
+        first, self._begun = not self._begun, True
+        if first:
+            self._dtype, self._row = rows.dtype, rows.shape[1:]
+        try:
+            with self._path.open("wb" if first else "ab") as stream:
+                if first:
+                    self._write_header(stream)
+                stream.write(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
+        except OSError as error:
+            raise StorageError(
+                f"{self._path.parent}: got '{error.strerror}' after {self._n:,} labelled rows, expected room for all; "
+                "free some space, or choose a model store on another disk with --store"
+            ) from error
         self._n += len(rows)
 
     def close(self) -> None:
         """Write the header anew; without rows there is no file."""
-        if self._stream is not None:
-            self._stream.seek(0)
-            self._write_header(self._stream)
-            self._stream.close()
-            self._stream = None
+        if self._begun:
+            with self._path.open("r+b") as stream:
+                self._write_header(stream)
 
     def _write_header(self, stream: IO[bytes]) -> None:
         # NumPy pads the header so that the number of rows may grow in place.
@@ -69,7 +86,8 @@ class ArrayWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
 
 
 @dataclass(frozen=True)

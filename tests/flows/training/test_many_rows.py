@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from blr.basis.kinds import fit_basis
+from catalogs.files.atomic import StorageError
 from catalogs.profile.split import held_out_keys
 from flows.engines._threads import ThreadEngine
 from flows.labels.conflicts import repeated_in_conflict
@@ -164,6 +165,12 @@ def test_an_array_that_grows(tmp_path):
             written.append(rows[i : i + 6].astype(np.int64) if i else rows[:6])
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), rows)
     assert np.load(tmp_path / "a.npy").dtype == rows.dtype
+
+
+def test_a_disk_without_room():
+    full = ArrayWriter(Path("/dev/full"))
+    with pytest.raises(StorageError, match=r"No space left on device.*expected room for all"):
+        full.append(np.zeros((100_000, 2)))
 
 
 def peak_of(n: int, folder: Path) -> float:
