@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector
 from blr.likelihood.confusion import as_confusion, label_likelihood
-from blr.sums import ChunkFunction, Data, Rows, Terms
+from blr.sums import ChunkFunction, Data, Terms
 
 __all__ = ["Accumulated", "sample_of", "totals"]
 
@@ -42,9 +42,9 @@ class _Confused:
         return self.data.n_functions
 
     @property
-    def sample(self) -> Rows | None:
+    def sample(self) -> Data | None:
         rows = sample_of(self.data)
-        return None if rows is None else Rows(rows.Phi, self.likelihoods(rows.t), rows.weight, rows.threads)
+        return None if rows is None else _Confused(rows, self.confusion)
 
     def likelihoods(self, t: Matrix) -> Matrix:
         hard = np.stack([1 - t, t], axis=1) if t.ndim == 1 else t
@@ -54,10 +54,10 @@ class _Confused:
         return self.data.accumulate(lambda Phi, t, weight: function(Phi, self.likelihoods(t), weight))
 
 
-def sample_of(data: Data) -> Rows | None:
+def sample_of(data: Data) -> Data | None:
     """Return rows in memory that stand for all of the data, weights made up; None where data name none."""
-    sample = getattr(data, "sample", None)
-    return sample if isinstance(sample, Rows) else None
+    sample: Data | None = getattr(data, "sample", None)
+    return sample
 
 
 def totals(

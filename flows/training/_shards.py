@@ -17,20 +17,15 @@ from numpy.typing import NDArray
 from blr.basis.base import Basis
 from blr.basis.standardisation import Standardisation
 from blr.likelihood.targets import resolve_targets
-from blr.sums import Chunk, ChunkFunction, Rows, Terms, added, chunk_rows
+from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
 from flows.engines.engine import Engine
 from flows.errors import EngineError
 from flows.training._stored_rows import Shard, StoredRows
 
-__all__ = ["DesignShards", "ShardReader", "ShardSum", "TrainingShards"]
+__all__ = ["DesignShards", "SampledDesign", "ShardReader", "ShardSum", "TrainingShards"]
 
 Floats = NDArray[np.float64]
-
-SAMPLE_NUMBERS = 2_000_000
-"""Numbers in the design matrix of the sample at which a fit starts, at most."""
-ROWS_A_FUNCTION = 160
-"""Rows of that sample for each function, at least."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,18 @@ class ShardReader:
         return X, targets.fraction, targets.weight
 
 
+def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
+    """Return the sum of a function over rows, whose design matrix is made in pieces; None where there are no rows."""
+    X, t, weight = chunk
+    size, total = chunk_rows(X.shape[1] if basis is None else basis.n_functions), None
+    with single_threaded_blas():
+        for start in range(0, len(X), size):
+            some = slice(start, start + size)
+            Phi = X[some] if basis is None else basis(X[some])
+            total = added(total, function(Phi, t[some], None if weight is None else weight[some]))
+    return total
+
+
 @dataclass(frozen=True, eq=False)
 class ShardSum:
     """Sums a function over the chunks of a shard; None where no row of it counts."""
@@ -70,20 +77,31 @@ class ShardSum:
     function: ChunkFunction
 
     def __call__(self, shard: Shard) -> Terms | None:
+        """Return the sum over a shard."""
         if not self.read.stored.folder.is_dir():
             raise EngineError(
                 f"{self.read.stored.folder}: got a worker that does not see this folder, expected the model store on a "
                 "disk that all machines share, under one path; choose such a store with --store"
             )
-        X, t, weight = self.read(shard)
-        M = X.shape[1] if self.basis is None else self.basis.n_functions
-        size, total = chunk_rows(M), None
-        with single_threaded_blas():
-            for start in range(0, len(X), size):
-                some = slice(start, start + size)
-                Phi = X[some] if self.basis is None else self.basis(X[some])
-                part = self.function(Phi, t[some], None if weight is None else weight[some])
-                total = added(total, part)
+        return _summed(self.function, self.read(shard), self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledDesign:
+    """Rows in memory that stand for all of a design: their features (n, F), targets and weights, and the basis."""
+
+    chunk: Chunk
+    basis: Basis
+
+    @property
+    def n_functions(self) -> int:
+        """M."""
+        return self.basis.n_functions
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        """Return the sum of a function over the rows."""
+        total = _summed(function, self.chunk, self.basis)
+        assert total is not None  # noqa: S101  there are many rows
         return total
 
 
@@ -97,15 +115,15 @@ def _added(parts: Sequence[Terms | None]) -> Terms | None:
 class DesignShards:
     """Rows of a design matrix that is made anew at each pass, as `blr.fit` takes them.
 
-    `basis` makes it of the features; None for the features themselves.  `sample` are rows of it in memory that stand
-    for all.  A worker that is sent a posterior gets None in place of its rows.
+    `basis` makes it of the features; None for the features themselves.  `sample` are rows in memory that stand for all.
+    A worker that is sent a posterior gets None in place of its rows.
     """
 
     read: ShardReader
     basis: Basis | None
     n_functions: int
     n_effective: float
-    sample: Rows | None
+    sample: SampledDesign | None
     engine: Engine
 
     def accumulate(self, function: ChunkFunction) -> Terms:
@@ -140,17 +158,10 @@ class TrainingShards:
         """Return the design matrix of all rows; X (n, F), t (n,) or (n, K) and weight are those in memory."""
         binary = self.n_classes == 2
         total = self._n_effective(columns, binary=binary)
-        M = basis.n_functions
-        most = max(SAMPLE_NUMBERS // M, ROWS_A_FUNCTION * M)
-        some = slice(None, None, max(1, -(-len(X) // most)))
-        targets = resolve_targets(
-            t[some],
-            binary=binary,
-            sample_weight=None if weight is None else weight[some],
-            classes=range(self.n_classes),
-        )
+        targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(self.n_classes))
         own = np.ones(len(targets.fraction)) if targets.weight is None else targets.weight
-        sample = Rows(basis(X[some]), targets.fraction, own * (total / own.sum()))
+        sample = SampledDesign((X, targets.fraction, own * (total / own.sum())), basis)
+        M = basis.n_functions
         return self._design(columns, basis, M, binary=binary, n_effective=total, sample=sample)
 
     def _n_effective(self, columns: tuple[int, ...], *, binary: bool) -> float:
@@ -172,7 +183,7 @@ class TrainingShards:
         *,
         binary: bool,
         n_effective: float,
-        sample: Rows | None = None,
+        sample: SampledDesign | None = None,
     ) -> DesignShards:
         read = ShardReader(self.stored, columns, self.n_classes, binary, self.held_out_too)
         return DesignShards(read, basis, n_functions, n_effective, sample, self.engine)

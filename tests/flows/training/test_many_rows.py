@@ -10,15 +10,19 @@ import numpy as np
 import pytest
 
 from blr.basis.kinds import fit_basis
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
 from catalogs.files.atomic import StorageError
 from catalogs.profile.split import held_out_keys
 from flows.engines._threads import ThreadEngine
+from flows.features.split import held_out
 from flows.labels.conflicts import repeated_in_conflict
 from flows.models.store import Store
+from flows.specification.toml_file import parse_specification
 from flows.training._collected import Collected, Part
 from flows.training._row_counts import RowCounts
 from flows.training._shards import TrainingShards
-from flows.training._stored_places import named_pieces
+from flows.training._stored_places import named_pieces, put_on_sides
 from flows.training._stored_rows import ArrayWriter, StoredRows
 from flows.training.report import train_report
 from tests.flows.verbs import train
@@ -133,9 +137,9 @@ def test_the_share_of_held_out_rows_in_the_sample(tmp_path):
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
     X = np.zeros((len(keys), 1))
-    for held_out, share in ((None, 0.2), (lambda places: held_out_keys(places, 0.2), 0.5)):
+    for by_row, share in ((None, 0.2), (lambda places: held_out_keys(places, 0.2), 0.5)):
         (tmp_path / str(share)).mkdir()
-        rows = Collected(4000, lambda folder=tmp_path / str(share): folder, held_out)
+        rows = Collected(4000, lambda folder=tmp_path / str(share): folder, by_row)
         for some in np.split(np.arange(len(keys)), 20):
             rows.add(
                 Part(X[some], X[some] > 0, np.zeros(1000, np.int16), keys[some], weight=None, name=keys[some])
@@ -208,3 +212,49 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     few, many = (peak_of(n, tmp_path / str(n)) for n in (200_000, 600_000))
     assert many < 1.05 * few
     assert few < 30
+
+
+def test_votes_and_weights_of_shards(tmp_path, monkeypatch):
+    """Rows with votes for three classes, weighted, some held out: the fit of the arrays."""
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 150)
+    rng = np.random.default_rng(4)
+    X, votes = rng.normal(size=(1000, 2)), rng.integers(0, 5, (1000, 3)).astype(float)
+    votes[:, 0] += 1 + np.round(3 * (X[:, 0] > 0))
+    held_out, weight = np.arange(1000) % 5 == 0, rng.uniform(0.5, 2, 1000)
+    arrays = {
+        "filled": X,
+        "votes": votes,
+        "held_out": held_out,
+        "weight": weight,
+        "target": votes.argmax(axis=1),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    own = ~held_out
+    shards = TrainingShards(StoredRows(tmp_path), 3, ThreadEngine(2), held_out_too=False)
+    basis = fit_basis("linear", X[own])
+    design = shards.design(basis, (0, 1), X[own][::3], votes[own][::3], weight[own][::3])
+    prior = GaussianPrior.isotropic(3, precision=0.5)
+    found = fit(design, None, prior, "softmax", classes=range(3))
+    whole = fit(basis(X[own]), votes[own], prior, "softmax", sample_weight=weight[own], classes=range(3))
+    np.testing.assert_allclose(found.mean, whole.mean, atol=1e-9)
+    assert found.n_effective == pytest.approx(whole.n_effective)
+    assert design.sample is not None
+    assert design.sample.chunk[2].sum() == pytest.approx(whole.n_effective)
+
+
+@pytest.mark.parametrize("split", ['by = "healpix"', 'by = "id"', "held_out = 0"])
+def test_the_split_of_shards_is_that_of_all_rows(make, tmp_path, monkeypatch, split):
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 170)
+    text = make.specification.replace("[features]", f"[split]\n{split}\n[features]")
+    text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
+    specification = parse_specification(text, source="a test")
+    rng = np.random.default_rng(6)
+    places = rng.integers(0, 12 * 4**10 if "healpix" in split else 2**60, 400)[rng.integers(0, 400, 1000)]
+    np.save(tmp_path / "place.npy", places)
+    np.save(tmp_path / "target.npy", np.zeros(1000, np.int16))
+    whole, stored = held_out(specification, places), StoredRows(tmp_path)
+    assert put_on_sides(specification, stored, whole.summary) == whole.summary
+    found = np.concatenate([stored.read("held_out", shard) for shard in stored.shards])
+    assert np.array_equal(found, whole.held_out)
+    assert np.array_equal(np.load(tmp_path / "group.npy"), whole.group)
