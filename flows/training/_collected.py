@@ -118,8 +118,10 @@ class Collected:
             chosen[order[out][:n_out]] = True
             chosen[order[~out][: n - n_out]] = True
         masks = np.split(chosen, np.cumsum([len(k) for k in self._keys])[:-1])
-        self.parts = [part.chosen(mask) for part, mask in zip(self.parts, masks, strict=True)]
-        self._keys = [k[mask] for k, mask in zip(self._keys, masks, strict=True)]
+        kept = [part.chosen(mask) for part, mask in zip(self.parts, masks, strict=True)]
+        # One part of them: many small arrays that stay would pin the memory of the large ones that went.
+        self.parts = [Part(**{f.name: joined(kept, f.name) for f in fields(Part)})]
+        self._keys = [key[chosen]]
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
