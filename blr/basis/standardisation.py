@@ -10,7 +10,7 @@ from __future__ import annotations
 
 __all__ = ["Softening", "Standardisation"]
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,10 @@ _NARROWEST = 1e-3
 _COMMON = 0.75
 # Rows whose medians are taken to find that value.
 _MOST_ROWS = 100_000
+_MOST_UNITS = 1e150  # times the sample's range: the square is finite
+
+Accumulate = Callable[[Callable[[Matrix, Matrix, Vector | None], tuple[Any, ...]]], tuple[Any, ...]]
+"""Sums a function of (X, targets, weight) over chunks of rows, as `blr.sums.Data.accumulate` does."""
 
 
 def _scale_of_rare(X: Matrix, weight: Vector | None) -> Vector:
@@ -133,6 +137,43 @@ class Standardisation:
         # Not "== 0": the mean of equal numbers may miss them by a rounding, which is no scale.
         constant = peak <= 16 * np.finfo(np.float64).eps * np.abs(mean)
         return cls(mean, np.where(constant, 1.0, scale))
+
+    @classmethod
+    def learn_by_sums(
+        cls, accumulate: Accumulate, sample: ArrayLike, softening: Softening | None = None
+    ) -> Standardisation:
+        """Return the map that `learn` gives of all rows, from two passes over rows that are never held together.
+
+        `accumulate` sums a function of (X, targets, weight) over chunks of the rows, X (n, F) with the softening not
+        yet applied.  `sample` (S, F) are some of the rows: they show which value is common.
+        """
+        soften: Softening | Callable[[Matrix], Matrix] = softening or (lambda X: X)
+        some = soften(as_matrix(sample, "sample"))
+        origin, common = some[0].copy(), np.median(some[:: -(-len(some) // _MOST_ROWS)], axis=0)
+        peak = np.abs(some - origin).max(axis=0)
+        unit = np.where(peak > 0, peak, 1.0)
+
+        def first(X: Matrix, _t: Matrix, weight: Vector | None) -> tuple[float, Vector]:
+            w = np.ones(len(X)) if weight is None else weight
+            return float(w.sum()), w @ (soften(X) - origin)
+
+        total, shift = accumulate(first)
+        mean = origin + shift / total
+
+        def second(X: Matrix, _t: Matrix, weight: Vector | None) -> tuple[Vector, Vector, Vector]:
+            w, Y = np.ones(len(X)) if weight is None else weight, soften(X)
+            rare = common != Y
+            away = np.clip((Y - mean) / unit, -_MOST_UNITS, _MOST_UNITS)
+            apart = np.clip((Y - common) / unit, -_MOST_UNITS, _MOST_UNITS)
+            return w @ away**2, w @ rare, w @ apart**2
+
+        squares, rare, apart = accumulate(second)
+        scale = unit * np.sqrt(squares / total)
+        few = (rare > 0) & (rare / total < 1 - _COMMON)
+        of_rare = 0.5 * unit * np.sqrt(apart / np.where(rare > 0, rare, 1.0))
+        scale = np.where(few, np.maximum(scale, of_rare), scale)
+        constant = scale <= 16 * np.finfo(np.float64).eps * np.abs(mean)
+        return cls(mean, np.where(constant | (scale == 0), 1.0, scale), softening)
 
     def after(self, softening: Softening) -> Standardisation:
         """Return the map that softens first; mean and scale must be those of the softened features."""

@@ -11,6 +11,10 @@
 - `streams`: Rows that come in chunks from elsewhere, disk or network, read anew at each pass.
 - `subsample`: A start for many rows: the mode of every n-th row, then quasi-Newton steps whose passes need no
   Hessian.
+
+For this folder alone:
+
+- `_accumulated`: Data that add themselves up: whatever has `n_functions` and `accumulate`, wherever the rows are.
 """
 
 __all__ = ["collinearity", "newton", "problem", "separation", "sgd", "streams", "subsample"]

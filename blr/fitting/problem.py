@@ -16,6 +16,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from blr.arrays import Matrix, Vector, as_design, column_names
+from blr.fitting._accumulated import totals
 from blr.fitting.newton import SolverPrior
 from blr.fitting.streams import Stream
 from blr.likelihood.contrasts import class_mean, exchangeable
@@ -191,7 +192,10 @@ def pose(
     confusion: ArrayLike | None = None,
     threads: int | None = None,
 ) -> Problem:
-    """Return the problem of fitting t to Phi (N, M), or to a re-iterable of (Phi, t, weight) chunks where t is None."""
+    """Return the problem of fitting t to Phi (N, M).
+
+    Where t is None, Phi has `accumulate`, or is a re-iterable of (Phi, t, weight) chunks.
+    """
     threads = default_threads() if threads is None else threads
     if t is None:
         if trials is not None or sample_weight is not None:
@@ -199,7 +203,18 @@ def pose(
                 "trials and sample_weight do not go with a stream, which brings its own: give a weight in each chunk "
                 "(Phi, t, weight), and successes as fractions weighted by their trials"
             )
-        return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
+        if not hasattr(Phi, "accumulate"):
+            return _pose_stream(Phi, prior, likelihood, classes, confusion, threads)
+        found = totals(Phi, binary=likelihood != "softmax", classes=classes, confusion=confusion)
+        return make_problem(
+            likelihood,
+            prior,
+            found.classes,
+            Phi.n_functions,
+            found.n_effective,
+            found.data,
+            mislabelled=found.mislabelled,
+        )
     matrix = as_design(Phi)
     targets = resolve_targets(
         t,

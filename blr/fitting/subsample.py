@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from blr.arrays import Matrix, Vector
+from blr.fitting._accumulated import sample_of
 from blr.fitting.newton import SolverPrior
 from blr.fitting.problem import Problem
 from blr.gaussian import cholesky_of_precision
@@ -38,9 +39,13 @@ _ROUNDING = 64 * np.finfo(float).eps
 
 
 def part_of(problem: Problem) -> Problem | None:
-    """Return the problem of every n-th row, with weights that make up for the rest; None where all are as quick."""
+    """Return the problem of every n-th row, with weights that make up for the rest; None where all are as quick.
+
+    Of data that name a sample, it is the problem of that.
+    """
     if not isinstance(problem.data, Rows):
-        return None
+        sample = None if problem.data is None else sample_of(problem.data)
+        return None if sample is None else replace(problem, data=sample)
     n = len(problem.data.Phi)
     step = min(_MOST_STEP, n // max(_FEWEST_ROWS, _ROWS_A_WEIGHT * problem.n_solved))
     return replace(problem, data=problem.data.every(step)) if step >= _WORTHWHILE else None

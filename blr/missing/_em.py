@@ -9,9 +9,9 @@ Shapes: N rows, F features, P patterns of missing features.
 
 from __future__ import annotations
 
-__all__ = ["likeliest_moments"]
+__all__ = ["Incomplete", "likeliest_moments", "likeliest_moments_of_parts"]
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,9 @@ _TOLERANCE = 1e-9  # change of a mean or covariance in a step, in standard devia
 _LEAST_VARIANCE = 1e-8
 _TOGETHER = 256  # patterns whose matrices stay in cache
 
+Incomplete = tuple[Matrix, Mask, Vector]
+"""Rows X (n, F), where they are missing (n, F), and their weights (n,)."""
+
 
 def likeliest_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector, Matrix, bool]:
     """Return mean (F,), covariance (F, F), and whether EM came to rest, of X (N, F) where not missing (N, F).
@@ -36,6 +39,26 @@ def likeliest_moments(X: Matrix, missing: Mask, weight: Vector) -> tuple[Vector,
     centre, scale = _seen_moments(X, missing, weight)
     Z = np.where(missing, 0.0, (X - centre) / scale)
     mean, correlation, converged = _maximise(_pattern_sums(Z, missing, weight))
+    return centre + scale * mean, correlation * np.outer(scale, scale), converged
+
+
+def likeliest_moments_of_parts(
+    parts: Iterable[Incomplete], sample: Incomplete
+) -> tuple[Vector, Matrix, bool]:
+    """Return what `likeliest_moments` does of all rows, which come in parts, once; `sample` tells their units."""
+    centre, scale = _seen_moments(*sample)
+    found: dict[bytes, _PatternSums] = {}
+    for X, missing, weight in parts:
+        sums = _PatternSums.of(np.where(missing, 0.0, (X - centre) / scale), missing, weight)
+        for i, present in enumerate(sums.present):
+            if present.any():
+                one, key = sums.rows(slice(i, i + 1)), present.tobytes()
+                found[key] = found[key].plus(one) if key in found else one
+    ordered = [found[key] for key in sorted(found)]
+    whole = _PatternSums(
+        *(np.concatenate([getattr(one, name) for one in ordered]) for name in vars(ordered[0]))
+    )
+    mean, correlation, converged = _maximise(_in_pieces(whole))
     return centre + scale * mean, correlation * np.outer(scale, scale), converged
 
 
@@ -103,6 +126,15 @@ class _PatternSums:
             np.array([(z * w[:, None]).T @ z for _, z, w in parts]),
         )
 
+    def rows(self, some: slice) -> _PatternSums:
+        """Return the sums of some of the patterns."""
+        return _PatternSums(self.present[some], self.weight[some], self.first[some], self.second[some])
+
+    def plus(self, other: _PatternSums) -> _PatternSums:
+        """Return the sums over the rows of both, of the same patterns."""
+        sums = ((self.weight, other.weight), (self.first, other.first), (self.second, other.second))
+        return _PatternSums(self.present, *(a + b for a, b in sums))
+
     def completed(self, mean: Vector, covariance: Matrix) -> tuple[Vector, Matrix]:
         """Return the sums (F,) and (F, F) of z − mean and its square, expected given what is present."""
         D, n = self.present, self.weight
@@ -120,7 +152,11 @@ class _PatternSums:
 def _pattern_sums(Z: Matrix, missing: Mask, weight: Vector) -> list[_PatternSums]:
     """Return the sums, in pieces; rows of which nothing is present say nothing."""
     some = ~missing.all(axis=1)
-    whole = _PatternSums.of(Z[some], missing[some], weight[some])
+    return _in_pieces(_PatternSums.of(Z[some], missing[some], weight[some]))
+
+
+def _in_pieces(whole: _PatternSums) -> list[_PatternSums]:
+    """Return the sums of so many patterns at a time as stay in cache."""
     edges = range(_TOGETHER, len(whole.weight), _TOGETHER)
     pieces = [np.split(array, edges) for array in vars(whole).values()]
     return [_PatternSums(*arrays) for arrays in zip(*pieces, strict=True)]

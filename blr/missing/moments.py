@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = ["FeatureMoments"]
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from blr.arrays import Matrix, Vector, as_vector, require_finite
-from blr.missing._em import likeliest_moments
+from blr.missing._em import Incomplete, likeliest_moments, likeliest_moments_of_parts
 from blr.missing.nodes import displaced, error_nodes, moving, normal_nodes
 from blr.missing.patterns import Mask, kept, missing_patterns, present_values
 
@@ -56,6 +56,16 @@ class FeatureMoments:
         X, absent = present_values(X, missing)
         w = np.ones(len(X)) if weight is None else as_vector(weight, "weight")
         return cls(*likeliest_moments(X, absent, w))
+
+    @classmethod
+    def estimate_of_parts(cls, parts: Iterable[Incomplete], sample: Incomplete) -> FeatureMoments:
+        """Return what `estimate` does of all rows, which come in parts (X, missing, weight) and are read once.
+
+        `sample` are some of the rows, in which each feature is present somewhere.
+        """
+        checked = ((*present_values(X, missing), weight) for X, missing, weight in parts)
+        X, missing, weight = sample
+        return cls(*likeliest_moments_of_parts(checked, (*present_values(X, missing), weight)))
 
     @property
     def n_features(self) -> int:

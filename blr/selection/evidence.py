@@ -182,10 +182,15 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
     within = _ROUGHLY
     for _ in range(_MAX_ROUNDS):
         prior = SolverPrior(np.zeros_like(theta), np.diag(groups.precision(log_alpha)))
-        near = None if hessian is None else approach(problem, prior, theta, hessian, within=within)
-        if near is None:
-            return None
-        evaluated = problem.evaluate(near)
+        # From the second time on the quadratic model has told where the mode is: mostly no step is needed.
+        evaluated = problem.evaluate(theta) if within == CLOSE else None
+        near = theta
+        if evaluated is None or not _distance(evaluated, prior, theta) < CLOSE:
+            hessian = hessian if evaluated is None else evaluated[2]
+            nearer = None if hessian is None else approach(problem, prior, theta, hessian, within=within)
+            if nearer is None:
+                return None
+            near, evaluated = nearer, problem.evaluate(nearer)
         _, gradient, hessian = evaluated
         if not keep_skewness:  # it hardly changes from here to the mode
             g, keep_skewness = _skewness(problem, near, hessian + prior.precision), True
@@ -195,6 +200,12 @@ def _approached(problem: Problem, groups: Groups, state: _State, *, keep_skewnes
             return _State(near, log_alpha, g, evaluated)
         within = CLOSE
     return None
+
+
+def _distance(evaluated: Terms, prior: SolverPrior, theta: Vector) -> float:
+    """Return the distance to the mode, in posterior sd, where the likelihood's terms at theta are known."""
+    _, gradient, hessian = evaluated
+    return newton_step(gradient - prior.precision @ theta, hessian + prior.precision)[1]
 
 
 def _is_precision(A: Matrix) -> bool:

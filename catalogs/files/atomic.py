@@ -25,6 +25,7 @@ __all__ = [
     "atomic_write_text",
     "check_free_space",
     "flush_to_disk",
+    "scratch_folder",
     "sweep",
 ]
 
@@ -68,17 +69,24 @@ def atomic_folder(final: Path) -> Iterator[Path]:
 
     A folder that was there is replaced; if the block raises, or is interrupted, it is as it was.
     """
-    temporary = final.parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
+    with scratch_folder(final.parent) as temporary:
+        yield temporary
+        if final.exists():
+            final.replace(temporary / f"{PREFIX}old{SUFFIX}")
+        (temporary / final.name).replace(final)
+        flush_to_disk(final.parent)
+
+
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """Give an empty folder inside `parent` as long as the block lasts; `sweep` removes those of killed runs."""
+    temporary = parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
     temporary.mkdir()
     lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
-        if final.exists():
-            final.replace(temporary / f"{PREFIX}old{SUFFIX}")
-        (temporary / final.name).replace(final)
-        flush_to_disk(final.parent)
     finally:
         os.close(lock)
         shutil.rmtree(temporary, ignore_errors=True)

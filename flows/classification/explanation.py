@@ -25,7 +25,7 @@ from flows.classification.request import ExplainRequest
 from flows.classification.scoring import Scorer
 from flows.classification.steps import annotation_settings
 from flows.errors import UsageError
-from flows.inputs.object_row import ObjectRow, find_object, identifier_column, read_object
+from flows.inputs.object_row import ObjectRow, find_object, read_object
 from flows.inputs.opening import opened
 from flows.inputs.resolve import resolve_sources
 from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
@@ -36,6 +36,7 @@ from flows.reports.explanation import (
     Explanation,
     RaisedFlag,
 )
+from flows.runs.object_names import identifier_column
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 

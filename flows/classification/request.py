@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from flows.errors import UsageError
 from flows.inputs.still_written import PATIENCE, QUIET
-from flows.runs.parameters import BINS, EDGES, OUTPUT_FOLDER, STORE, THREADS, Parameter
+from flows.runs.parameters import BINS, EDGES, ENGINE, OUTPUT_FOLDER, STORE, THREADS, Parameter
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ __all__ = [
 
 VERIFY = Parameter(
     words="Hash all inputs and outputs again, even files whose size and time have not changed."
-)
-
-ENGINE = Parameter(
-    words="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a Dask "
-    "scheduler, or its scheduler file; default: the specification's, or else threads.",
-    metavar="ENGINE",
 )
 
 

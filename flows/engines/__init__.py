@@ -1,6 +1,7 @@
 """Where work is done: on threads of this machine, or on the workers of a Dask cluster.
 
 - `choice`: Which engine a user has named: threads, processes of this machine, or a scheduler.
+- `current`: The engine that sums are made on at the moment, which a run sets once for all of its steps.
 - `engine`: What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
 - `versions`: Which versions of packages decide about the bytes of a result, here and on workers.
 
@@ -10,4 +11,4 @@ For this folder alone:
 - `_threads`: Work on threads of this process.
 """
 
-__all__ = ["choice", "engine", "versions"]
+__all__ = ["choice", "current", "engine", "versions"]

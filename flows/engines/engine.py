@@ -1,7 +1,8 @@
 """What an engine does: `map` and `reduce`; and the tree in which `reduce` adds.
 
-An engine is handed a function and items.  On workers elsewhere the function is one of a module, and items and results
-are values that JSON has: texts, numbers, lists of them.
+An engine is handed a function and items.  On workers elsewhere the function that is mapped is one of a module, and
+items and results are values that JSON has: texts, numbers, lists of them.  What is reduced are sums: the function may
+hold arrays, and results are tuples of arrays.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from catalogs.sky.positions import PositionUnit, positions, unit_of_position
 from flows.errors import SpecificationError
 from flows.specification.specification import Specification
 
-__all__ = ["Chosen", "held_out", "position_unit", "split_columns", "split_places"]
+__all__ = ["Chosen", "held_out", "position_unit", "sides", "split_columns", "split_places"]
 
 
 def split_columns(specification: Specification) -> tuple[str, ...]:
@@ -92,6 +92,19 @@ def held_out(
         healpix_order=order,
     )
     return Chosen(chosen, group, summary, refusal)
+
+
+def sides(
+    specification: Specification, places: NDArray[np.int64] | NDArray[np.uint64], order: int | None
+) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+    """Return which rows are held out (N,) and their group (N,), of their `split_places` (N,).
+
+    As `held_out` does, where others of the rows have told the `order` of the pixels.
+    """
+    pixels = specification.split.by == "healpix" and order is not None
+    group = split.healpix_keys(places.astype(np.int64), order or 0) if pixels else places.astype(np.uint64)
+    asked = specification.split.held_out
+    return (split.held_out_keys(group, asked) if asked else np.zeros(len(group), dtype=bool)), group
 
 
 FEW_VALUES = 50

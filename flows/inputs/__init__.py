@@ -6,7 +6,7 @@
   that sees files.
 - `files`: The files of what the user named, opened as catalogues; damaged ones are set aside, not in the
   way of the others.
-- `object_row`: One object of a catalogue by its identifier: which column names objects, and where its row is.
+- `object_row`: One object of a catalogue by its identifier: where its row is.
 - `opening`: Catalogues opened to be read, wherever they are: Parquet at a URL in its place, other formats
   fetched.
 - `origins`: Inputs at URLs, as a plan sees them: fetched files, and what need not, could not or should not

@@ -1,4 +1,4 @@
-"""One object of a catalogue by its identifier: which column names objects, and where its row is.
+"""One object of a catalogue by its identifier: where its row is.
 
 A catalogue of ten million rows is read once, this column alone.
 """
@@ -13,13 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Partition
-from catalogs.errors import nearest
-from flows.errors import UsageError
 
-__all__ = ["ObjectRow", "find_object", "identifier_column", "read_object"]
-
-ID_NAMES = ("id", "name", "objid", "object_id", "source_id", "objectid")
-"""Names that columns of identifiers have in many catalogues, in lower case."""
+__all__ = ["ObjectRow", "find_object", "read_object"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,23 +24,6 @@ class ObjectRow:
     partition: Partition
     row: int
     n_rows: int
-
-
-def identifier_column(catalog: Catalog, *, asked: str | None, stated: str | None, option: str) -> str:
-    """Return the column that names objects: the one `asked` for, else the one `stated`, else what looks like it.
-
-    UsageError if no column does; `option` is how the user names one.
-    """
-    by_ucd = [c.name for c in catalog.columns if (c.ucd or "").lower().startswith("meta.id")]
-    by_name = [c.name for c in catalog.columns if c.name.lower() in ID_NAMES]
-    known = [stated] if stated in catalog.names else []
-    column = asked or next(iter((*known, *by_ucd, *by_name)), None)
-    if column is None or column not in catalog.names:
-        raise UsageError(
-            f"{catalog.path}: got {'no column that names an object' if column is None else repr(column)}, expected "
-            f"the column of the identifier; name it with {option}; {nearest(column or 'id', catalog.names)}"
-        )
-    return column
 
 
 def find_object(catalog: Catalog, column: str, identifier: str) -> ObjectRow | None:

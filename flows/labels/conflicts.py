@@ -21,6 +21,8 @@ __all__ = ["RepeatedNames", "conflict_words", "name_hashes", "repeated_in_confli
 Array = np.ndarray[Any, Any]
 SHOWN = 20
 """Objects that are named."""
+MOST_KNOWN = 10_000
+"""Objects of several classes whose names are looked for: the first of them in the catalogue are named."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,35 @@ def name_hashes(names: Array) -> NDArray[np.uint64]:
 
 
 def repeated_in_conflict(
-    hashes: NDArray[np.uint64],
-    target: NDArray[np.intp],
+    pieces: Iterable[tuple[NDArray[np.uint64], NDArray[np.integer]]],
     classes: Sequence[str],
     names: Iterable[Array],
 ) -> RepeatedNames:
-    """Return the names that have rows of several classes: the columns `names` are read for those that are shown."""
-    order = np.lexsort((target, hashes))
-    name, index = hashes[order], target[order]
-    differ = (name[1:] == name[:-1]) & (index[1:] != index[:-1]) & (name[1:] != 0)
-    repeated = np.unique(name[1:][differ])
+    """Return the names that have rows of several classes: the columns `names` are read for those that are shown.
+
+    `pieces` are hashes of names and class indices of rows, (n,) each; all rows of a name are in one piece.
+    """
+    n, known = 0, dict[int, tuple[str, ...]]()
+    for hashes, target in pieces:
+        order = np.lexsort((target, hashes))
+        name, index = hashes[order], target[order]
+        differ = (name[1:] == name[:-1]) & (index[1:] != index[:-1]) & (name[1:] != 0)
+        repeated = np.unique(name[1:][differ])
+        n += len(repeated)
+        some = repeated[: MOST_KNOWN - len(known)]
+        rows = zip(np.searchsorted(name, some), np.searchsorted(name, some, side="right"), strict=True)
+        for one, (first, last) in zip(some.tolist(), rows, strict=True):
+            known[one] = tuple(classes[k] for k in np.unique(index[first:last]).tolist())
+    looked_for = np.array(sorted(known), dtype=np.uint64)
     shown: dict[str, tuple[str, ...]] = {}
-    for texts in (label_texts(column) for column in names if repeated.size):
+    for texts in (label_texts(column) for column in names if known):
         mine = name_hashes(texts)
-        for i in np.flatnonzero(np.isin(mine, repeated)).tolist():
+        for i in np.flatnonzero(np.isin(mine, looked_for)).tolist():
             if texts[i] not in shown:
-                shown[texts[i]] = tuple(classes[k] for k in np.unique(target[hashes == mine[i]]).tolist())
-            if len(shown) == min(SHOWN, len(repeated)):
-                return RepeatedNames(len(repeated), shown)
-    return RepeatedNames(len(repeated), shown)
+                shown[texts[i]] = known[int(mine[i])]
+            if len(shown) == min(SHOWN, len(known)):
+                return RepeatedNames(n, shown)
+    return RepeatedNames(n, shown)
 
 
 def conflict_words(repeated: int, repeating: Mapping[str, tuple[str, ...]]) -> str:

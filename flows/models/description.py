@@ -149,6 +149,7 @@ class TrainingDescription(LabelledSample):
     shift: TargetShift  # how the target differs from these rows, where one is named
     quality: tuple[CatalogueQuality, ...]  # of the first four labelled catalogues
     refitted: int | None  # rows that it was fitted to again after judging; None where the judged fit is kept
+    sampled: int | None = None  # rows of the sample that judges, where rows are too many for the memory
     mean_power: float | None = None  # mean power that probabilities are taken to; None for no power
 
 

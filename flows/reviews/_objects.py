@@ -12,8 +12,8 @@ from catalogs.errors import CatalogError
 from catalogs.sky.positions import PositionUnit, find_position_columns, unit_of_position
 from catalogs.table_choice import annotated_table
 from flows.errors import UsageError
-from flows.inputs.object_row import identifier_column
 from flows.runs.manifest import Manifest, ObjectColumns
+from flows.runs.object_names import identifier_column
 
 __all__ = ["ObjectTable", "annotated_manifest", "object_tables"]
 

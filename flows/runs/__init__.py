@@ -15,6 +15,7 @@
   done.
 - `model_reference`: How texts name a model: NAME is its champion, NAME@VERSION one of its versions; only here are they
   taken apart.
+- `object_names`: Which column of a catalogue names its objects.
 - `outputs`: What is known of an input and of its annotated copy: bytes by their hash, and what was counted.
 - `parameters`: The parameters of a verb (`train`, `classify`, ...), each written once, as a field of a request.
 - `progress`: How far the work is, shown by a terminal's bar, to lines, or to nobody.
@@ -36,6 +37,7 @@ __all__ = [
     "lock",
     "manifest",
     "model_reference",
+    "object_names",
     "outputs",
     "parameters",
     "progress",

@@ -23,6 +23,7 @@ __all__ = [
     "check_inside",
     "check_local",
     "check_output",
+    "check_scheduler",
     "check_url",
     "url_roots",
 ]
@@ -95,6 +96,14 @@ def check_address(address: str, *, key: str) -> str:
             f"scheduler ({ROOTS}); leave it out, or have the address added"
         )
     return address
+
+
+def check_scheduler(file: Path | None, address: str, *, key: str) -> None:
+    """Raise UsageError where a scheduler's file or address may not be used here."""
+    if file is not None:
+        check_inside(file, key=key)
+    if address:
+        check_address(address, key=key)
 
 
 def url_roots() -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from flows.errors import UsageError
 __all__ = [
     "BINS",
     "EDGES",
+    "ENGINE",
     "IDENTIFIER",
     "OUTPUT_FOLDER",
     "STORE",
@@ -79,6 +80,11 @@ IDENTIFIER = Parameter(
 )
 THREADS = Parameter(
     words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
+)
+ENGINE = Parameter(
+    words="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a Dask "
+    "scheduler, or its scheduler file; default: the specification's, or else threads.",
+    metavar="ENGINE",
 )
 
 

@@ -15,6 +15,6 @@ class Run(SpecificationTable):
     engine: str | None = Field(
         default=None,
         pattern=r"^(threads|local:[1-9]\d{0,2}|(tcp|tls)://\S+:\d+|[^:]+\.json)$",
-        description="Where classifying is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
+        description="Where the work is done: threads, local:N for N processes of this machine, tcp://HOST:PORT of a "
         "Dask scheduler, or the path of its scheduler file; default: threads",
     )

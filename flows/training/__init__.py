@@ -10,11 +10,15 @@ For this folder alone:
 
 - `_ballots`: The rows that a batch contributes: one each, or one for each class that reviewers' answers are shared
   between.
+- `_candidate_data`: What every candidate is given: rows, and where there are too many for the memory, all of them on
+  the disk.
 - `_candidate_parts`: The parts of a candidate: the widths of its basis and the scales of its prior that
   matter, each with its share.
 - `_candidates`: One candidate: fitted to the training rows, judged on rows that its fits have not seen.
 - `_checks`: The check of a model's posteriors against the exact ones: which parts are checked, and what is
   said of it.
+- `_collected`: Rows as they come from the catalogues: all of them in memory; of many, a sample there and all on the
+  disk.
 - `_evaluation`: How good a model is on rows that no fit saw: the report's numbers, from probabilities and
   truth alone.
 - `_gather`: The labelled rows of a training, gathered once from the catalogues.
@@ -33,13 +37,17 @@ For this folder alone:
   outliers, leaks.
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
   alone.
+- `_row_counts`: Counts of the labelled rows, as sums: of all rows at once, or of shards one after the other.
 - `_rows`: The labelled rows of a training: the same for all candidates.
 - `_saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the
   store.
+- `_shards`: Fits to rows on the disk: sums over shards, wherever the engine has them made.
 - `_shift`: A training set unlike the target: how well they can be separated, weights for the rows, shares
   for the classes.
 - `_staging`: What a training keeps in its staging folder: the rows, their filled features, and what was
   said of them.
+- `_stored_places`: The split and the repeated names of rows on the disk, piece by piece.
+- `_stored_rows`: Labelled rows that are too many for the memory: arrays on the disk, read a shard at a time.
 - `_target_rows`: Rows of the catalogue to classify, read at the training: what the labelled ones are
   compared with.
 - `_temperature`: Left-out probabilities of the mixture of candidates, and the temperature that is estimated from

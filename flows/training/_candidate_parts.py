@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from blr.basis.base import Basis
 from blr.basis.kinds import fit_basis
 from blr.basis.rbf import RBF
 from blr.basis.sigmoid import Sigmoid
+from blr.fitting.problem import pose
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
@@ -30,8 +31,9 @@ from blr.selection.prior_scale import fit_scales
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
 from flows.reports.candidates import CandidatePart
 from flows.specification.basis import BasisKeywords
+from flows.training._shards import DesignShards, TrainingShards
 
-__all__ = ["CandidateProblem", "Part", "Response", "fitted_parts", "left_out"]
+__all__ = ["CandidateProblem", "Part", "Response", "fitted_parts", "left_out", "left_out_of_sample"]
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +44,8 @@ COMMON_WIDTH = 0.7
 """Times the root of the number of features: where the search for a width a feature starts."""
 FOLD_WORK = 1e8
 """Rows times the squared number of weights, above which folds cost too much where one step serves as well."""
+SAMPLED_AT_ONCE = 16_384
+"""Rows of a sample whose design matrix is held at once."""
 MOST_INFLUENTIAL = 0.01
 """One step is trusted where at most this share of the rows hold more than half of their own curvature."""
 
@@ -49,7 +53,7 @@ MOST_INFLUENTIAL = 0.01
 class Response(TypedDict):
     """What fits are of: keywords of every fit in `blr` beside the design matrix."""
 
-    t: Floats | NDArray[np.intp]  # (N,) class indices, or (N, K) votes
+    t: Any  # (N,) class indices, or (N, K) votes; None where the design matrix brings them
     likelihood: str
     sample_weight: Floats | None  # (N,)
     classes: Sequence[int]
@@ -61,6 +65,8 @@ class CandidateProblem:
     """What every fit of a candidate is given: features X (N, F), targets, and how its basis is made.
 
     `widths` are the keywords of each basis that is to be tried; `response` those of every fit beside the design matrix.
+    Where there are `shards`, fits are of their rows, of whose features `columns` are used; X and `response` are of a
+    sample.
     """
 
     X: Floats
@@ -71,6 +77,8 @@ class CandidateProblem:
     weight: Floats | None
     generator: Callable[[], np.random.Generator]
     threads: int | None
+    columns: tuple[int, ...] = ()
+    shards: TrainingShards | None = None
 
     def basis(
         self, width: int, *, known: Sequence[float] | None = None, on_step: Callable[[], None] | None = None
@@ -87,6 +95,8 @@ class CandidateProblem:
         basis = fit_basis(
             self.kind, self.X, weight=self.weight, rng=self.generator(), soften=self.soften, **keywords
         )
+        if self.shards is not None:
+            basis = replace(basis, standardisation=self.shards.standardised(basis, self.columns, self.X))
         found = None if known is None else np.asarray(known, dtype=np.float64)
         if each and isinstance(basis, RBF):
             if found is not None:
@@ -98,12 +108,39 @@ class CandidateProblem:
             return with_relevant_heights(basis, self.X, threads=self.threads, **self.response)
         return basis
 
-    def at_scale(self, Phi: Floats, scale: float | None) -> LaplacePosterior:
+    def design(self, basis: Basis) -> Floats | DesignShards:
+        """Return the design matrix: an array, or that of rows on the disk."""
+        if self.shards is None:
+            return basis(self.X)
+        return self.shards.design(basis, self.columns, self.X, self.response["t"], self.weight)
+
+    @property
+    def fitted(self) -> Response:
+        """Keywords of a fit to the rows of `design`, which bring their targets and weights where they are shards."""
+        return self.response if self.shards is None else {**self.response, "t": None, "sample_weight": None}
+
+    def at_scale(self, basis: Basis, scale: float | None) -> LaplacePosterior:
         """Return the Laplace fit at a standard deviation of the prior, None for where the evidence is highest."""
         if scale is None:
-            return fit_evidence(Phi, threads=self.threads, **self.response)
-        prior = GaussianPrior.isotropic(Phi.shape[1], precision=scale**-2, intercept=0)
-        return fit(Phi, prior=prior, threads=self.threads, **self.response)
+            return fit_evidence(self.design(basis), threads=self.threads, **self.fitted)
+        prior = GaussianPrior.isotropic(basis.n_functions, precision=scale**-2, intercept=0)
+        return self.at_prior(basis, prior)
+
+    def at_prior(self, basis: Basis, prior: GaussianPrior) -> LaplacePosterior:
+        """Return the Laplace fit under a prior."""
+        return fit(self.design(basis), prior=prior, threads=self.threads, **self.fitted)
+
+    def sampled(self, q: Posterior, basis: Basis, some: slice) -> Posterior:
+        """Return a posterior with some of the rows in memory for its data, of which it is then judged."""
+        weight = self.response["sample_weight"]
+        rows = self.response | {
+            "t": self.response["t"][some],
+            "sample_weight": None if weight is None else weight[some],
+        }
+        data = pose(basis(self.X[some]), prior=None, threads=1, **rows).data
+        own: Any = q  # a dataclass, whatever its kind
+        judged: Posterior = replace(own, problem=replace(q.problem, data=data))
+        return judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +181,11 @@ def fitted_parts(
     parts: list[Part] = []
     for width in range(len(problem.widths)):
         basis = problem.basis(width, on_step=on_step)
-        Phi = basis(problem.X)
         if not integrated:
-            q = problem.at_scale(Phi, None)
+            q = problem.at_scale(basis, None)
             parts.append(Part(width, None, basis, q, q, q.log_evidence))
             continue
-        scales = fit_scales(Phi, threads=problem.threads, **problem.response)
+        scales = fit_scales(problem.design(basis), threads=problem.threads, **problem.fitted)
         log_weight = scales.log_evidence + np.log(scales.weight)
         for w, s, q in zip(log_weight.tolist(), scales.scale.tolist(), scales.posteriors, strict=True):
             parts.append(Part(width, s, basis, q, q, w))
@@ -188,6 +224,23 @@ def _by_width(parts: Sequence[Part]) -> list[list[Part]]:
     return [
         [part for part in parts if part.width == width] for width in sorted({part.width for part in parts})
     ]
+
+
+def left_out_of_sample(
+    problem: CandidateProblem, parts: Sequence[Part], *, on_part: Callable[[], None]
+) -> tuple[Floats, str]:
+    """Return what `left_out` does, of the rows in memory: by one step from fits to all rows."""
+    found = []
+    for start in range(0, len(problem.X), SAMPLED_AT_ONCE):
+        some = slice(start, start + SAMPLED_AT_ONCE)
+        p: Floats | float = 0.0
+        for part in parts:
+            q = problem.sampled(part.served, part.basis, some)
+            unseen, share, weight = leave_one_out_probability(q, records=False)
+            p = p + part.weight * unseen
+        found.append(np.stack([p, weight[:, None] * share]))
+        on_part()
+    return np.concatenate(found, axis=1), "one step"
 
 
 def left_out(

@@ -16,7 +16,6 @@ from blr.calibration import log_loss
 from blr.classifier import Classifier, Member
 from blr.gaussian import Gaussian
 from blr.likelihood.confusion import recorded_probability
-from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
@@ -24,18 +23,27 @@ from blr.posterior.variational import refine
 from blr.predictive.temperature import Temperature
 from blr.selection.compare import LeaveOneOut, leave_one_out
 from blr.selection.folds import assign_folds
+from blr.threads import default_threads
+from flows.engines.current import current_engine
 from flows.reports.candidates import CandidatePart, JudgedCandidate, PosteriorCheck
 from flows.reports.picture_data import WeightPictures
 from flows.runs.progress import tell
 from flows.specification.basis import SigmoidBasis, basis_choices, basis_words
 from flows.specification.specification import Candidate, Specification
-from flows.training._candidate_parts import CandidateProblem, Part, fitted_parts, left_out
+from flows.training._candidate_data import CandidateData
+from flows.training._candidate_parts import (
+    CandidateProblem,
+    Part,
+    fitted_parts,
+    left_out,
+    left_out_of_sample,
+)
 from flows.training._checks import posterior_check
 from flows.training._rows import TrainingRows
+from flows.training._shards import TrainingShards
 from flows.training._weight_pictures import weight_pictures
 
 __all__ = [
-    "CandidateData",
     "FinalMember",
     "FittedCandidate",
     "build_classifier",
@@ -45,15 +53,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateData:
-    """What every candidate is given: the rows, and their features with the missing ones at their conditional mean."""
-
-    rows: TrainingRows
-    filled: Floats
-    classes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +95,14 @@ def fit_candidate(
     unseen, by = None, "held-out rows"
     if select.by == "stack" or not held_out:
         training, group = data.rows.training, data.rows.group
-        fold = assign_folds(data.rows.target[training], None if group is None else group[training])
         tell().start(f"folds of {what}", len(parts), "parts")
-        unseen, by = left_out(parts, fold, n_influential=loo.n_influential, refined=refined, on_part=_advance)
+        if problem.shards is None:
+            fold = assign_folds(data.rows.target[training], None if group is None else group[training])
+            unseen, by = left_out(
+                parts, fold, n_influential=loo.n_influential, refined=refined, on_part=_advance
+            )
+        else:
+            unseen, by = left_out_of_sample(problem, parts, on_part=_advance)
         unseen[0] = recorded_probability(unseen[0], data.rows.confused(training))
     if held_out:
         loss = _held_out_loss(specification, index, parts, data)
@@ -136,7 +140,7 @@ def refit_candidate(
     members = []
     for number, part in enumerate(parts):
         basis, check = problem.basis(part.width, known=part.widths or part.heights), None
-        laplace = problem.at_scale(basis(problem.X), part.scale)
+        laplace = problem.at_scale(basis, part.scale)
         q: Posterior = laplace
         (rng,) = _generator(specification, specification.candidate[index]).spawn(1)
         if kind == "refined":
@@ -146,7 +150,7 @@ def refit_candidate(
                 else refine(laplace, draft=True, on_step=_advance)
             )
             q = refined = refine(laplace, start=start, on_step=_advance)
-            if number in checked:
+            if number in checked and problem.shards is None:  # chains are thousands of passes
                 tell().start(f"checking {what} against the exact posterior", 0, "steps")
                 exact = served(laplace, refined, rng=rng)
                 q, check = exact.posterior, posterior_check(exact)
@@ -155,7 +159,7 @@ def refit_candidate(
         shown = None
         if pictured and not number:
             if part.scale is None and laplace.prior is not None:  # the path to the evidence is not Newton's
-                laplace = fit(basis(problem.X), prior=laplace.prior, threads=threads, **problem.response)
+                laplace = problem.at_prior(basis, laplace.prior)
             names = _features(specification, specification.candidate[index])
             (own,) = rng.spawn(1)
             shown = weight_pictures(laplace, q, basis, names, data.classes, own)
@@ -186,8 +190,12 @@ def _problem(
 ) -> CandidateProblem:
     """Return what the fits of a candidate to the training rows are given."""
     candidate, training, weight = specification.candidate[index], data.rows.training, _weight(data)
+    columns, shards = _columns(specification, index), None
+    if data.stored is not None:
+        engine = current_engine(default_threads() if threads is None else threads)
+        shards = TrainingShards(data.stored, len(data.classes), engine, data.held_out_too)
     return CandidateProblem(
-        X=data.filled[training][:, _columns(specification, index)],
+        X=data.filled[training][:, columns],
         kind=candidate.basis.kind,
         widths=basis_choices(candidate.basis),
         soften=candidate.transform == "arcsinh",
@@ -201,6 +209,8 @@ def _problem(
         weight=weight,
         generator=lambda: _generator(specification, candidate),
         threads=threads,
+        columns=columns,
+        shards=shards,
     )
 
 
@@ -253,17 +263,25 @@ def _held_out_loss(
     columns = _columns(specification, index)
     members = [Member(part.basis, part.served, columns, part.weight) for part in parts]
     classifier = build_classifier(specification, members, data, untrusted=False)
-    held_out, used = data.rows.held_out, used_columns(members)
-    p = classifier.score(data.rows.X[held_out][:, used], data.rows.missing[held_out][:, used]).probability
-    p = recorded_probability(p, data.rows.confused(held_out))
-    known = ~np.isnan(p[:, 0])
+    used = used_columns(members)
+    counts = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))
+    losses = [_loss(classifier, used, rows, counts / counts.sum()) for rows in data.held_out()]
+    return losses[0][0] if len(losses) == 1 else sum(x * n for x, n in losses) / sum(n for _, n in losses)
+
+
+def _loss(
+    classifier: Classifier, used: Sequence[int], rows: TrainingRows, shares: Floats
+) -> tuple[float, int]:
+    """Return the mean log loss of the held-out rows, and their number."""
+    held_out = rows.held_out
+    p = classifier.score(rows.X[held_out][:, used], rows.missing[held_out][:, used]).probability
+    p = recorded_probability(p, rows.confused(held_out))
     # A row of which nothing is measured gets the classes' shares, as every candidate would be.
-    shares = np.bincount(data.rows.target[data.rows.training], minlength=len(data.classes))
-    p[~known] = shares / shares.sum()
-    votes = data.rows.votes
-    if votes is None:
-        return log_loss(p, data.rows.target[held_out])
-    return log_loss(p, votes[held_out] / votes[held_out].sum(axis=1, keepdims=True))
+    p[np.isnan(p[:, 0])] = shares
+    if rows.votes is None:
+        return log_loss(p, rows.target[held_out]), len(p)
+    votes = rows.votes[held_out]
+    return log_loss(p, votes / votes.sum(axis=1, keepdims=True)), len(p)
 
 
 def _row(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,16 @@ from flows.labels.votes import VoteReader, most_voted
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
 from flows.training._ballots import cast_ballots
+from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
 from flows.training._objects import identifiers, magnitude_column, magnitudes, place_columns, places
+from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
+from flows.training._stored_places import NamedRows, named_pieces, put_on_sides, side_by_row
+from flows.training._stored_rows import StoredRows
 
 __all__ = ["ContentHash", "Gathered", "gather"]
 
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 class ContentHash:
@@ -75,7 +79,7 @@ class ContentHash:
 class Gathered:
     """The rows, and what was met on the way to them."""
 
-    rows: TrainingRows
+    rows: TrainingRows  # all of them, or a sample where they are too many for the memory
     classes: tuple[str, ...]
     content_hash: str  # of the columns' values in the rows: the same from FITS and from Parquet
     n_read: int
@@ -86,6 +90,8 @@ class Gathered:
     states: Mapping[tuple[str, State], int]  # labelled rows by column and state
     split: SplitSummary
     annotators: tuple[str, ...]
+    counts: RowCounts
+    stored: StoredRows | None = None  # all rows, where `rows` are a sample of them
 
     @property
     def unknown_labels(self) -> dict[str, int]:
@@ -93,30 +99,17 @@ class Gathered:
         return {text: n for text, n in self.seen.most_common() if text}
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """What one batch contributes."""
-
-    X: Floats
-    missing: Mask
-    texts: NDArray[np.object_]
-    place: NDArray[np.int64] | NDArray[np.uint64]
-    weight: Floats | None
-    votes: Floats | None = None
-    errors: Floats | None = None
-    annotators: NDArray[np.object_] | None = None
-    name: NDArray[np.uint64] | None = None
-    identifier: NDArray[np.bytes_] | None = None
-    position: Floats | None = None
-    magnitude: Floats | None = None
-
-
 def gather(
-    specification: Specification, catalogs: Sequence[Catalog], *, limit: int | None = None
+    specification: Specification,
+    catalogs: Sequence[Catalog],
+    *,
+    limit: int | None = None,
+    folder: Callable[[], Path] | None = None,
 ) -> Gathered:
     """Return the labelled rows of the catalogues; `TrainingError` where they cannot carry a fit.
 
-    `limit` reads that many rows only, for a trial.
+    `limit` reads that many rows only, for a trial.  `folder` makes a place for rows that are too many for the memory,
+    which all rows are held in without it.
     """
     label = specification.label
     plain = training_reader(specification, split_by=split_columns(specification))
@@ -136,7 +129,8 @@ def gather(
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
     content = ContentHash(plain.names)
-    parts, hashes, n_read, n_selected = [], [], 0, 0
+    collected = Collected(_most_in_memory(specification), folder, side_by_row(specification))
+    n_read, n_selected = 0, 0
     for catalog in catalogs:
         general.check(catalog)
     check_marks(specification, catalogs)
@@ -158,28 +152,36 @@ def gather(
         rows = batch.take(pa.array(cast))
         states.update(reader.count_states(rows))
         part = _part(
-            specification, reader, rows, ballots.texts, None if counts is None else counts[cast], unit
+            specification,
+            reader,
+            rows,
+            labels.read(ballots.texts),
+            None if counts is None else counts[cast],
+            unit,
         )
-        parts.append(
+        named = None
+        if counts is None and specification.catalog.id in values:
+            hashed = name_hashes(values[specification.catalog.id][cast])
+            named = np.where(ballots.shared, np.uint64(0), hashed)
+        collected.add(
             replace(
                 part,
                 weight=ballots.weighted(part.weight),
                 identifier=identifiers(specification, values, cast),
                 position=places(specification, catalog, located, values, cast),
                 magnitude=magnitudes(brightness, values, cast),
+                named=named,
             )
         )
-        if counts is None and specification.catalog.id in values:
-            hashed = name_hashes(values[specification.catalog.id][cast])
-            hashes.append(np.where(ballots.shared, np.uint64(0), hashed))
         content.feed(rows)
     source.require_match()
-    split = held_out(specification, np.concatenate([p.place for p in parts]), trial=limit is not None)
-    rows = _joined(parts, labels, split)
-    who = [p.annotators for p in parts if p.annotators is not None]
-    annotator, annotators = annotator_groups(np.concatenate(who), rows.training) if who else (None, ())
-    rows = replace(rows, annotator=annotator, magnitude_name=np.array("".join(brightness)))
-    _check(specification, rows, labels, seen, split)
+    stored, parts = collected.finish(), collected.parts
+    split = held_out(specification, joined(parts, "place"), trial=limit is not None)
+    rows, annotators = _joined(parts, split, "".join(brightness))
+    if stored is not None:
+        split = replace(split, summary=put_on_sides(specification, stored, split.summary))
+    counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
+    _check(specification, counts_of, labels, seen, split)
     for text in [text for text in seen if labels.knows(text)]:
         del seen[text]
     return Gathered(
@@ -190,37 +192,44 @@ def gather(
         n_selected,
         seen,
         source,
-        _repeated(specification, catalogs, hashes, rows, labels),
+        _repeated(specification, catalogs, named_pieces(stored, parts), labels),
         states,
         split.summary,
         annotators,
+        counts_of,
+        stored,
     )
+
+
+def _most_in_memory(specification: Specification) -> int | None:
+    """Return how many rows are held in memory; None for all: weights by density and annotators need them."""
+    whole = specification.shift.density_weights or specification.label.annotator is not None
+    return None if whole else MOST_IN_MEMORY
 
 
 def _repeated(
     specification: Specification,
     catalogs: Sequence[Catalog],
-    hashes: Sequence[NDArray[np.uint64]],
-    rows: TrainingRows,
+    pieces: Iterable[NamedRows] | None,
     labels: LabelReader,
 ) -> RepeatedNames | None:
     """Return which objects have rows of several classes, by the hashes of their names; None without names."""
     name = specification.catalog.id
-    if name is None or not hashes:
+    if name is None or pieces is None:
         return None
     batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
     names = (batch_values(batch, [name])[name] for batch in batches)
-    return repeated_in_conflict(np.concatenate(hashes), rows.target, labels.classes, names)
+    return repeated_in_conflict(pieces, labels.classes, names)
 
 
 def _part(
     specification: Specification,
     reader: FeatureReader,
     batch: pa.RecordBatch,
-    texts: NDArray[np.object_],
+    target: NDArray[np.intp],
     votes: Floats | None,
     unit: PositionUnit,
-) -> _Part:
+) -> Part:
     """Return the contribution of a batch that holds training rows only."""
     features = reader.evaluate(batch)
     values = reader.values(batch)
@@ -237,7 +246,8 @@ def _part(
     who = None if column is None else label_texts(values[column])
     identifier = specification.catalog.id
     name = name_keys([values[identifier]]) if identifier in values else None
-    return _Part(features.X, features.missing, texts, place, weight, votes, features.errors, who, name)
+    index = target.astype(np.int16)
+    return Part(features.X, features.missing, index, place, weight, votes, features.errors, who, name)
 
 
 def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
@@ -249,73 +259,63 @@ def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
     return np.asarray(np.broadcast_to(floats(weight), next(iter(values.values())).shape[:1]))
 
 
-def _joined(parts: Sequence[_Part], labels: LabelReader, chosen: Chosen) -> TrainingRows:
-    weights = [p.weight for p in parts if p.weight is not None]
-    votes = [p.votes for p in parts if p.votes is not None]
-    errors = [p.errors for p in parts if p.errors is not None]
-    names = [p.name for p in parts if p.name is not None]
-    identifier = [p.identifier for p in parts if p.identifier is not None]
-    position = [p.position for p in parts if p.position is not None]
-    magnitude = [p.magnitude for p in parts if p.magnitude is not None]
-    return TrainingRows(
-        X=np.concatenate([p.X for p in parts]),
-        missing=np.concatenate([p.missing for p in parts]),
-        target=labels.read(np.concatenate([p.texts for p in parts])),
+def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> tuple[TrainingRows, tuple[str, ...]]:
+    """Return the rows of all parts, and who labelled them."""
+    alike = ("weight", "votes", "errors", "name", "identifier", "position", "magnitude")
+    who = joined(parts, "annotators")
+    annotator, annotators = (None, ()) if who is None else annotator_groups(who, ~chosen.held_out)
+    rows = TrainingRows(
+        X=joined(parts, "X"),
+        missing=joined(parts, "missing"),
+        target=joined(parts, "target").astype(np.intp),
         held_out=chosen.held_out,
         group=chosen.group,
-        weight=np.concatenate(weights) if weights else None,
-        votes=np.concatenate(votes) if votes else None,
-        errors=np.concatenate(errors) if errors else None,
-        name=np.concatenate(names) if len(names) == len(parts) else None,
-        identifier=np.concatenate(identifier) if len(identifier) == len(parts) else None,
-        position=np.concatenate(position) if len(position) == len(parts) else None,
-        magnitude=np.concatenate(magnitude) if len(magnitude) == len(parts) else None,
+        annotator=annotator,
+        magnitude_name=np.array(magnitude),
+        **{name: joined(parts, name) for name in alike},
     )
+    return rows, annotators
 
 
 def _check(
-    specification: Specification, rows: TrainingRows, labels: LabelReader, seen: Counter[str], split: Chosen
+    specification: Specification, counts: RowCounts, labels: LabelReader, seen: Counter[str], split: Chosen
 ) -> None:
-    K = len(labels.classes)
-    check_classes(specification.label, labels, seen, np.bincount(rows.target, minlength=K).tolist())
-    _check_places(specification, rows)
+    of_class = counts.training + counts.held_out
+    check_classes(specification.label, labels, seen, of_class.tolist())
+    _check_places(specification, counts)
     if split.refusal:
         raise TrainingError(split.refusal)
-    counts = np.bincount(rows.target, minlength=K)
-    parts = [("training", rows.training, 1), ("held-out", rows.held_out, RARE)]
-    for part, mask, fewest in parts if specification.split.held_out else parts[:1]:
-        for name, n, count in zip(
-            labels.classes, counts, np.bincount(rows.target[mask], minlength=K), strict=True
-        ):
+    parts = [("training", counts.training, 1), ("held-out", counts.held_out, RARE)]
+    for part, own, fewest in parts if specification.split.held_out else parts[:1]:
+        for name, n, count in zip(labels.classes, of_class, own, strict=True):
             if not count and n >= fewest:
                 raise TrainingError(
-                    f"split: got class '{name}' without {part} rows ({int(mask.sum())} {part} rows in all), expected "
+                    f"split: got class '{name}' without {part} rows ({int(own.sum())} {part} rows in all), expected "
                     "some of each class; change split.held_out or split.by, or merge the class with another"
                 )
-    if rows.weight is not None:
-        total = np.bincount(rows.target[rows.training], rows.weight[rows.training], minlength=K)
-        if not total.all():
-            raise TrainingError(
-                f"catalog.weight: got 0 for all training rows of class '{labels.classes[int(np.argmin(total))]}', "
-                "expected more in some of each class; correct the weight, or leave the class out"
-            )
+    if not counts.training_weight.all():
+        raise TrainingError(
+            "catalog.weight: got 0 for all training rows of class "
+            f"'{labels.classes[int(np.argmin(counts.training_weight))]}', "
+            "expected more in some of each class; correct the weight, or leave the class out"
+        )
     for j, name in enumerate(specification.features):
-        if rows.missing[rows.training, j].all():
+        if counts.missing_in_training[j] == counts.n_training:
             text = specification.features[name]
             raise TrainingError(
-                f'features.{name}: got no value of "{text}" in any of the {int(rows.training.sum())} training rows, '
+                f'features.{name}: got no value of "{text}" in any of the {counts.n_training} training rows, '
                 "expected some; check the expression and the sentinels, or leave the feature out"
             )
 
 
-def _check_places(specification: Specification, rows: TrainingRows) -> None:
+def _check_places(specification: Specification, counts: RowCounts) -> None:
     """Raise `TrainingError` where a split by position has all rows on one side, as without any position."""
     nothing_asked = not specification.split.held_out
-    if specification.split.by != "healpix" or nothing_asked or rows.held_out.all() != rows.held_out.any():
+    if specification.split.by != "healpix" or nothing_asked or (counts.n_held_out and counts.n_training):
         return
     ra, dec = specification.catalog.ra, specification.catalog.dec
     raise TrainingError(
-        f"split.by: got 'healpix', by which all {len(rows.target)} labelled rows are on one side, expected places all "
+        f"split.by: got 'healpix', by which all {counts.n_rows} labelled rows are on one side, expected places all "
         f"over the sky: '{ra}' and '{dec}' hold no position that can be read, or one field; state "
         'position_unit = "deg" (or "rad", "sexagesimal", "hours") under [catalog], or split by \'id\''
     )

@@ -23,9 +23,10 @@ from flows.training._gather import Gathered
 from flows.training._label_noise import with_label_noise
 from flows.training._overdispersion import without_overdispersion
 from flows.training._quality import catalog_qualities
+from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows, write_array, write_rows
 from flows.training._shift import compared, with_density_weights
-from flows.training._staging import filled_features
+from flows.training._staging import filled_features, stage_shards
 from flows.training._target_rows import TargetRows, write_shift
 
 __all__ = ["column_metadata", "label_summary", "labelled_sample", "stage_rows"]
@@ -38,15 +39,15 @@ def labelled_sample(
     specification: Specification, gathered: Gathered, catalogs: Sequence[Catalog]
 ) -> LabelledSample:
     """Return the counts and the quality table, as a model carries them."""
-    rows, K = gathered.rows, len(gathered.classes)
-    training = np.bincount(rows.target[rows.training], weights=_weight(rows), minlength=K)
+    rows, counts = gathered.rows, gathered.counts
+    training = counts.training_weight
     return LabelledSample(
         inputs=tuple(InputFile(name=c.path.name, sha256=c.content_hash(), n_rows=c.n_rows) for c in catalogs),
         content_hash=gathered.content_hash,
         n_read=gathered.n_read,
         n_selected=gathered.n_selected,
-        training_counts=tuple(np.bincount(rows.target[rows.training], minlength=K).tolist()),
-        held_out_counts=tuple(np.bincount(rows.target[rows.held_out], minlength=K).tolist()),
+        training_counts=tuple(counts.training.tolist()),
+        held_out_counts=tuple(counts.held_out.tolist()),
         class_share=tuple((training / training.sum()).tolist()),
         unlabelled=gathered.seen.get("", 0),
         unknown_labels=dict(list(gathered.unknown_labels.items())[:MOST_LABELS]),
@@ -54,8 +55,8 @@ def labelled_sample(
         split=gathered.split,
         states=_states(gathered),
         features=tuple(
-            _quality(specification, name, rows.X[:, j], rows.missing[:, j], catalogs)
-            for j, name in enumerate(specification.features)
+            _quality(specification, j, rows.X[~rows.missing[:, j], j], counts, catalogs)
+            for j in range(len(specification.features))
         ),
         noise=_noise(specification, rows),
         distribution=feature_distribution(
@@ -76,7 +77,7 @@ def stage_rows(
     rows, difference = gathered.rows, None
     tell().start("describing the rows: missing features, differences from the target, quality", 0, "steps")
     with single_threaded_blas():
-        moments, filled = filled_features(rows)
+        moments, filled = filled_features(rows, gathered.stored)
         comparison = None if target is None else compared(specification, rows, filled, target, moments)
         if target is not None and comparison is not None:
             ratio, difference = comparison
@@ -84,11 +85,14 @@ def stage_rows(
             if specification.shift.density_weights:
                 rows = with_density_weights(rows, ratio.ratio)
                 moments, filled = filled_features(rows)
-        gathered = replace(gathered, rows=rows)
+                gathered = replace(gathered, rows=rows, counts=RowCounts.of(rows, len(gathered.classes)))
         rows, phi = without_overdispersion(specification, rows, filled)
         rows, noise = with_label_noise(specification, rows, filled, gathered.classes, gathered.annotators)
     write_rows(rows, folder)
     write_array(filled, folder / "filled.npy")
+    if gathered.stored is not None:
+        refit = specification.split.refit and bool(rows.held_out.any())
+        stage_shards(gathered.stored, rows, moments, phi, folder, refit=refit)
     return TrainingDescription(
         **vars(labelled_sample(specification, gathered, opened)),
         overdispersion=phi,
@@ -96,6 +100,7 @@ def stage_rows(
         shift=TargetShift.of(difference),
         quality=catalog_qualities(specification, opened[:MOST_QUALITY], gathered.source, limit=limit),
         refitted=None,
+        sampled=None if gathered.stored is None else len(gathered.rows.target),
     )
 
 
@@ -140,27 +145,23 @@ def _noise(specification: Specification, rows: TrainingRows) -> dict[str, float]
     return training_noise(rows.errors[training], rows.missing[training], names, specification.errors)
 
 
-def _weight(rows: TrainingRows) -> NDArray[np.float64] | None:
-    return None if rows.weight is None else rows.weight[rows.training]
-
-
 def _quality(
     specification: Specification,
-    name: str,
-    x: NDArray[np.float64],
-    missing: NDArray[np.bool_],
+    j: int,
+    known: NDArray[np.float64],
+    counts: RowCounts,
     catalogs: Sequence[Catalog],
 ) -> FeatureQuality:
-    """Return a row of the quality table; the range is of the rows that have the feature."""
-    known, text = x[~missing], specification.features[name]
+    """Return a row of the quality table; `known` are values of the feature, all of them or a sample."""
+    name, text = list(specification.features.items())[j]
     units = {c.name: c.unit for c in catalogs[0].columns}
     return FeatureQuality(
         name=name,
         expression=text,
-        missing=float(missing.mean()),
-        minimum=float(known.min()),
+        missing=float(counts.missing[j] / counts.n_rows),
+        minimum=float(counts.low[j]),
         median=float(np.median(known)),
-        maximum=float(known.max()),
+        maximum=float(counts.high[j]),
         unit=units.get(text.strip()),
     )
 

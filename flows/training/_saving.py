@@ -34,7 +34,8 @@ from flows.reports.picture_data import Made, NotableObject, ReportNotes, StoredP
 from flows.reports.shift import TargetShift
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._candidates import CandidateData, build_classifier, used_columns
+from flows.training._candidate_data import CandidateData
+from flows.training._candidates import build_classifier, used_columns
 from flows.training._checks import LEVELS, served_trust
 from flows.training._evaluation import evaluate
 from flows.training._judged_objects import ObjectRows, judged_pictures, notable_objects
@@ -138,7 +139,7 @@ def make_model(
     loss = target_loss(specification, tested, rows, share, shifted.ratio)
     classifier = tested
     if refitted:
-        share = _class_share(kept.data)
+        share = kept.data.class_share
         classifier = build_classifier(
             specification, kept.members, kept.data, untrusted=untrusted, temperature=temperature
         )
@@ -159,7 +160,7 @@ def make_model(
             class_share=tuple(share.tolist()),
             shift=TargetShift.of(training.shift.difference, correction, loss),
             label_noise=noise,
-            refitted=len(rows.target) if refitted else None,
+            refitted=judged.data.n_rows if refitted else None,
             mean_power=None if temperature is None else temperature.mean_power,
         ),
         columns=described.columns,
@@ -176,14 +177,6 @@ def make_model(
         replace(judged_pictures(*shown, seen), **({} if weights is None else vars(weights))),
         notable_objects(*shown, seen, judged.data.classes),
     )
-
-
-def _class_share(data: CandidateData) -> NDArray[np.float64]:
-    """Return the weighted share of each class (K,) in the rows that fits see."""
-    rows = data.rows
-    weight = None if rows.weight is None else rows.weight[rows.training]
-    counts = np.bincount(rows.target[rows.training], weights=weight, minlength=len(data.classes))
-    return np.asarray(counts / counts.sum())
 
 
 def _trust(kept: Kept, selected: CandidateRow) -> TrustSummary:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +16,24 @@ from numpy.typing import NDArray
 from blr.classifier import Member
 from blr.gaussian import Gaussian
 from blr.missing.moments import FeatureMoments
+from blr.threads import default_threads
 from catalogs.catalog.catalog import ColumnMetadata
+from catalogs.files.atomic import scratch_folder, sweep
 from flows.documents import from_document, read_document, to_document, write_document
+from flows.engines.choice import EngineChoice
+from flows.engines.current import working_on
 from flows.models.asdf_file import read_tree, write_tree
 from flows.models.description import TrainingDescription
+from flows.models.store import Store
 from flows.reports.candidates import PosteriorCheck
 from flows.reports.picture_data import WeightPictures
+from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._candidates import CandidateData, FinalMember
+from flows.training._candidate_data import CandidateData
+from flows.training._candidates import FinalMember
 from flows.training._rows import TrainingRows, read_rows, write_array
 from flows.training._shift import with_density_weights_of_all
+from flows.training._stored_rows import Shard, StoredRows
 from flows.training._target_rows import read_shift
 
 __all__ = [
@@ -35,6 +46,9 @@ __all__ = [
     "read_drafts",
     "read_members",
     "read_selected",
+    "room_for_rows",
+    "stage_shards",
+    "summing_on",
     "write_checked_parts",
     "write_described",
     "write_drafts",
@@ -45,18 +59,91 @@ Floats = NDArray[np.float64]
 
 INGESTED = "ingested.json"
 CHECKED = "checked.json"
+SHARDS = "shards"
+REFILLED = "refilled.npy"
+UNKNOWN_VERSION = "000000000000"
+"""The version of a training whose rows are not all read."""
 CHECKS = "checks"
 SHOWN = "shown"
 FITS: Sequence[str] = ("judged", "kept")
 
 
-def filled_features(rows: TrainingRows) -> tuple[FeatureMoments, Floats]:
-    """Return the moments of the training rows' features, and all features with the missing ones at their mean."""
+def filled_features(
+    rows: TrainingRows, stored: StoredRows | None = None, *, held_out_too: bool = False
+) -> tuple[FeatureMoments, Floats]:
+    """Return the moments of the training rows' features, and all features with the missing ones at their mean.
+
+    Where `rows` are a sample, moments are of the rows `stored`: of the training rows, or of all.
+    """
     training, weight = rows.training, rows.weight
-    moments = FeatureMoments.estimate(
-        rows.X[training], rows.missing[training], weight=None if weight is None else weight[training]
-    )
+    X, missing = rows.X[training], rows.missing[training]
+    if stored is None:
+        own = None if weight is None else weight[training]
+        moments = FeatureMoments.estimate(X, missing, weight=own)
+    else:
+        sample = X, missing, np.ones(len(X)) if weight is None else weight[training]
+        parts = (_incomplete(part, held_out_too=held_out_too) for part in stored.each())
+        moments = FeatureMoments.estimate_of_parts(parts, sample)
     return moments, moments.impute(rows.X, rows.missing)
+
+
+def _incomplete(rows: TrainingRows, *, held_out_too: bool) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    training = np.ones(len(rows.target), bool) if held_out_too else rows.training
+    weight = np.ones(int(training.sum())) if rows.weight is None else rows.weight[training]
+    return rows.X[training], rows.missing[training], weight
+
+
+@contextmanager
+def room_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]:
+    """Give a folder for rows that are too many for the memory: in the store, unless nothing is to be written there."""
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="blr-rows-") as temporary:
+            yield Path(temporary)
+        return
+    waiting = store.make_folder(name, UNKNOWN_VERSION, staging=True)
+    sweep(waiting)
+    with scratch_folder(waiting) as folder:
+        yield folder
+    with suppress(OSError):  # another run's rows may be there
+        waiting.rmdir()
+
+
+@contextmanager
+def summing_on(choice: EngineChoice, folder: Path, threads: int | None) -> Iterator[None]:
+    """Let sums over the shards in the folder be made on an engine; without shards all work is done here."""
+    if not (folder / SHARDS).is_dir():
+        yield
+        return
+    with choice.opened(threads or default_threads()) as engine, working_on(engine):
+        if engine.is_remote:
+            tell().note(engine.description)
+        yield
+
+
+def stage_shards(
+    stored: StoredRows, rows: TrainingRows, moments: FeatureMoments, phi: float, folder: Path, *, refit: bool
+) -> None:
+    """Move all rows into the folder, with their filled features, weights divided by the overdispersion `phi`.
+
+    For a `refit` to all rows features are filled once more, as the moments of all say; `rows` are the sample.
+    """
+
+    def weight(shard: Shard) -> Floats:
+        given = stored.read("weight", shard) if stored.has("weight") else np.ones(shard[1] - shard[0])
+        return np.asarray(given / phi)
+
+    stored.add("filled", lambda shard: moments.impute(stored.read("X", shard), stored.read("missing", shard)))
+    if phi != 1:
+        stored.add("weight", weight)
+    if refit and rows.missing.any():
+        whole = replace(rows, held_out=np.zeros_like(rows.held_out))
+        of_all, filled = filled_features(whole, stored, held_out_too=True)
+        write_array(filled, folder / REFILLED)
+        stored.add(
+            "refilled", lambda shard: of_all.impute(stored.read("X", shard), stored.read("missing", shard))
+        )
+    shutil.rmtree(folder / SHARDS, ignore_errors=True)
+    stored.moved(folder / SHARDS)
 
 
 def write_drafts(drafts: Sequence[Gaussian], folder: Path, index: int) -> None:
@@ -170,6 +257,11 @@ class StagedTraining:
         if ratio is not None and self.specification.shift.density_weights:
             rows = with_density_weights_of_all(rows, ratio)
         whole = replace(rows, held_out=np.zeros_like(rows.held_out))
+        if self.data.stored is not None:
+            refilled = self.folder / REFILLED
+            filled = np.load(refilled, allow_pickle=False) if refilled.is_file() else self.data.filled
+            kept = replace(self.data, rows=whole, filled=filled, held_out_too=True)
+            return {"judged": self.data, "kept": kept}
         return {"judged": self.data, "kept": replace(self.data, rows=whole, filled=filled_features(whole)[1])}
 
     @property
@@ -182,4 +274,5 @@ class StagedTraining:
         """Return what `ingest` has written into the folder."""
         described = read_described(folder)
         filled = np.load(folder / "filled.npy", allow_pickle=False)
-        return cls(folder, described, CandidateData(read_rows(folder), filled, described.classes))
+        stored = StoredRows((folder / SHARDS).absolute()) if (folder / SHARDS).is_dir() else None
+        return cls(folder, described, CandidateData(read_rows(folder), filled, described.classes, stored))

@@ -126,6 +126,12 @@ def _noted(training: TrainingDescription) -> Iterator[str]:
             "Judged on fits to the training rows; the model that is kept was fitted to all "
             f"{training.refitted:,} rows."
         )
+    if training.sampled is not None:
+        yield (
+            "Fits are of all rows. The model is judged on the held-out ones of a sample of "
+            f"{training.sampled:,} rows, drawn by hash; pictures, medians, centres of functions and limits of the "
+            "domain are of it too."
+        )
     if training.mean_power is not None:
         yield (
             f"Left-out rows are {'more' if training.mean_power > 1 else 'less'} certain than the models say: "

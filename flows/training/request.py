@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from flows.runs.parameters import STORE, THREADS, Parameter
+from flows.runs.parameters import ENGINE, STORE, THREADS, Parameter
 
 # The command line reads these annotations, and must not wait for the import of a specification's libraries.
 if TYPE_CHECKING:
@@ -35,3 +35,4 @@ class TrainRequest:
         Parameter(words="A trial: read only so many rows, and keep nothing.", least=1, metavar="N"),
     ] = None
     threads: Annotated[int | None, THREADS] = None
+    engine: Annotated[str | None, ENGINE] = None

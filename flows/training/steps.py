@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from blr.classifier import Member
 from blr.threads import single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.documents import read_document, write_document
+from flows.engines.choice import THREADS_HERE, EngineChoice
 from flows.errors import TrainingError
 from flows.features.reader import training_reader
 from flows.features.split import split_columns
@@ -29,6 +31,7 @@ from flows.models.description import ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store
 from flows.reports.candidates import CandidateRow, JudgedCandidate
+from flows.runs.allowed_roots import check_scheduler
 from flows.runs.interrupt import stop_points
 from flows.runs.lock import exclusive
 from flows.runs.model_reference import ModelReference
@@ -51,6 +54,8 @@ from flows.training._staging import (
     read_drafts,
     read_members,
     read_selected,
+    room_for_rows,
+    summing_on,
     write_checked_parts,
     write_described,
     write_drafts,
@@ -93,17 +98,16 @@ class TrainingTask:
     limit: int | None = None
     threads: int | None = None
     dry_run: bool = False
+    engine: EngineChoice = THREADS_HERE
 
     @classmethod
     def of(cls, request: TrainRequest) -> TrainingTask:
-        """Return what a request is for; SpecificationError or ModelError where that cannot be."""
-        return cls(
-            read_specification(request.specification),
-            Store.named(request.store),
-            request.overwrite,
-            request.limit,
-            request.threads,
-        )
+        """Return what a request is for; UsageError, SpecificationError or ModelError where that cannot be."""
+        wanted = read_specification(request.specification)
+        engine, key = EngineChoice.chosen(request.engine, wanted.run.engine, base=Path(wanted.base_folder))
+        check_scheduler(engine.file, engine.address, key=key)
+        store, threads = Store.named(request.store), request.threads
+        return cls(wanted, store, request.overwrite, request.limit, threads, engine=engine)
 
 
 def ingest(task: TrainingTask) -> Ingested:
@@ -116,8 +120,14 @@ def ingest(task: TrainingTask) -> Ingested:
 
 
 def _ingested(task: TrainingTask, opened: list[Catalog]) -> Ingested:
+    with ExitStack() as stack:
+        room = room_for_rows(task.store, task.specification.name, dry_run=task.dry_run)
+        return _staged(task, opened, lambda: stack.enter_context(room))
+
+
+def _staged(task: TrainingTask, opened: list[Catalog], room: Callable[[], Path]) -> Ingested:
     asked, store, limit = task.specification, task.store, task.limit
-    specification, gathered = _gathered(asked, opened, limit)
+    specification, gathered = _gathered(asked, opened, limit, room)
     columns = column_metadata(
         opened[0], training_reader(specification, split_by=split_columns(specification)).names
     )
@@ -144,11 +154,11 @@ def _ingested(task: TrainingTask, opened: list[Catalog]) -> Ingested:
 
 
 def _gathered(
-    specification: Specification, opened: list[Catalog], limit: int | None
+    specification: Specification, opened: list[Catalog], limit: int | None, room: Callable[[], Path]
 ) -> tuple[Specification, Gathered]:
     tell().start("reading labelled rows", sum(c.n_rows for c in opened), "rows")
     learned = with_learned_photometry(specification, opened, limit=limit)
-    return learned, gather(learned, opened, limit=limit)
+    return learned, gather(learned, opened, limit=limit, folder=room)
 
 
 def fit(folder: str, index: int, threads: int | None = None) -> JudgedCandidate:
@@ -320,7 +330,11 @@ def _trained(task: TrainingTask, steps: Steps) -> ModelDescription:
         return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
     tell().start("fitting candidates", n, "candidates")
     candidates = []
-    with exclusive(Path(folder)), stop_points("run the same command again to go on from there") as stop:
+    with (
+        exclusive(Path(folder)),
+        summing_on(task.engine, Path(folder), threads),
+        stop_points("run the same command again to go on from there") as stop,
+    ):
         for index in range(n):
             stop()
             candidates.append(steps.fit(folder, index, threads))

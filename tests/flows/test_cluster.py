@@ -1,4 +1,4 @@
-"""Classification on workers of Dask: the same bytes as by threads, whoever is killed in the middle."""
+"""Classification and training on workers of Dask: the same bytes as by threads, whoever is killed in the middle."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from blr.basis.kinds import fit_basis
+from blr.posterior.variational import refine
+from blr.selection.compare import leave_one_out
+from blr.selection.evidence import fit_evidence
 from flows.classification import _jobs
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
@@ -31,7 +36,9 @@ from flows.engines.engine import Lost
 from flows.errors import EngineError, Interrupted
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
-from tests.flows.verbs import classify, reprocess
+from flows.training._shards import ShardReader, ShardSum, TrainingShards
+from flows.training._stored_rows import StoredRows
+from tests.flows.verbs import classify, reprocess, train
 from tests.lasting import lasting_contents
 
 distributed = pytest.importorskip("distributed")
@@ -336,3 +343,95 @@ def test_a_release_brought_up_to_date_by_workers(survey, make):
         reports.append(told.difference)
     assert reports[0] == reports[1]
     assert reports[0].compared == 50
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> TrainingShards:
+    """Return 3,000 rows on the disk, a tenth of them held out."""
+    rng, folder = np.random.default_rng(5), tmp_path_factory.mktemp("shards")
+    X = rng.normal(size=(3000, 2))
+    arrays = {
+        "filled": X,
+        "target": (rng.random(3000) < 1 / (1 + np.exp(-X[:, 0] - X[:, 1] ** 2))).astype(np.int16),
+        "held_out": rng.random(3000) < 0.1,
+        "weight": rng.uniform(0.5, 2, 3000),
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return TrainingShards(StoredRows(folder), 2, ThreadEngine(2), held_out_too=False)
+
+
+def evidence_fit(shards: TrainingShards, at_pass: Callable[[int], None] = lambda _: None) -> list[bytes]:
+    """Return the bits of a fit, of its refinement, and of its leave-one-out; `at_pass` hears of each pass."""
+    rows = [shards.stored.read(name, (0, 500)) for name in ("filled", "target", "weight")]
+    basis = fit_basis("polynomial", rows[0], degree=2)
+    basis = replace(basis, standardisation=shards.standardised(basis, (0, 1), rows[0]))
+    design = shards.design(basis, (0, 1), rows[0], rows[1].astype(int), rows[2])
+    made, reduce = [], design.engine.reduce
+
+    def counted(*given: object, **named: object) -> object:
+        made.append(1)
+        at_pass(len(made))
+        return reduce(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(design.engine), "reduce", lambda _, *given, **named: counted(*given, **named))
+        q = fit_evidence(design, None, classes=range(2))
+        refined = refine(q, draft=True)
+    numbers = [*q.mean, *refined.mean, q.log_evidence, *vars(leave_one_out(q)).values()]
+    assert len(made) > 6
+    return [np.float64(x).tobytes() for x in numbers]
+
+
+@pytest.fixture(scope="module")
+def by_threads(shards: TrainingShards) -> list[bytes]:
+    """Return the bits that threads give."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.training._stored_rows.SHARD_ROWS", 400)
+        return evidence_fit(shards)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_fit_has_the_same_bits_on_workers(cluster, shards, by_threads, monkeypatch, n):
+    """Of two workers one is killed in the middle."""
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 400)
+    address = workers(cluster, n)
+
+    def kill(number: int) -> None:
+        if n == 2 and number == 4:
+            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+
+    with EngineChoice(address=address).opened(1) as engine:
+        assert evidence_fit(replace(shards, engine=engine), kill) == by_threads
+
+
+def test_a_worker_that_does_not_see_the_rows(cluster, tmp_path):
+    read = ShardReader(StoredRows(tmp_path / "nowhere"), (0,), n_classes=2, binary=True, held_out_too=True)
+    work = ShardSum(read, None, lambda X, _t, _w: (len(X),))
+    with (
+        EngineChoice(address=workers(cluster, 1)).opened(1) as engine,
+        pytest.raises(EngineError, match="a worker that does not see this folder"),
+    ):
+        engine.reduce(work, [(0, 1)], add=lambda parts: parts[0])
+
+
+def test_a_model_has_the_same_bytes_on_workers(cluster, make, tmp_path, monkeypatch):
+    """A whole training of rows that are too many for the memory, as a command runs it."""
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    make.parquet(tmp_path / "survey.parquet", make.survey(1500))
+    text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
+    (tmp_path / "spec.toml").write_text(
+        text.replace("[features]", '[select]\nposterior = "laplace"\n[features]')
+    )
+    models = []
+    for name, engine in (("threads", None), ("workers", workers(cluster, 2))):
+        heard = Heard()
+        with listening(heard):
+            told = train(tmp_path / "spec.toml", tmp_path / name, engine=engine)
+        assert any("2 workers" in line for line in heard.lines) == (engine is not None)
+        models.append((Path(told.path) / "model.asdf").read_bytes())
+    assert models[0] == models[1]

@@ -366,3 +366,15 @@ def test_beyond_the_limits_a_value_says_what_the_nearest_within_them_does():
     plain, _ = moments.nodes(X, pattern, 32)
     np.testing.assert_allclose(nodes[:, 1], plain[:, 1])
     np.testing.assert_allclose(nodes[:, 0, 1] - plain[:, 0, 1], 2.8 - 7.3)
+
+
+def test_moments_of_rows_in_parts_are_those_of_all():
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(900, 4)) @ rng.normal(size=(4, 4)) + [0, 1e3, 5, -2]
+    missing, weight = rng.random((900, 4)) < 0.2, rng.uniform(0.5, 2, 900)
+    missing[:300, 2] = False  # a pattern that the first part lacks
+    parts = [(X[i : i + 300], missing[i : i + 300], weight[i : i + 300]) for i in (0, 300, 600)]
+    whole = FeatureMoments.estimate(X, missing, weight)
+    found = FeatureMoments.estimate_of_parts(iter(parts), (X[::7], missing[::7], weight[::7]))
+    np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-7)
+    np.testing.assert_allclose(found.covariance, whole.covariance, rtol=1e-6, atol=1e-6)

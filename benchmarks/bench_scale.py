@@ -1,0 +1,173 @@
+"""Memory, passes and weights of trainings of many rows: `python -m benchmarks.bench_scale [ROWS ...]`.
+
+For each number of labelled rows: a catalogue of eight features is written, `blr train --direct` is run on it in a
+process of its own, and its peak resident memory and times are taken.  Then, of the same rows on the disk, the passes of
+`fit_evidence` are counted, and the weights of a fit under a fixed prior are compared with those of the rows in memory.
+The results go to `benchmarks/results/scale.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blr.basis.kinds import fit_basis
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from blr.selection.evidence import fit_evidence
+from blr.sums import ChunkFunction, Terms
+from flows.engines._threads import ThreadEngine
+from flows.training._shards import DesignShards, TrainingShards
+from flows.training._stored_rows import ArrayWriter, StoredRows
+
+RESULT = Path(__file__).parent / "results" / "scale.json"
+FEATURES = 8
+BLOCK = 250_000
+IN_MEMORY = 200_000
+MOST_COMPARED = 1_000_000
+"""Rows above which a design matrix of 45 columns is not held in memory for comparison."""
+
+SPECIFICATION = """
+name = "scale"
+[catalog]
+paths = ["labelled.parquet"]
+id = "id"
+[label]
+column = "class"
+[features]
+{features}
+[[candidate]]
+basis = {{ kind = "linear" }}
+[[candidate]]
+basis = {{ kind = "polynomial", degree = 2 }}
+"""
+
+TRAIN = """
+import json, resource, sys
+from flows.cli.app import run
+code = run(sys.argv[1:])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print("USED", json.dumps({"peak": used.ru_maxrss / 1024, "processor": used.ru_utime + used.ru_stime}))
+raise SystemExit(code)
+"""
+
+
+def blocks(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield features (m, 8) and classes (m,) of n rows."""
+    w = np.array([0.9, -0.7, 0.5, 0.4, -0.3, 0.2, 0.1, 0.0])
+    for start in range(0, n, BLOCK):
+        rng = np.random.default_rng(start)
+        X = rng.normal(size=(min(BLOCK, n - start), FEATURES)) * [1, 2, 1, 1, 0.5, 1, 3, 1] + 5
+        Z = (X - 5) / [1, 2, 1, 1, 0.5, 1, 3, 1]
+        a = Z @ w + 0.4 * Z[:, 0] * Z[:, 1] - 0.3 * Z[:, 2] ** 2
+        yield X, (rng.random(len(X)) < 1 / (1 + np.exp(-a))).astype(np.int16)
+
+
+def write_catalogue(path: Path, n: int) -> None:
+    """Write the labelled catalogue."""
+    types = [("id", pa.int64()), ("class", pa.string()), *((f"f{j}", pa.float64()) for j in range(FEATURES))]
+    schema = pa.schema(types)
+    with pq.ParquetWriter(path, schema) as writer:
+        for i, (X, t) in enumerate(blocks(n)):
+            identifier = np.arange(i * BLOCK, i * BLOCK + len(X))
+            columns = {"id": identifier, "class": np.where(t == 1, "galaxy", "star")}
+            columns |= {f"f{j}": X[:, j] for j in range(FEATURES)}
+            writer.write_table(pa.table(columns, schema=schema), row_group_size=BLOCK)
+
+
+def trained(folder: Path, engine: str) -> dict[str, float]:
+    """Run `blr train` there; return peak memory in MB, wall and processor seconds."""
+    command = ["train", "spec.toml", "--store", f"models-{engine.replace(':', '')}", "--direct", "--quiet"]
+    command += ["--engine", engine]
+    began = time.perf_counter()
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(  # noqa: S603  our own command
+        [sys.executable, "-c", TRAIN, *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    used = json.loads(done.stdout.rpartition("USED")[2])
+    return {"peak_mb": used["peak"], "processor_s": used["processor"], "wall_s": time.perf_counter() - began}
+
+
+class Counted(DesignShards):
+    """Shards that count the passes over all rows."""
+
+    passes = 0
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        """Sum, and count."""
+        Counted.passes += 1
+        return super().accumulate(function)
+
+
+def compared(folder: Path, n: int, degree: int) -> dict[str, float]:
+    """Return the passes of `fit_evidence`, and how far weights under a fixed prior are from the fit in memory."""
+    rows = folder / f"rows-{degree}"
+    rows.mkdir()
+    with (
+        ArrayWriter(rows / "filled.npy") as X,
+        ArrayWriter(rows / "target.npy") as t,
+        ArrayWriter(rows / "held_out.npy") as h,
+    ):
+        for features, target in blocks(n):
+            X.append(features)
+            t.append(target)
+            h.append(np.zeros(len(target), dtype=bool))
+    whole, target = np.load(rows / "filled.npy"), np.load(rows / "target.npy")
+    some = slice(None, None, max(1, n // IN_MEMORY))
+    shards = TrainingShards(StoredRows(rows), 2, ThreadEngine(1), held_out_too=True)
+    basis = fit_basis("polynomial", whole[some], degree=degree)
+    design = shards.design(basis, tuple(range(FEATURES)), whole[some], target[some].astype(int), None)
+    data = Counted(design.read, basis, design.n_functions, design.n_effective, design.sample, design.engine)
+    Counted.passes = 0
+    q = fit_evidence(data, None)
+    passes = Counted.passes
+    streamed = fit(data, None, q.prior)
+    memory = fit(
+        basis(whole), target.astype(float), GaussianPrior(q.prior.mean, q.prior.covariance), threads=1
+    )
+    apart = np.abs(streamed.gaussian.mean - memory.gaussian.mean)
+    return {
+        "functions": design.n_functions,
+        "passes_of_fit_evidence": passes,
+        "passes_of_fit": Counted.passes - passes,
+        "largest_difference_of_weights": float(apart.max()),
+        "largest_difference_in_sd": float((apart / np.sqrt(np.diag(memory.gaussian.covariance))).max()),
+    }
+
+
+def main(sizes: list[int]) -> None:
+    """Measure trainings of these sizes."""
+    results: dict[str, object] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    for n in sizes:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_catalogue(folder / "labelled.parquet", n)
+            features = "\n".join(f'f{j} = "f{j}"' for j in range(FEATURES))
+            (folder / "spec.toml").write_text(SPECIFICATION.format(features=features))
+            results[f"train {n}"] = trained(folder, "threads")
+            print(n, results[f"train {n}"], flush=True)
+            for degree in (1, 2) if n <= MOST_COMPARED else (1,):
+                results[f"fit {n} degree {degree}"] = compared(folder, n, degree)
+                print(n, degree, results[f"fit {n} degree {degree}"], flush=True)
+    RESULT.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main([int(float(text)) for text in sys.argv[1:]] or [1_000_000, 5_000_000])

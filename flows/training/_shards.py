@@ -1,0 +1,189 @@
+"""Fits to rows on the disk: sums over shards, wherever the engine has them made.
+
+What is sent to a worker is a function of a chunk and the bounds of a shard; what comes back is a sum.
+Shapes: n rows of a shard, F features in use, M basis functions, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blr.basis.base import Basis
+from blr.basis.standardisation import Standardisation
+from blr.likelihood.targets import resolve_targets
+from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
+from blr.threads import single_threaded_blas
+from flows.engines.engine import Engine
+from flows.errors import EngineError
+from flows.training._stored_rows import Shard, StoredRows
+
+__all__ = ["DesignShards", "SampledDesign", "ShardReader", "ShardSum", "TrainingShards"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShardReader:
+    """Reads what a fit needs of a shard: the `columns` of the filled features, targets as fractions, weights.
+
+    Of the training rows; `held_out_too`: of all rows.
+    """
+
+    stored: StoredRows
+    columns: tuple[int, ...]
+    n_classes: int
+    binary: bool
+    held_out_too: bool
+
+    def __call__(self, shard: Shard) -> Chunk:
+        """Return features (n, F), targets (n,) or (n, K) and weights (n,) or None."""
+        read = self.stored.read
+        chosen = np.ones(shard[1] - shard[0], bool) if self.held_out_too else ~read("held_out", shard)
+        filled = "refilled" if self.held_out_too and self.stored.has("refilled") else "filled"
+        X = read(filled, shard)[chosen][:, self.columns]
+        weight = read("weight", shard)[chosen] if self.stored.has("weight") else None
+        if not len(X):
+            return X, np.empty(0), weight
+        voted = self.stored.has("votes")
+        t = read("votes", shard)[chosen] if voted else read("target", shard)[chosen]
+        targets = resolve_targets(t, binary=self.binary, sample_weight=weight, classes=range(self.n_classes))
+        return X, targets.fraction, targets.weight
+
+
+def _summed(function: ChunkFunction, chunk: Chunk, basis: Basis | None) -> Terms | None:
+    """Return the sum of a function over rows, whose design matrix is made in pieces; None where there are no rows."""
+    X, t, weight = chunk
+    size, total = chunk_rows(X.shape[1] if basis is None else basis.n_functions), None
+    with single_threaded_blas():
+        for start in range(0, len(X), size):
+            some = slice(start, start + size)
+            Phi = X[some] if basis is None else basis(X[some])
+            total = added(total, function(Phi, t[some], None if weight is None else weight[some]))
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class ShardSum:
+    """Sums a function over the chunks of a shard; None where no row of it counts."""
+
+    read: ShardReader
+    basis: Basis | None
+    function: ChunkFunction
+
+    def __call__(self, shard: Shard) -> Terms | None:
+        """Return the sum over a shard."""
+        if not self.read.stored.folder.is_dir():
+            raise EngineError(
+                f"{self.read.stored.folder}: got a worker that does not see this folder, expected the model store on a "
+                "disk that all machines share, under one path; choose such a store with --store"
+            )
+        return _summed(self.function, self.read(shard), self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledDesign:
+    """Rows in memory that stand for all of a design: their features (n, F), targets and weights, and the basis."""
+
+    chunk: Chunk
+    basis: Basis
+
+    @property
+    def n_functions(self) -> int:
+        """M."""
+        return self.basis.n_functions
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        """Return the sum of a function over the rows."""
+        total = _summed(function, self.chunk, self.basis)
+        assert total is not None  # noqa: S101  there are many rows
+        return total
+
+
+def _added(parts: Sequence[Terms | None]) -> Terms | None:
+    """Return the sum of the parts, from left to right."""
+    some = [part for part in parts if part is not None]
+    return reduce(added, some) if some else None
+
+
+@dataclass(frozen=True, eq=False)
+class DesignShards:
+    """Rows of a design matrix that is made anew at each pass, as `blr.fit` takes them.
+
+    `basis` makes it of the features; None for the features themselves.  `sample` are rows in memory that stand for all.
+    A worker that is sent a posterior gets None in place of its rows.
+    """
+
+    read: ShardReader
+    basis: Basis | None
+    n_functions: int
+    n_effective: float
+    sample: SampledDesign | None
+    engine: Engine
+
+    def accumulate(self, function: ChunkFunction) -> Terms:
+        """Return the sum of a function over all rows, added in a tree whose shape depends on their number alone."""
+        work = ShardSum(self.read, self.basis, function)
+        total = self.engine.reduce(work, self.read.stored.shards, add=_added)
+        if total is None:
+            raise ValueError("there are no rows to sum over; give at least one")
+        return total
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingShards:
+    """All rows that a fit is of, on the disk, and the engine that adds over them; `held_out_too`: as `ShardReader`."""
+
+    stored: StoredRows
+    n_classes: int
+    engine: Engine
+    held_out_too: bool
+
+    def standardised(self, basis: Basis, columns: tuple[int, ...], X: Floats) -> Standardisation:
+        """Return the standardisation of a basis as all rows have it; `X` (n, F) are the rows in memory."""
+        raw = self._design(columns, None, len(columns), binary=self.n_classes == 2, n_effective=1.0)
+        return Standardisation.learn_by_sums(raw.accumulate, X, basis.standardisation.softening)
+
+    def design(
+        self, basis: Basis, columns: tuple[int, ...], X: Floats, t: NDArray[Any], weight: Floats | None
+    ) -> DesignShards:
+        """Return the design matrix of all rows; X (n, F), t (n,) or (n, K) and weight are those in memory."""
+        binary = self.n_classes == 2
+        total = self._n_effective(columns, binary=binary)
+        targets = resolve_targets(t, binary=binary, sample_weight=weight, classes=range(self.n_classes))
+        own = np.ones(len(targets.fraction)) if targets.weight is None else targets.weight
+        sample = SampledDesign((X, targets.fraction, own * (total / own.sum())), basis)
+        M = basis.n_functions
+        return self._design(columns, basis, M, binary=binary, n_effective=total, sample=sample)
+
+    def _n_effective(self, columns: tuple[int, ...], *, binary: bool) -> float:
+        """Return the sum of the rows' weights."""
+        stored = self.stored
+        if stored.has("weight") or stored.has("votes"):
+            raw = self._design(columns, None, len(columns), binary=binary, n_effective=1.0)
+            (total,) = raw.accumulate(lambda X, _t, w: (float(len(X) if w is None else w.sum()),))
+            return float(total)
+        if self.held_out_too:
+            return float(stored.n_rows)
+        return float(sum((~stored.read("held_out", shard)).sum() for shard in stored.shards))
+
+    def _design(
+        self,
+        columns: tuple[int, ...],
+        basis: Basis | None,
+        n_functions: int,
+        *,
+        binary: bool,
+        n_effective: float,
+        sample: SampledDesign | None = None,
+    ) -> DesignShards:
+        read = ShardReader(self.stored, columns, self.n_classes, binary, self.held_out_too)
+        return DesignShards(read, basis, n_functions, n_effective, sample, self.engine)

@@ -1,0 +1,260 @@
+"""Rows that are too many for the memory: the model of all rows in memory, from shards on the disk."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blr.basis.kinds import fit_basis
+from blr.likelihood.prior import GaussianPrior
+from blr.posterior.laplace import fit
+from catalogs.files.atomic import StorageError
+from catalogs.profile.split import held_out_keys
+from flows.engines._threads import ThreadEngine
+from flows.features.split import held_out
+from flows.labels.conflicts import repeated_in_conflict
+from flows.models.store import Store
+from flows.specification.toml_file import parse_specification
+from flows.training._collected import Collected, Part
+from flows.training._row_counts import RowCounts
+from flows.training._shards import TrainingShards
+from flows.training._stored_places import named_pieces, put_on_sides
+from flows.training._stored_rows import ArrayWriter, StoredRows
+from flows.training.report import train_report
+from tests.flows.verbs import train
+
+MOST = 1000
+
+
+@pytest.fixture
+def few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 1,000 rows be many, and a shard have 300."""
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", MOST)
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory, make) -> Path:
+    """Return a folder with a survey of 3,000 rows, some without a feature, and what memory makes of it."""
+    folder = tmp_path_factory.mktemp("large")
+    columns = make.survey(3000)
+    columns["name"][2990:] = columns["name"][:10]  # of which some are of another class there
+    make.parquet(folder / "survey.parquet", columns)
+    select = '[select]\nposterior = "laplace"\n[features]'
+    text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
+    (folder / "spec.toml").write_text(text.replace("[features]", select))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
+        train(folder / "spec.toml", folder / "memory")
+    return folder
+
+
+@pytest.mark.usefixtures("few_in_memory")
+def test_the_model_of_all_rows(large, monkeypatch):
+    monkeypatch.setattr(
+        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+    )
+    told = train(large / "spec.toml", large / "shards")
+    expected, found = (Store(large / name).load("morphology") for name in ("memory", "shards"))
+    assert found.label == expected.label
+    assert not list((large / "shards").rglob(".*"))
+    for name in (
+        "training_counts",
+        "held_out_counts",
+        "class_share",
+        "split",
+        "labels",
+        "n_selected",
+        "refitted",
+    ):
+        assert getattr(found.training, name) == getattr(expected.training, name), name
+    features = [(replace(f, median=0.0)) for f in found.training.features]
+    assert features == [replace(f, median=0.0) for f in expected.training.features]
+    assert expected.training.labels.repeated > 0
+    assert told.metrics.n == MOST / 2
+    assert told.training.sampled == MOST
+    assert any("a sample of 1,000 rows" in text for text in train_report(told).remarks)
+    for one, other in zip(found.candidates, expected.candidates, strict=True):
+        for name in ("log_evidence", "bic", "loo", "log_loss", "effective_parameters"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-3), name
+    for one, other in zip(found.classifier.members, expected.classifier.members, strict=True):
+        own, exact = one.basis.standardisation, other.basis.standardisation
+        np.testing.assert_allclose([own.mean, own.scale], [exact.mean, exact.scale], rtol=1e-9)
+        sd = np.sqrt(np.diag(other.posterior.gaussian.covariance))
+        apart = np.abs(one.posterior.gaussian.mean - other.posterior.gaussian.mean) / sd
+        assert apart.max() < 1e-6
+
+
+def parts(n: int, rng: np.random.Generator) -> list[Part]:
+    """Return a thousand rows in n parts."""
+    edges = np.sort(rng.integers(0, 1000, n - 1)).tolist()
+    name = np.arange(1000, dtype=np.uint64) ** 3 % 700
+    target = np.arange(1000, dtype=np.int16) % 3
+    made = []
+    for a, b in zip([0, *edges], [*edges, 1000], strict=True):
+        X = np.arange(a, b, dtype=float)[:, None]
+        made.append(Part(X, X > 500, target[a:b], name[a:b], weight=None, name=name[a:b], named=name[a:b]))
+    return made
+
+
+def collected(
+    tmp_path: Path, most: int | None, n: int, order: int = 1
+) -> tuple[Collected, StoredRows | None]:
+    """Return what is collected of parts, in their order or the other way round."""
+    folder = tmp_path / f"{most}-{n}-{order}"
+    folder.mkdir()
+    rows = Collected(most, lambda: folder)
+    for part in parts(n, np.random.default_rng(n))[::order]:
+        rows.add(part)
+    return rows, rows.finish()
+
+
+def test_the_sample_does_not_depend_on_batches(tmp_path):
+    found = []
+    for n, order in ((1, 1), (7, 1), (40, -1)):
+        rows, stored = collected(tmp_path, 100, n, order)
+        assert stored is not None
+        assert stored.n_rows == 1000
+        chosen = np.concatenate([part.X[:, 0] for part in rows.parts])
+        assert len(chosen) == 100
+        found.append(sorted(chosen.tolist()))
+        whole = np.concatenate([stored.read("X", shard) for shard in stored.shards])
+        assert sorted(whole[:, 0].tolist()) == list(range(1000))
+    assert found[0] == found[1]
+    assert len(set(found[0]) & set(found[2])) > 95  # of rows of one name the first are taken
+    rows, stored = collected(tmp_path, 1000, 5)
+    assert stored is None
+    assert sum(len(part.X) for part in rows.parts) == 1000
+
+
+def test_the_share_of_held_out_rows_in_the_sample(tmp_path):
+    rng = np.random.default_rng(3)
+    keys = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
+    X = np.zeros((len(keys), 1))
+    for by_row, share in ((None, 0.2), (lambda places: held_out_keys(places, 0.2), 0.5)):
+        (tmp_path / str(share)).mkdir()
+        rows = Collected(4000, lambda folder=tmp_path / str(share): folder, by_row)
+        for some in np.split(np.arange(len(keys)), 20):
+            rows.add(
+                Part(X[some], X[some] > 0, np.zeros(1000, np.int16), keys[some], weight=None, name=keys[some])
+            )
+        rows.finish()
+        chosen = np.concatenate([part.place for part in rows.parts])
+        assert len(chosen) == 4000
+        assert held_out_keys(chosen, 0.2).mean() == pytest.approx(share, abs=0.02)
+        # In the order in which they came.
+        assert np.array_equal(chosen, keys[np.isin(keys, chosen)])
+
+
+def test_names_of_several_classes_in_pieces(tmp_path, monkeypatch):
+    rows, _ = collected(tmp_path, None, 3)
+    whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", [])
+    sampled, stored = collected(tmp_path, 50, 3)
+    monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 90)
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 130)
+    assert whole.n > 100
+    assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", []) == whole
+
+
+def test_an_array_that_grows(tmp_path):
+    rows = np.arange(60, dtype="<i2").reshape(20, 3)
+    with ArrayWriter(tmp_path / "a.npy") as written:
+        for i in range(0, 20, 6):
+            written.append(rows[i : i + 6].astype(np.int64) if i else rows[:6])
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), rows)
+    assert np.load(tmp_path / "a.npy").dtype == rows.dtype
+
+
+def test_a_disk_without_room():
+    full = ArrayWriter(Path("/dev/full"))
+    with pytest.raises(StorageError, match=r"No space left on device.*expected room for all"):
+        full.append(np.zeros((100_000, 2)))
+
+
+def peak_of(n: int, folder: Path) -> float:
+    """Return the most megabytes that are held while n rows are collected, split, counted and summed over."""
+    folder.mkdir()
+    tracemalloc.start()
+    try:
+        rows = Collected(20_000, lambda: folder, lambda places: held_out_keys(places, 0.2))
+        for start in range(0, n, 25_000):
+            rng = np.random.default_rng(start)
+            X, name = rng.normal(size=(25_000, 4)), rng.integers(0, 2**64, 25_000, dtype=np.uint64)
+            target = (X[:, 0] > 0).astype(np.int16)
+            rows.add(Part(X, X > 9, target, name, weight=None, name=name, named=name))
+        stored = rows.finish()
+        assert stored is not None
+        stored.add("held_out", lambda shard: held_out_keys(stored.read("place", shard), 0.2))
+        stored.add("filled", lambda shard: stored.read("X", shard))
+        assert RowCounts.of_all(stored.each(), 2).n_rows == n
+        assert repeated_in_conflict(named_pieces(stored, rows.parts), "ab", []).n == 0
+        shards = TrainingShards(stored, 2, ThreadEngine(2), held_out_too=False)
+        X = np.concatenate([part.X for part in rows.parts])
+        basis = fit_basis("polynomial", X, degree=2)
+        t = np.concatenate([part.target for part in rows.parts]).astype(int)
+        design = shards.design(basis, (0, 1, 2, 3), X, t, None)
+        (seen,) = design.accumulate(lambda Phi, _t, _w: (len(Phi),))
+        assert seen == design.n_effective == pytest.approx(0.8 * n, rel=0.01)
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 16_384)
+    monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 100_000)
+    few, many = (peak_of(n, tmp_path / str(n)) for n in (200_000, 600_000))
+    assert many < 1.05 * few
+    assert few < 30
+
+
+def test_votes_and_weights_of_shards(tmp_path, monkeypatch):
+    """Rows with votes for three classes, weighted, some held out: the fit of the arrays."""
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 150)
+    rng = np.random.default_rng(4)
+    X, votes = rng.normal(size=(1000, 2)), rng.integers(0, 5, (1000, 3)).astype(float)
+    votes[:, 0] += 1 + np.round(3 * (X[:, 0] > 0))
+    held_out, weight = np.arange(1000) % 5 == 0, rng.uniform(0.5, 2, 1000)
+    arrays = {
+        "filled": X,
+        "votes": votes,
+        "held_out": held_out,
+        "weight": weight,
+        "target": votes.argmax(axis=1),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    own = ~held_out
+    shards = TrainingShards(StoredRows(tmp_path), 3, ThreadEngine(2), held_out_too=False)
+    basis = fit_basis("linear", X[own])
+    design = shards.design(basis, (0, 1), X[own][::3], votes[own][::3], weight[own][::3])
+    prior = GaussianPrior.isotropic(3, precision=0.5)
+    found = fit(design, None, prior, "softmax", classes=range(3))
+    whole = fit(basis(X[own]), votes[own], prior, "softmax", sample_weight=weight[own], classes=range(3))
+    np.testing.assert_allclose(found.mean, whole.mean, atol=1e-9)
+    assert found.n_effective == pytest.approx(whole.n_effective)
+    assert design.sample is not None
+    assert design.sample.chunk[2].sum() == pytest.approx(whole.n_effective)
+
+
+@pytest.mark.parametrize("split", ['by = "healpix"', 'by = "id"', "held_out = 0"])
+def test_the_split_of_shards_is_that_of_all_rows(make, tmp_path, monkeypatch, split):
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 170)
+    text = make.specification.replace("[features]", f"[split]\n{split}\n[features]")
+    text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')
+    specification = parse_specification(text, source="a test")
+    rng = np.random.default_rng(6)
+    places = rng.integers(0, 12 * 4**10 if "healpix" in split else 2**60, 400)[rng.integers(0, 400, 1000)]
+    np.save(tmp_path / "place.npy", places)
+    np.save(tmp_path / "target.npy", np.zeros(1000, np.int16))
+    whole, stored = held_out(specification, places), StoredRows(tmp_path)
+    assert put_on_sides(specification, stored, whole.summary) == whole.summary
+    found = np.concatenate([stored.read("held_out", shard) for shard in stored.shards])
+    assert np.array_equal(found, whole.held_out)
+    assert np.array_equal(np.load(tmp_path / "group.npy"), whole.group)
