@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from blr.census.results import Census
 from flows.classification._census_wish import CensusWish
 from flows.classification._difference import Annotation
 from flows.inputs.catalogue import InputCatalogue
@@ -15,6 +14,7 @@ from flows.runs.difference import ReleaseDifference
 from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.release import EarlierRelease
 from flows.runs.staging import Staging
+from flows.runs.summary import Totals
 from flows.specification.specification import Specification
 
 __all__ = [
@@ -147,7 +147,7 @@ class Publication:
 class Published:
     """What was published: the release, what was moved away for it, the features that have drifted.
 
-    `report` and `difference` are None where no release report was asked for.
+    `totals` are those of all outputs.  `report` and `difference` are None where no release report was asked for.
     """
 
     release: int
@@ -155,4 +155,4 @@ class Published:
     drifted: tuple[str, ...]
     report: Path | None
     difference: ReleaseDifference | None
-    census: Census | None = None
+    totals: Totals
