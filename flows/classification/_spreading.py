@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from flows.classification._narrowed import narrowed
@@ -26,7 +27,7 @@ from flows.classification._tasks import (
     JobGroup,
 )
 from flows.classification.annotation import annotate_each, annotate_file
-from flows.documents import from_document, to_document
+from flows.documents import from_json, to_document
 from flows.engines.engine import Engine, Lost
 from flows.engines.versions import difference, installed
 from flows.errors import EngineError
@@ -108,7 +109,7 @@ class _Received:
                 if isinstance(report, Lost):
                     lost.append(([file.name for file in _parsed(order).files], report))
                 else:
-                    self._add(from_document(WorkReport, json.loads(report), source="a worker's report"))
+                    self._add(from_json(WorkReport, report, source="a worker's report"))
                 if len(self.results) < self.n_files:
                     stop()
         return lost
@@ -169,7 +170,7 @@ class _Notes:
 
 
 def _parsed(order: str) -> WorkOrder:
-    return from_document(WorkOrder, json.loads(order), source="an order")
+    return from_json(WorkOrder, order, source="an order")
 
 
 def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
@@ -177,8 +178,9 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
 
     `shown` gets what the user calls these paths.
     """
-    owner = Owner.this(None)
+    owner, versions = Owner.this(None), installed()
 
+    @cache
     def whole(path: Path) -> Path:
         there = path.absolute()
         shown.setdefault(str(there), str(path))
@@ -192,7 +194,7 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
             staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
             files=tuple(_file_order(job, whole) for job in group.jobs),
             owner=owner,
-            versions=installed(),
+            versions=versions,
         )
         yield json.dumps(to_document(order), allow_nan=False)
 
