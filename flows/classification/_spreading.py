@@ -42,6 +42,8 @@ __all__ = ["annotate", "spread"]
 
 SLOWEST = 3
 """Files that are named at the end, for they took longest."""
+SPLIT = 32
+"""Parts of a batch that are read one by one where the memory of the workers does not suffice."""
 PATIENCE = 30.0
 """Seconds after which a worker that does not see the folder of a run is believed not to have it."""
 
@@ -75,19 +77,32 @@ class WorkReport:
 def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]) -> list[FileResult]:
     """Have the files of all groups annotated by an engine; return what became of them, by name.
 
-    Where the workers of a group were killed, each of its files is tried by itself; one that ends its workers again has
-    failed.  `stop` is called between reports, and raises where the run was asked to stop.
+    Where the workers of a group were killed, each of its files is tried by itself.  One that ends its workers again is
+    tried once more in small batches, and has failed if that is no better.  `stop` is called between reports, and raises
+    where the run was asked to stop.
     """
     received = _Received(n_files=sum(len(group.jobs) for group in groups))
-    lost = received.take(engine, groups, stop)
-    names = {name for found, _ in lost for name in found}
-    alone = [JobGroup(job.name, (job,)) for group in groups for job in group.jobs if job.name in names]
-    for found, why in received.take(engine, alone, stop):
+    jobs = {job.name: job for group in groups for job in group.jobs}
+    lost = [found for found, _ in received.take(engine, groups, stop)]
+    alone = [_alone(jobs[name]) for found in lost if len(found) > 1 for name in found]
+    last = [found for found in lost if len(found) == 1]
+    last += [found for found, _ in received.take(engine, alone, stop)]
+    small = [_alone(_in_small_batches(jobs[name])) for found in last for name in found]
+    for found, why in received.take(engine, small, stop):
         received.results += [Failed(name, why.reason, None) for name in found]
     longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(received.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
     return sorted(received.results, key=lambda result: result.name)
+
+
+def _alone(job: FileJob) -> JobGroup:
+    return JobGroup(job.name, (job,))
+
+
+def _in_small_batches(job: FileJob) -> FileJob:
+    """Return the job with as little in memory at a time as is worth reading."""
+    return replace(job, batch_rows=job.batch_rows // SPLIT, request=replace(job.request, threads=1))
 
 
 @dataclass

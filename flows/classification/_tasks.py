@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from catalogs.catalog.catalog import BATCH_ROWS
 from flows.classification._census_wish import CensusWish
 from flows.classification._difference import Annotation
 from flows.inputs.catalogue import InputCatalogue
@@ -64,7 +65,7 @@ class FileOrder:
 
     `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
     looked at, without a hash where nobody has read it.  `previous` is None where there is nothing to compare the copy
-    with.  `census_rows` is how many rows are kept for the census.
+    with.  `census_rows` is how many rows are kept for the census, `batch_rows` how many are held at a time.
     """
 
     catalogue: InputCatalogue
@@ -74,6 +75,7 @@ class FileOrder:
     input: FileState
     previous: PreviousAnnotation | None
     census_rows: int
+    batch_rows: int = BATCH_ROWS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,8 @@ PATIENCE = 15
 AHEAD = 256
 """Least number of items that the scheduler is handed ahead of their results."""
 ITEMS_A_THREAD = 4
+AT_ONCE = 64
+"""Items that are handed over together: each message takes milliseconds."""
 GO_ON = "start it again, then run the same command again to go on from there"
 
 
@@ -62,7 +64,8 @@ class DaskEngine:
                 done.update(futures)
 
         try:
-            hand_over(max(AHEAD, ITEMS_A_THREAD * sum(client.nthreads().values())))
+            ahead = max(AHEAD, ITEMS_A_THREAD * sum(client.nthreads().values()))
+            hand_over(ahead)
             while pending:
                 batch = done.next_batch()
                 results = self._results_of(batch)
@@ -70,7 +73,8 @@ class DaskEngine:
                     (pending.pop(future), result) for future, result in zip(batch, results, strict=True)
                 ]
                 del batch  # the workers forget it
-                hand_over(len(received))
+                if len(pending) <= ahead - AT_ONCE:
+                    hand_over(ahead - len(pending))
                 yield from received
         except GeneratorExit:
             self._finish(pending)

@@ -126,6 +126,7 @@ def test_a_file_of_a_collection_that_does_not_come_ends_the_run(work: SimpleName
     assert Manifest.read(Path("out")) is None
 
 
+@pytest.mark.filterwarnings("ignore")  # of LSDB and of what it reads with
 def test_the_copy_is_strictly_valid_and_lsdb_opens_it(work: SimpleNamespace) -> None:
     """Where hats and lsdb are installed (`galaxyblr[hats]`): their own check, and their users' own reader."""
     validation = pytest.importorskip("hats.io.validation", reason="hats is not installed")
