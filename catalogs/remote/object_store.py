@@ -1,7 +1,7 @@
 """A folder in an object store that is written to: s3, and az, by fsspec's drivers.
 
 Objects appear whole or not at all.  One of them can be put on condition that it is as it was when it was read
-(If-Match), or that there is none yet (If-None-Match): whoever comes second is told so.
+(If-Match), or that nothing is there yet (If-None-Match): of two writers, the second one hears of it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,15 @@ class ObjectStore:
         """
         if why := why_not(url):
             raise CatalogError(why)
-        with speaking_of(url):
-            filesystem, root = url_to_fs(url.rstrip("/"), use_listings_cache=False)
+        try:
+            with speaking_of(url):
+                filesystem, root = url_to_fs(url.rstrip("/"), use_listings_cache=False)
+        except CatalogError as error:
+            if not isinstance(error.__cause__, ImportError):
+                raise
+            raise CatalogError(
+                f"{shown(url)} cannot be reached: {error.__cause__}; install the driver that is named"
+            ) from error
         return cls(url.rstrip("/"), filesystem, root)
 
     def path(self, key: str) -> str:
@@ -60,7 +67,7 @@ class ObjectStore:
         return f"{self.root}/{key}"
 
     def read(self, key: str) -> Stored | None:
-        """Return an object, None where there is none."""
+        """Return an object; None where nothing is there."""
         with speaking_of(self.url):
             self.filesystem.invalidate_cache()
             try:

@@ -33,7 +33,7 @@ from flows.engines.versions import difference, installed
 from flows.errors import EngineError
 from flows.inputs.origins import spoken
 from flows.runs.allowed_roots import by_whole_path
-from flows.runs.lock import Owner, acting_for, check_held
+from flows.runs.lock import Owner, acting_for, check_coherent, check_held
 from flows.runs.outputs import Output
 from flows.runs.progress import listening, tell
 from flows.runs.staging import Staging
@@ -145,7 +145,7 @@ def annotate(order: str) -> str:
     EngineError
         If the worker's versions are not the run's, or it does not see the run's folder.
     OutputFolderError
-        If the run that gave the order has ended.
+        If the run that gave the order has ended, or its lock does not hold for this host.
     """
     received = _parsed(order)
     if differs := difference(platform.node(), received.versions):
@@ -162,6 +162,7 @@ def annotate(order: str) -> str:
 
     with acting_for(received.owner), listening(notes):
         _wait_for(received.staging)
+        check_coherent(received.staging.out)
         results = annotate_each(annotate_one, received.group)
     report = WorkReport(results=tuple(results), notes=tuple(notes.lines), seconds=seconds)
     return json.dumps(to_document(report), allow_nan=False)

@@ -2,7 +2,7 @@
 
 Below the URL lie `manifest.json` and the files, in a folder that is named by their content (`files-HASH/`).  A release
 is published by putting its manifest in the place of the one before, on condition that this is still there.  So readers
-see one release or the next one, and of two runs one is told that the other was first.  `SHA256SUMS` beside the files
+see one release or the next one, and of two runs the second one publishes nothing.  `SHA256SUMS` beside the files
 lists them, and `HASH` is its hash: a file of that name in that folder can only be the same file.
 
 The folder here, below `BLR_STAGING` or the user's cache, holds the release too, with everything that later runs need.
