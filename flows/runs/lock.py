@@ -133,8 +133,8 @@ def check_coherent(folder: Path) -> None:
         if owner is not None and not owner.gone and _other_owner(folder) is None:
             raise OutputFolderError(
                 f"{folder}: got from {socket.gethostname()} the lock that the run on {owner.host} holds, expected "
-                "it to be refused: this file system locks on each host by itself, so that two runs could mix; mount it with "
-                "locks (NFS without nolock, Lustre with flock), or choose another folder"
+                "it to be refused: this file system locks on each host by itself, so that two runs could mix; mount "
+                "it with locks (NFS without nolock, Lustre with flock), or choose another folder"
             )
 
 
