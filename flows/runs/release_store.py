@@ -140,7 +140,7 @@ class ReleaseStore:
             text = _text(sums)
             files = f"files-{hashlib.sha256(text).hexdigest()[:16]}"
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
-            if before is None or files != _files_of(before, self.store.url):
+            if before is None or self._manifest(files) != before.content:
                 self._commit(files, sums, before)
             self._sweep({name for name in others if FILES.fullmatch(name)})
 
@@ -149,14 +149,16 @@ class ReleaseStore:
         whole = self._fill(files, sums, None if before is None else _files_of(before, self.store.url))
         there = self.store.read(MANIFEST)
         same = (there and there.tag) == (before and before.tag)
-        if not (whole and same and self.store.replace(MANIFEST, self._manifest(files), before=before)):
+        manifest = self._manifest(files)
+        if not (whole and same and self.store.replace(MANIFEST, manifest, before=before)):
             raise OutputFolderError(
                 f"{shown(self.store.url)}: got a release that another run has published meanwhile, or files that "
                 "somebody has removed, expected all as it was; run the same command again, which starts from there"
             )
         self._fill(files, sums, None)  # of which the other run may have swept some meanwhile
         published = self.store.read(MANIFEST)
-        self._set_mark("" if published is None else published.tag)
+        ours = published is not None and published.content == manifest  # else a third run was here meanwhile
+        self._set_mark(published.tag if published is not None and ours else "")
 
     def _manifest(self, files: str) -> bytes:
         document = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
@@ -167,8 +169,6 @@ class ReleaseStore:
         there = self.store.sizes(files)
         sizes = {key: (self.folder / key).stat().st_size for key in sums}
         missing = [key for key in sums if there.get(key) != sizes[key]]
-        if not missing and SUMS in there and MANIFEST in there:
-            return True
         known = self._sums(old) if old and missing else {}
 
         def send(key: str) -> int:
