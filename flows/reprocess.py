@@ -18,6 +18,7 @@ from flows.orchestration.run_page import keep_run, progress_kept
 from flows.orchestration.run_state import run_name
 from flows.orchestration.signature import takes
 from flows.runs.manifest import Manifest
+from flows.runs.release_store import folder_here
 from flows.runs.results import ReleaseResult
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
@@ -28,7 +29,8 @@ __all__ = ["reprocess"]
 def _name(request: ReprocessRequest) -> str:
     wanted = read_specification(request.specification)
     label = Store.named(request.store).find(request.model or wanted.name).label
-    release = Manifest.next_release(reprocessing.release_folder(request, wanted))
+    out, base, _ = reprocessing.named_folder(request, wanted)
+    release = Manifest.next_release(folder_here(out, base=base))
     return started_name("reprocess", label, release=release)
 
 

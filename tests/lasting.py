@@ -7,8 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-OF_THE_RUN = frozenset({"created", "made", "mtime_ns", "inode"})
+import pyarrow.parquet as pq
+
+OF_THE_RUN = frozenset({"created", "made", "mtime_ns", "inode", "input_mtime_ns", "input_inode"})
 """The keys under which manifests and summaries say when a run was, or where a disk has put a file."""
+TABLES = "_files"
+"""The folder of tables of files, which are named by the hash of their bytes."""
 
 
 def lasting_bytes(path: Path) -> bytes:
@@ -20,16 +24,29 @@ def lasting_bytes(path: Path) -> bytes:
         return re.sub(rb"Made on [^<]*", b"", path.read_bytes())
     if path.suffix == ".json" and not path.name.startswith("."):
         return json.dumps(_without(json.loads(path.read_bytes()))).encode()
+    if path.parent.name == TABLES:
+        table = pq.read_table(path)
+        return repr(
+            (table.schema.metadata, table.drop_columns([*OF_THE_RUN & {*table.column_names}]).to_pylist())
+        ).encode()
     return path.read_bytes()
 
 
 def lasting_contents(folder: Path) -> dict[str, bytes]:
     """Return what lasts of each file of a folder, by its path in the folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): lasting_bytes(path) for path in files}
+    return {_name(path.relative_to(folder)): lasting_bytes(path) for path in files}
+
+
+def _name(path: Path) -> str:
+    return f"{TABLES}/table" if path.parent.name == TABLES else str(path)
 
 
 def _without(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _without(value) for key, value in tree.items() if key not in OF_THE_RUN}
+        return {
+            key: _without({"rows": value["rows"]} if key == "table" and "sha256" in value else value)
+            for key, value in tree.items()
+            if key not in OF_THE_RUN
+        }
     return [_without(item) for item in tree] if isinstance(tree, list) else tree

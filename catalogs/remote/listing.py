@@ -69,7 +69,7 @@ class Listing:
 
     root: str
     places: tuple[Place, ...]
-    kind: str  # "file", "folder" or "pattern"
+    kind: str  # "file", "folder", "pattern", or "hats": all files of a catalogue
 
     @property
     def name(self) -> str:
@@ -113,11 +113,14 @@ def _file_or_error(place: Place) -> RemoteFile | CatalogError:
         return error
 
 
-def remote_listing(url: str, suffixes: tuple[str, ...], *, within: Sequence[str] = ()) -> Listing | Path:
+def remote_listing(
+    url: str, suffixes: tuple[str, ...], *, within: Sequence[str] = (), hats: bool = False
+) -> Listing | Path:
     """Return what a URL means; the path of one that means a local file.
 
-    Of a folder those files count that are named with one of the suffixes; a pattern (`s3://bucket/release/*.parquet`)
-    names its own.  Servers of the web may lead on to other places only below one of `within`, if that names some.
+    A catalogue of HATS is all of its files, or refused unless `hats` is True.  Of another folder those files count that
+    are named with one of the suffixes; a pattern (`s3://bucket/release/*.parquet`) names its own.  Servers of the web
+    may lead on to other places only below one of `within`, if that names some.
     """
     here = local_path(url)
     if here is not None:
@@ -125,7 +128,7 @@ def remote_listing(url: str, suffixes: tuple[str, ...], *, within: Sequence[str]
     filesystem, path = reached(url, tuple(within))
     with speaking_of(url):
         filesystem.invalidate_cache()
-        return listed(filesystem, path, suffixes)
+        return listed(filesystem, path, suffixes, hats=hats)
 
 
 def local_path(url: str) -> Path | None:
@@ -135,7 +138,7 @@ def local_path(url: str) -> Path | None:
     return Path(str(LocalFileSystem._strip_protocol(url)))  # noqa: SLF001 -- fsspec's drivers have no other name for it
 
 
-def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
+def listed(filesystem: Any, path: str, suffixes: tuple[str, ...], *, hats: bool) -> Listing:
     """Return the root and the files of a path on a file system."""
     url = str(filesystem.unstrip_protocol(path))
     plain, query, _ = path.partition("?") if is_web(url) else (path, "", "")
@@ -156,7 +159,10 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
         root = path.rstrip("/")
         refuse_other_than_page(filesystem, url, path, suffixes)
         paths = list(below(filesystem, path, DEEPEST))
-        refuse_hats(url, paths, root)
+        if is_hats(paths, root):
+            if not hats:
+                refuse_hats(url)
+            return inside(root, [Place(filesystem, p, key_below(p, root)) for p in paths], "hats")
         paths = [p for p in paths if p.lower().endswith(suffixes) and is_data(key_below(p, root))]
     else:
         root = plain[:wild].rpartition("/")[0]
@@ -165,10 +171,15 @@ def listed(filesystem: Any, path: str, suffixes: tuple[str, ...]) -> Listing:
         paths = [p for p in below(filesystem, page, depth_of(plain[len(root) :])) if matches(p)]
     if not paths:
         raise FormatError(f"{shown(url)} holds no catalogue; expected names ending in {', '.join(suffixes)}")
-    places = tuple(Place(filesystem, p, key_below(p, root)) for p in sorted(paths))
+    kind = "folder" if wild is None else "pattern"
+    return inside(root, [Place(filesystem, p, key_below(p, root)) for p in sorted(paths)], kind)
+
+
+def inside(root: str, places: Sequence[Place], kind: str) -> Listing:
+    """Return the listing of places that do not lead out of their root."""
     for place in places:
         require_inside(place)
-    return Listing(root, places, "folder" if wild is None else "pattern")
+    return Listing(root, tuple(sorted(places, key=lambda place: place.key)), kind)
 
 
 def wild_at(path: str, url: str) -> int | None:
@@ -224,13 +235,17 @@ def refuse_other_than_page(filesystem: Any, url: str, path: str, suffixes: tuple
         )
 
 
-def refuse_hats(url: str, paths: Iterable[str], root: str) -> None:
-    """Raise where the files are those of a HATS catalogue."""
-    if any(key_below(path, root) in WHOLE for path in paths):
-        raise FormatError(
-            f"{shown(url)} is a HATS catalogue, which is read from a local folder only; "
-            f"fetch it first, or open the Parquet files below its folder dataset, without its margins"
-        )
+def is_hats(paths: Iterable[str], root: str) -> bool:
+    """Say whether files are those of a HATS catalogue."""
+    return any(key_below(path, root) in WHOLE for path in paths)
+
+
+def refuse_hats(url: str) -> None:
+    """Raise that a HATS catalogue cannot be opened where it is."""
+    raise FormatError(
+        f"{shown(url)} is a HATS catalogue, which is read from a local folder only; "
+        f"fetch it first, or open the Parquet files below its folder dataset, without its margins"
+    )
 
 
 def reached(url: str, within: tuple[str, ...]) -> tuple[Any, str]:

@@ -76,8 +76,8 @@ class Plan:
         if self.policy == "release":
             return tuple(self.brought.unchanged)
         listed = self.before.outputs if self.before and self.same_maker else ()
-        others = {o.name: o for o in (*listed, *self.adopted)}
-        return (*self.brought.unchanged, *(o for name, o in others.items() if name not in self.names))
+        others, names = {o.name: o for o in (*listed, *self.adopted)}, self.names
+        return (*self.brought.unchanged, *(o for name, o in others.items() if name not in names))
 
     @property
     def retired(self) -> tuple[str, ...]:

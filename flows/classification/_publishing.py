@@ -29,6 +29,7 @@ from flows.models.labelled_objects import read_labelled_objects
 from flows.models.model import Model
 from flows.reports.shift import why_no_error
 from flows.runs.counts import FileCounts, ShiftRecord, Tally
+from flows.runs.kept_counts import are_many, as_kept
 from flows.runs.labelled import write_labelled_names
 from flows.runs.manifest import (
     SUMMARY,
@@ -44,7 +45,7 @@ from flows.runs.summary import Counts, FileSummary, Summary, Totals, drifted
 from flows.specification.specification import Specification, specification_hash
 from flows.version import code_version
 
-__all__ = ["finish", "summary_of", "with_census"]
+__all__ = ["finish", "summary_of"]
 
 
 def finish(model: Model, publication: Publication, outputs: Sequence[Output]) -> Published:
@@ -53,14 +54,13 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
     Each step may be the last of a killed run, and is done again by the next one.
     """
     staging, specification = publication.staging, publication.request.specification
+    outputs = as_kept(sorted(outputs, key=lambda o: o.name))
     for name in publication.retire:
         staging.retire(name, publication.release)
-    for output in outputs:
-        staging.publish(output)
-    staging.flush(outputs)
+    staging.publish_all(outputs)
     _finish_catalogues(model, specification, publication.catalogues, outputs, staging.out)
     _keep_labelled_names(model, publication)
-    summary = with_census(summary_of(model, outputs), _census(model, publication, outputs))
+    summary = summary_of(model, outputs, _census(model, publication, outputs))
     write_document(staging.out / SUMMARY, summary)
     totals = narrowed(Totals, summary)
     manifest = Manifest(
@@ -68,7 +68,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         model_id=model.id,
         specification_hash=specification_hash(specification),
         code_version=code_version(),
-        outputs=tuple(sorted(outputs, key=lambda o: o.name)),
+        outputs=outputs,
         quarantined=publication.quarantined,
         release=publication.release,
         totals=totals,
@@ -83,7 +83,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         drifted=tuple(drifted(summary.drift)),
         report=None,
         difference=None,
-        census=summary.census,
+        totals=totals,
     )
     if publication.report:
         published = _with_report(published, manifest, totals, publication)
@@ -92,6 +92,7 @@ def finish(model: Model, publication: Publication, outputs: Sequence[Output]) ->
         model,
         summary,
         manifest,
+        counts=_once([_counts(o) for o in outputs]),
         specification=specification,
         model_folder=publication.request.model.folder,
         deferred=publication.deferred,
@@ -131,20 +132,6 @@ def _census(model: Model, publication: Publication, outputs: Sequence[Output]) -
         n_objects=sum(c.tally.n_classified for _, c in counted),
         wish=replace(publication.request.wish, selected=_selected(model, publication.request.specification)),
     )
-
-
-def with_census(summary: Summary, census: Census | None) -> Summary:
-    """Return the summary with its census, which may contradict what prediction sets promise."""
-    sets = summary.sets
-    if (
-        census is not None
-        and sets is not None
-        and sets.source in ("left-out", "held-out")
-        and census.contradicted
-    ):
-        doubt = "not so here by the census's test, so that the share is not promised for these objects"
-        sets = replace(sets, reason=f"{sets.reason}; {doubt}")
-    return replace(summary, census=census, sets=sets)
 
 
 def _selected(model: Model, specification: Specification) -> Mapping[str, SelectedColumn]:
@@ -198,28 +185,49 @@ def _finish_catalogues(
         )
 
 
-def summary_of(model: Model, outputs: Sequence[Output]) -> Summary:
-    """Return the summary of all outputs together, with each one's own counts."""
-    counted = [(o.name, _counts(o)) for o in sorted(outputs, key=lambda o: o.name)]
-    # The margins of a HATS catalogue repeat rows of the other files.
-    once = [counts for _, counts in counted if not counts.repeats_rows] or [counts for _, counts in counted]
+def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -> Summary:
+    """Return the summary of all outputs together, with a census; of few outputs with each one's own counts."""
+    counted = {o.name: _counts(o) for o in sorted(outputs, key=lambda o: o.name)}
+    once = _once(list(counted.values()))
     features = [counts.drift for counts in once if counts.drift is not None]
     reference = model.training.distribution
-    shift = next((counts.shift for _, counts in counted if counts.shift is not None), ShiftRecord())
+    shift = next((counts.shift for counts in counted.values() if counts.shift is not None), ShiftRecord())
     no_error = why_no_error(shift.class_priors_source)
-
-    sets = next((counts.set_rule for _, counts in counted if counts.set_rule is not None), None)
+    sets = next((counts.set_rule for counts in counted.values() if counts.set_rule is not None), None)
 
     def summed(tally: Tally) -> Counts:
         return summarise(tally, model.classes, model.features, no_error=no_error, sets=sets)
 
-    return Summary(
+    shown = {} if are_many(counted) else counted
+    summary = Summary(
         model=model.label,
         **vars(summed(total(counts.tally for counts in once))),
         shift=shift,
         drift=drift(total_counts(features), reference, model.features) if features else {},
-        files={name: FileSummary(**vars(summed(counts.tally)), **vars(counts)) for name, counts in counted},
+        files={
+            name: FileSummary(**vars(summed(counts.tally)), **vars(counts)) for name, counts in shown.items()
+        },
     )
+    return _with_census(summary, census)
+
+
+def _with_census(summary: Summary, census: Census | None) -> Summary:
+    """Return the summary with its census, which may contradict what prediction sets promise."""
+    sets = summary.sets
+    if (
+        census is not None
+        and sets is not None
+        and sets.source in ("left-out", "held-out")
+        and census.contradicted
+    ):
+        doubt = "not so here by the census's test, so that the share is not promised for these objects"
+        sets = replace(sets, reason=f"{sets.reason}; {doubt}")
+    return replace(summary, census=census, sets=sets)
+
+
+def _once(counts: Sequence[FileCounts]) -> list[FileCounts]:
+    """Return the counts without those of HATS margins, which repeat rows of other files."""
+    return [c for c in counts if not c.repeats_rows] or [*counts]
 
 
 def _counts(output: Output) -> FileCounts:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from flows.classification._narrowed import narrowed
@@ -26,13 +27,13 @@ from flows.classification._tasks import (
     JobGroup,
 )
 from flows.classification.annotation import annotate_each, annotate_file
-from flows.documents import from_document, to_document
+from flows.documents import from_json, to_document
 from flows.engines.engine import Engine, Lost
 from flows.engines.versions import difference, installed
 from flows.errors import EngineError
 from flows.inputs.origins import spoken
 from flows.runs.allowed_roots import by_whole_path
-from flows.runs.lock import Owner, acting_for, check_held
+from flows.runs.lock import Owner, acting_for, check_coherent, check_held
 from flows.runs.outputs import Output
 from flows.runs.progress import listening, tell
 from flows.runs.staging import Staging
@@ -41,6 +42,8 @@ __all__ = ["annotate", "spread"]
 
 SLOWEST = 3
 """Files that are named at the end, for they took longest."""
+SPLIT = 32
+"""Parts of a batch that are read one by one where the memory of the workers does not suffice."""
 PATIENCE = 30.0
 """Seconds after which a worker that does not see the folder of a run is believed not to have it."""
 
@@ -74,19 +77,32 @@ class WorkReport:
 def spread(engine: Engine, groups: Sequence[JobGroup], stop: Callable[[], None]) -> list[FileResult]:
     """Have the files of all groups annotated by an engine; return what became of them, by name.
 
-    Where the workers of a group were killed, each of its files is tried by itself; one that ends its workers again has
-    failed.  `stop` is called between reports, and raises where the run was asked to stop.
+    Where the workers of a group were killed, each of its files is tried by itself.  One that ends its workers again is
+    tried once more in small batches, and has failed if that is no better.  `stop` is called between reports, and raises
+    where the run was asked to stop.
     """
     received = _Received(n_files=sum(len(group.jobs) for group in groups))
-    lost = received.take(engine, groups, stop)
-    names = {name for found, _ in lost for name in found}
-    alone = [JobGroup(job.name, (job,)) for group in groups for job in group.jobs if job.name in names]
-    for found, why in received.take(engine, alone, stop):
+    jobs = {job.name: job for group in groups for job in group.jobs}
+    lost = [found for found, _ in received.take(engine, groups, stop)]
+    alone = [_alone(jobs[name]) for found in lost if len(found) > 1 for name in found]
+    last = [found for found in lost if len(found) == 1]
+    last += [found for found, _ in received.take(engine, alone, stop)]
+    small = [_alone(_in_small_batches(jobs[name])) for found in last for name in found]
+    for found, why in received.take(engine, small, stop):
         received.results += [Failed(name, why.reason, None) for name in found]
     longest = sorted(received.seconds.items(), key=lambda item: (-item[1], item[0]))[:SLOWEST]
     if len(received.seconds) > SLOWEST:
         tell().note("slowest files: " + ", ".join(f"{name} {seconds:,.1f} s" for name, seconds in longest))
     return sorted(received.results, key=lambda result: result.name)
+
+
+def _alone(job: FileJob) -> JobGroup:
+    return JobGroup(job.name, (job,))
+
+
+def _in_small_batches(job: FileJob) -> FileJob:
+    """Return the job with as little in memory at a time as is worth reading."""
+    return replace(job, batch_rows=job.batch_rows // SPLIT, request=replace(job.request, threads=1))
 
 
 @dataclass
@@ -108,7 +124,7 @@ class _Received:
                 if isinstance(report, Lost):
                     lost.append(([file.name for file in _parsed(order).files], report))
                 else:
-                    self._add(from_document(WorkReport, json.loads(report), source="a worker's report"))
+                    self._add(from_json(WorkReport, report, source="a worker's report"))
                 if len(self.results) < self.n_files:
                     stop()
         return lost
@@ -129,7 +145,7 @@ def annotate(order: str) -> str:
     EngineError
         If the worker's versions are not the run's, or it does not see the run's folder.
     OutputFolderError
-        If the run that gave the order has ended.
+        If the run that gave the order has ended, or its lock does not hold for this host.
     """
     received = _parsed(order)
     if differs := difference(platform.node(), received.versions):
@@ -146,6 +162,7 @@ def annotate(order: str) -> str:
 
     with acting_for(received.owner), listening(notes):
         _wait_for(received.staging)
+        check_coherent(received.staging.out)
         results = annotate_each(annotate_one, received.group)
     report = WorkReport(results=tuple(results), notes=tuple(notes.lines), seconds=seconds)
     return json.dumps(to_document(report), allow_nan=False)
@@ -169,7 +186,7 @@ class _Notes:
 
 
 def _parsed(order: str) -> WorkOrder:
-    return from_document(WorkOrder, json.loads(order), source="an order")
+    return from_json(WorkOrder, order, source="an order")
 
 
 def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
@@ -177,8 +194,9 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
 
     `shown` gets what the user calls these paths.
     """
-    owner = Owner.this(None)
+    owner, versions = Owner.this(None), installed()
 
+    @cache
     def whole(path: Path) -> Path:
         there = path.absolute()
         shown.setdefault(str(there), str(path))
@@ -192,7 +210,7 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
             staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
             files=tuple(_file_order(job, whole) for job in group.jobs),
             owner=owner,
-            versions=installed(),
+            versions=versions,
         )
         yield json.dumps(to_document(order), allow_nan=False)
 

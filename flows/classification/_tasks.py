@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from blr.census.results import Census
+from catalogs.catalog.catalog import BATCH_ROWS
 from flows.classification._census_wish import CensusWish
 from flows.classification._difference import Annotation
 from flows.inputs.catalogue import InputCatalogue
@@ -15,6 +15,7 @@ from flows.runs.difference import ReleaseDifference
 from flows.runs.outputs import FileState, Output, Quarantined
 from flows.runs.release import EarlierRelease
 from flows.runs.staging import Staging
+from flows.runs.summary import Totals
 from flows.specification.specification import Specification
 
 __all__ = [
@@ -64,7 +65,7 @@ class FileOrder:
 
     `input_path` is the file's place as the manifest names it, `name` that of its copy, `input` its state when it was
     looked at, without a hash where nobody has read it.  `previous` is None where there is nothing to compare the copy
-    with.  `census_rows` is how many rows are kept for the census.
+    with.  `census_rows` is how many rows are kept for the census, `batch_rows` how many are held at a time.
     """
 
     catalogue: InputCatalogue
@@ -74,6 +75,7 @@ class FileOrder:
     input: FileState
     previous: PreviousAnnotation | None
     census_rows: int
+    batch_rows: int = BATCH_ROWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ class Publication:
 class Published:
     """What was published: the release, what was moved away for it, the features that have drifted.
 
-    `report` and `difference` are None where no release report was asked for.
+    `totals` are those of all outputs.  `report` and `difference` are None where no release report was asked for.
     """
 
     release: int
@@ -155,4 +157,4 @@ class Published:
     drifted: tuple[str, ...]
     report: Path | None
     difference: ReleaseDifference | None
-    census: Census | None = None
+    totals: Totals

@@ -63,6 +63,7 @@ def annotate_file(job: FileJob) -> Output:
             scorer,
             read=tuple(dict.fromkeys((*scorer.reader.read, *survey.read))),
             provenance=provenance(model, specification, job.input.sha256, scorer.reader.read),
+            rows=job.batch_rows,
             threads=job.request.threads,
             progress=tell().advance,
             overwrite=True,

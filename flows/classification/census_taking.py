@@ -20,10 +20,10 @@ from flows.errors import OutputFolderError, UsageError
 from flows.models.model import Model
 from flows.models.store import Store
 from flows.reports.catalogue_page import rewrite_census
-from flows.runs.allowed_roots import check_output
 from flows.runs.census import CensusResult
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
+from flows.runs.release_store import output_folder
 from flows.runs.summary import Summary
 from flows.specification.toml_file import read_specification
 
@@ -40,7 +40,12 @@ def take_census(request: CensusRequest, *, dry_run: bool = False) -> CensusResul
     ModelError
         If the store has not the model that the folder was made by.
     """
-    out = check_output(request.out, key="out")
+    with output_folder(request.out, key="out", publish=not dry_run) as out:
+        return _taken(request, out, dry_run=dry_run)
+
+
+def _taken(request: CensusRequest, out: Path, *, dry_run: bool) -> CensusResult:
+    """Return the census of a folder of this machine."""
     manifest = _manifest(out)
     stored = Store.named(request.store).find(manifest.model)
     model = Store.named(request.store).read(stored)

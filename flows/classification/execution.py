@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from blr.census.results import Census
 from catalogs.errors import CatalogError
 from flows.classification._census_rows import rows_a_file
 from flows.classification._difference import Annotation
 from flows.classification._jobs import MOST_ORDERS, Group, Job, groups
 from flows.classification._narrowed import narrowed
 from flows.classification._plan import Plan
-from flows.classification._publishing import finish, summary_of, with_census
+from flows.classification._publishing import finish, summary_of
 from flows.classification._spreading import spread
 from flows.classification._tasks import (
     Annotated,
@@ -34,6 +33,7 @@ from flows.errors import OutputFolderError
 from flows.inputs.catalogue import InputCatalogue
 from flows.models.model import Model
 from flows.runs.interrupt import stop_points, terminable
+from flows.runs.kept_counts import are_many, as_kept
 from flows.runs.lock import LOCK, Owner, check_held, exclusive
 from flows.runs.manifest import MANIFEST, Manifest
 from flows.runs.outputs import Output, Quarantined
@@ -48,15 +48,12 @@ from flows.runs.results import (
     UnchangedClassification,
     WaitingClassification,
 )
-from flows.runs.summary import AnnotatedFile, ShownSummary, Summary, Totals
+from flows.runs.summary import AnnotatedFile, ShownSummary, Totals
 from flows.specification.specification import Specification
 
 __all__ = ["DIRECT", "Steps", "carry_out", "execute"]
 
 AnnotateOne = Callable[[FileJob], Output]
-
-MOST_FILES_SHOWN = 100
-"""Most files whose summaries are listed; `summary.json` has all, a flow's result stays small."""
 
 
 def finish_outputs(publication: Publication, outputs: Sequence[Output]) -> Published:
@@ -137,6 +134,7 @@ def _sweep(plan: Plan, steps: Steps) -> None:
         if Manifest.read(plan.out) == plan.before:
             plan.staging.open()
             plan.staging.close()
+            Manifest.sweep(plan.out)
 
 
 def carry_out(
@@ -174,7 +172,7 @@ def carry_out(
     published = steps.finish(publication, listed)
     known = {(q.name, q.reason) for q in plan.before.quarantined} if plan.before else set()
     work = replace(
-        _folder_result(model, plan, listed, published.census),
+        _folder_result(model, plan, listed, published.totals),
         release=published.release,
         retired=published.retired,
         quarantined={name: q.reason for name, q in bad.items()},
@@ -271,12 +269,9 @@ def _before(plan: Plan) -> EarlierRelease | None:
 
 
 def _folder_result(
-    model: Model, plan: Plan, outputs: Sequence[Output] = (), census: Census | None = None
+    model: Model, plan: Plan, outputs: Sequence[Output] = (), totals: Totals | None = None
 ) -> FolderResult:
-    """Return what every result says of the folder, with the summary of its `outputs`: by default those that stay."""
-    if not outputs and plan.before is not None and plan.before.totals is not None:
-        census = plan.before.totals.census
-    known = outputs or _standing(plan)
+    """Return what every result says of the folder: of `outputs` with their totals, by default of those that stay."""
     return FolderResult(
         model=model.label,
         out=plan.out,
@@ -296,7 +291,9 @@ def _folder_result(
         quarantined={q.name: q.reason for q in plan.quarantined},
         deferred=dict(plan.deferred),
         advice=plan.advice,
-        summary=_shown(with_census(summary_of(model, known), census)) if known else None,
+        summary=_shown(model, plan, outputs, totals)
+        if outputs
+        else _shown(model, plan, _standing(plan), None),
         before=_before(plan),
     )
 
@@ -308,8 +305,19 @@ def _standing(plan: Plan) -> list[Output]:
     return [o for o in (*finished, *plan.kept, *troubled) if o is not None]
 
 
-def _shown(summary: Summary) -> ShownSummary:
-    """Return a summary without what only later runs need of each file, and of many files only their sum."""
-    files = summary.files if len(summary.files) <= MOST_FILES_SHOWN else {}
-    shown = {name: narrowed(AnnotatedFile, file) for name, file in files.items()}
-    return ShownSummary(**vars(narrowed(Totals, summary)), files=shown)
+def _shown(model: Model, plan: Plan, outputs: Sequence[Output], totals: Totals | None) -> ShownSummary | None:
+    """Return the summary of outputs without what only later runs need; of many files the totals alone.
+
+    Totals that are not given are those of the manifest where nothing has to be done.
+    """
+    if not outputs:
+        return None
+    before = None if plan.before is None else plan.before.totals
+    if totals is None and before is not None and plan.nothing_to_do:
+        totals = before
+    if totals is not None and are_many(outputs):
+        return ShownSummary(**vars(totals), files={})
+    counted = totals or before
+    summary = summary_of(model, as_kept(outputs), None if counted is None else counted.census)
+    files = {name: narrowed(AnnotatedFile, file) for name, file in summary.files.items()}
+    return ShownSummary(**vars(narrowed(Totals, summary)), files=files)

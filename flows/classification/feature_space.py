@@ -21,8 +21,8 @@ from flows.classification.steps import annotation_settings
 from flows.errors import UsageError
 from flows.models.labelled_objects import LabelledObjects, read_labelled_objects
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_output
 from flows.runs.manifest import Manifest
+from flows.runs.release_store import output_folder
 from flows.specification.toml_file import read_specification
 
 __all__ = ["FeatureSpace", "feature_space"]
@@ -77,7 +77,8 @@ def feature_space(out: Path, store: Path, specification: Path | None = None) -> 
     ModelError
         If the model is not in the store.
     """
-    manifest = Manifest.read(check_output(out, key="out"))
+    with output_folder(out, key="out", publish=False) as folder:
+        manifest = Manifest.read(folder)
     if manifest is None:
         raise UsageError(
             f"{out}: got a folder without a manifest, expected one of annotated catalogues; run `blr classify` with "

@@ -83,20 +83,21 @@ def write_classification_report(
     summary: Summary,
     manifest: Manifest,
     *,
+    counts: Sequence[FileCounts],
     specification: Specification,
     model_folder: Path,
     deferred: Mapping[str, str],
 ) -> None:
-    """Write `report.html` beside the annotated files, which are of the model in a folder and of a specification."""
-    files = [counts for counts in summary.files.values() if not counts.repeats_rows] or [
-        *summary.files.values()
-    ]
-    doubtful = most_doubtful(one for counts in files for one in counts.doubtful)
+    """Write `report.html` beside the annotated files, which are of the model in a folder and of a specification.
+
+    `counts` are those of the files, margins not among them.
+    """
+    doubtful = most_doubtful(one for of_file in counts for one in of_file.doubtful)
     troubles = ReleaseTroubles(
         quarantined={q.name: q.reason for q in manifest.quarantined}, deferred=deferred
     )
     report = ClassificationReport(
-        found=classification_of(model, summary, files),
+        found=classification_of(model, summary, counts, names=[o.name for o in manifest.outputs]),
         model=_classifying(model),
         objects=tuple(_notable(one) for one in doubtful),
         examples=class_examples(model, specification, model_folder, doubtful),
@@ -109,9 +110,10 @@ def write_classification_report(
     write_classification(report, folder)
 
 
-def classification_of(model: Model, summary: Summary, files: Sequence[FileCounts]) -> Classification:
-    """Return what a report shows of a folder; margins, which repeat rows, are not among its `files`."""
-    names = [*summary.files]
+def classification_of(
+    model: Model, summary: Summary, files: Sequence[FileCounts], *, names: Sequence[str]
+) -> Classification:
+    """Return what a report shows of a folder; margins, which repeat rows, are among its `names`, not its `files`."""
     name = names[0] if len(names) == 1 else f"{len(names):,} files"
     sky = total_sky([counts.sky for counts in files if counts.sky is not None])
     return replace(

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from blr.threads import default_threads
 from catalogs.errors import OutputExistsError
@@ -27,13 +28,22 @@ from flows.inputs.resolve import check_apart, resolve_sources
 from flows.inputs.source import LocalSource, Source, local_sources
 from flows.inputs.still_written import still_written
 from flows.models.store import Store
-from flows.runs.allowed_roots import OutputFolder, check_output
+from flows.runs.allowed_roots import OutputFolder
 from flows.runs.manifest import Manifest
-from flows.runs.results import ReleaseResult
+from flows.runs.release_store import output_folder
+from flows.runs.results import ReleaseResult, published
 from flows.specification.specification import Specification
 from flows.specification.toml_file import read_specification
 
-__all__ = ["release_folder", "reprocess", "specified"]
+__all__ = ["Named", "named_folder", "reprocess", "specified"]
+
+
+class Named(NamedTuple):
+    """A folder as it is named, relative to `base`; `key` says who named it."""
+
+    out: str | Path
+    base: Path
+    key: str
 
 
 def specified(request: ReprocessRequest) -> ReprocessRequest:
@@ -44,8 +54,17 @@ def specified(request: ReprocessRequest) -> ReprocessRequest:
 def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps = DIRECT) -> ReleaseResult:
     """Bring the annotated copies of a specification's target up to date; return what was done."""
     wanted = read_specification(request.specification)
+    out, base, key = named_folder(request, wanted)
+    with output_folder(out, key=key, base=base, publish=not dry_run) as folder:
+        return published(_reprocessed(request, wanted, folder, dry_run=dry_run, steps=steps), out)
+
+
+def _reprocessed(
+    request: ReprocessRequest, wanted: Specification, folder: OutputFolder, *, dry_run: bool, steps: Steps
+) -> ReleaseResult:
+    """Bring the copies in a folder of this machine up to date."""
     base, verify = Path(wanted.base_folder), request.verify
-    place, folder = Store.named(request.store), release_folder(request, wanted)
+    place = Store.named(request.store)
     stored = place.find(request.model or wanted.name)
     loaded = place.read(stored)
     settings = annotation_settings(loaded, wanted).model_copy(
@@ -88,11 +107,11 @@ def reprocess(request: ReprocessRequest, *, dry_run: bool = False, steps: Steps 
         return execute(plan, loaded, work, steps, engine=engine, dry_run=dry_run)
 
 
-def release_folder(request: ReprocessRequest, wanted: Specification) -> OutputFolder:
-    """Return the folder of a release: the request's, else the specification's."""
+def named_folder(request: ReprocessRequest, wanted: Specification) -> Named:
+    """Return what names the folder of a release: the request, else the specification."""
     if request.out is not None:
-        return check_output(request.out, key="out")
-    return check_output(wanted.output.folder, key="output.folder", base=Path(wanted.base_folder))
+        return Named(request.out, Path(), "out")
+    return Named(wanted.output.folder, Path(wanted.base_folder), "output.folder")
 
 
 def _inputs(specification: Specification, base: Path, out: Path) -> tuple[Source, ...]:

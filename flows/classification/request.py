@@ -68,7 +68,13 @@ class ClassifyRequest:
     ]
     store: Annotated[Path, STORE] = Path("models")
     out: Annotated[
-        Path, Parameter(words="Folder for the annotated copies.", metavar="DIR", written=True, required=True)
+        Path,
+        Parameter(
+            words="Folder for the annotated copies, or URL of one in an object store.",
+            metavar="DIR",
+            published=True,
+            required=True,
+        ),
     ] = Path("annotated")
     specification: Annotated[
         "Specification | Path | None",
@@ -140,7 +146,7 @@ class ReprocessRequest:
         Parameter(
             words="Folder for the annotated copies; default: the specification's.",
             metavar="DIR",
-            written=True,
+            published=True,
         ),
     ] = None
     verify: Annotated[bool, VERIFY] = False

@@ -36,6 +36,7 @@ from flows.documents import write_document
 from flows.errors import UsageError
 from flows.runs.allowed_roots import check_inside, check_output
 from flows.runs.manifest import Manifest, ObjectColumns
+from flows.runs.release_store import output_folder
 
 __all__ = ["make_map"]
 
@@ -71,8 +72,13 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
 
     UsageError where the folder, the class or a column is not there; OutputExistsError where the map is.
     """
-    work = _prepared(request)
-    files = _files(request, work.folder)
+    with output_folder(request.out, key="out", publish=not dry_run) as folder:
+        return _mapped(_prepared(request, folder), dry_run=dry_run)
+
+
+def _mapped(work: _Work, *, dry_run: bool) -> MapResult:
+    """Write the map of a folder of this machine."""
+    request, files = work.request, _files(work.request, work.folder)
     if not request.overwrite and not dry_run and (there := next((f for f in files if f.exists()), None)):
         raise OutputExistsError(
             f"{there} is there already; choose another --folder, or replace it with --overwrite"
@@ -107,8 +113,7 @@ def make_map(request: MapRequest, *, dry_run: bool = False) -> MapResult:
     return done
 
 
-def _prepared(request: MapRequest) -> _Work:
-    folder = check_output(request.out, key="out")
+def _prepared(request: MapRequest, folder: Path) -> _Work:
     manifest = Manifest.read(folder)
     if manifest is None or manifest.prefix is None:
         raise UsageError(

@@ -28,8 +28,9 @@ from flows.inputs.resolve import check_no_copies_below, resolve_sources
 from flows.inputs.source import LocalSource
 from flows.models.model import Model
 from flows.models.store import Store
-from flows.runs.allowed_roots import check_output
-from flows.runs.results import ClassificationResult
+from flows.runs.allowed_roots import OutputFolder
+from flows.runs.release_store import output_folder
+from flows.runs.results import ClassificationResult, published
 from flows.specification.specification import Output as OutputTable
 from flows.specification.specification import Shift, Specification
 from flows.specification.toml_file import read_specification
@@ -45,7 +46,16 @@ def classify(
     The request's `specification` replaces the target, flags and output that the model was trained with, and its class
     shares where it gives some; `class_prior` does that alone, and `output_format` chooses the copies' format alone.
     """
-    place, folder = Store.named(request.store), check_output(request.out, key="out")
+    publish = not dry_run and request.limit is None
+    with output_folder(request.out, key="out", publish=publish) as folder:
+        return published(_classified(request, folder, dry_run=dry_run, steps=steps), request.out)
+
+
+def _classified(
+    request: ClassifyRequest, folder: OutputFolder, *, dry_run: bool, steps: Steps
+) -> ClassificationResult:
+    """Annotate catalogues into a folder of this machine."""
+    place = Store.named(request.store)
     stored = place.find(request.model)
     loaded = place.read(stored)
     settings, limit = _wanted(loaded, request), request.limit

@@ -30,6 +30,7 @@ __all__ = [
     "TrainOptions",
     "Watched",
     "WriteOptions",
+    "here_or_in_a_store",
     "on_this_machine",
 ]
 
@@ -41,6 +42,16 @@ def on_this_machine(parameter: typer.CallbackParam, path: Path | None) -> Path |
 
         name = parameter.opts[0]
         check_local(path, key=name if name.startswith("-") else name.upper())
+    return path
+
+
+def here_or_in_a_store(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Return the folder of a release; UsageError where none can be published there, before anything is started."""
+    if path is not None and ":/" in str(path):
+        from flows.runs.release_store import check_store
+
+        name = parameter.opts[0]
+        check_store(path, key=name if name.startswith("-") else name.upper())
     return path
 
 

@@ -128,6 +128,8 @@ def show_classified(result: ClassificationResult) -> None:
         say(f"Nothing to do: the files in {result.out} are up to date with {result.model}")
     else:
         say(f"Annotated by {result.model}: {result.out}; {result.manifest} lists the files")
+    if result.published and result.status != "planned":
+        say(f"Published at {result.published}")
     if result.advice:
         say(result.advice)
 

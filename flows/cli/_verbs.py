@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from flows.cli._options import on_this_machine
+from flows.cli._options import here_or_in_a_store, on_this_machine
 from flows.runs.parameters import Field, Parameter, request_fields
 
 __all__ = ["verb"]
@@ -72,6 +72,8 @@ def _annotated(field: Field) -> Any:
     shared: dict[str, Any] = {"help": parameter.words, "metavar": parameter.metavar}
     if parameter.written:
         shared["callback"] = on_this_machine
+    if parameter.published:
+        shared["callback"] = here_or_in_a_store
     if parameter.positional:
         return Annotated[kind, typer.Argument(**shared)]
     flag = parameter.flag or "--" + field.name.replace("_", "-")

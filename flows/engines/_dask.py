@@ -31,6 +31,8 @@ PATIENCE = 15
 AHEAD = 256
 """Least number of items that the scheduler is handed ahead of their results."""
 ITEMS_A_THREAD = 4
+AT_ONCE = 64
+"""Items that are handed over together: each message takes milliseconds."""
 GO_ON = "start it again, then run the same command again to go on from there"
 
 
@@ -56,20 +58,24 @@ class DaskEngine:
         done = as_completed(loop=client.loop)
 
         def hand_over(n: int) -> None:
-            for item in islice(coming, n):
-                future = client.submit(work, item, pure=False)
-                pending[future] = item
-                done.add(future)
+            if items_now := list(islice(coming, n)):
+                futures = client.map(work, items_now, pure=False)
+                pending.update(zip(futures, items_now, strict=True))
+                done.update(futures)
 
         try:
-            hand_over(max(AHEAD, ITEMS_A_THREAD * sum(client.nthreads().values())))
+            ahead = max(AHEAD, ITEMS_A_THREAD * sum(client.nthreads().values()))
+            hand_over(ahead)
             while pending:
-                future = next(done)
-                result = self._result_of(future)
-                item = pending.pop(future)
-                del future  # the workers forget it
-                hand_over(1)
-                yield item, result
+                batch = done.next_batch()
+                results = self._results_of(batch)
+                received = [
+                    (pending.pop(future), result) for future, result in zip(batch, results, strict=True)
+                ]
+                del batch  # the workers forget it
+                if len(pending) <= ahead - AT_ONCE:
+                    hand_over(ahead - len(pending))
+                yield from received
         except GeneratorExit:
             self._finish(pending)
             raise
@@ -143,6 +149,13 @@ class DaskEngine:
             f"{len(threads):,} workers, {sum(threads.values()):,} threads" if threads else "no worker yet"
         )
         return f"Dask's scheduler {client.scheduler.address}: {workers}; its page: {client.dashboard_link}"
+
+    def _results_of(self, futures: Sequence[Future]) -> list[Any]:
+        """Return the results of futures that are done, asked for together: each question takes milliseconds."""
+        if all(future.status == "finished" for future in futures):
+            with suppress(Exception):  # a worker is gone with a result: each is asked for by itself
+                return list(self._client.gather(list(futures)))
+        return [self._result_of(future) for future in futures]
 
     def _result_of(self, future: Future) -> Any:
         """Return the result, once it is there; `Lost` where its workers were killed each time."""

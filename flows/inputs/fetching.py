@@ -35,6 +35,8 @@ __all__ = ["FETCHED", "Mirror", "fetched", "fetched_sources", "fetching", "listi
 FETCHED = ".blr-fetched"
 CHANGED = "it changed while it was read"
 
+PARTITION = re.compile(r"/dataset/Norder=\d+/")
+"""What is in the name of a partition of HATS."""
 UNSAFE = re.compile(r"^\.+|[^\w.+=-]")
 
 
@@ -99,16 +101,20 @@ class Mirror:
         base = self.folder / hashlib.sha256(shown(url).encode()).hexdigest()[:16]
         top = base if listing.kind == "file" else base / (UNSAFE.sub("_", file_name(listing.url)) or "files")
         self.shown[str(top)] = shown(listing.url)
+        above = f"{top.name}/" if listing.kind == "hats" else ""
+        states = list(_states(listing, brought, known.form, above=above, tagged=not has_secret(url)))
+        if listing.kind == "hats" and _is_known_whole([origin for _, _, origin in states], known, brought):
+            states = []
         wanted = [
             Wanted(file, top / PurePosixPath(place.key), origin)
-            for place, file, origin in _states(listing, brought, known.form, tagged=not has_secret(url))
-            if not _is_known(origin, known, brought)
+            for place, file, origin in states
+            if listing.kind == "hats" or not _is_known(origin, known, brought)
         ]
         stay = {path for w in wanted for path in (w.local, w.mark)}
         for path in base.rglob("*"):
             if path.is_file() and path not in stay:
                 path.unlink()  # of a state that the URL was in before
-        return Asked(top if listing.kind == "folder" else None, wanted)
+        return Asked(top if listing.kind in {"folder", "hats"} else None, wanted)
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Wanted:
     @property
     def mark(self) -> Path:
         """Where it is written down in which state the file was that is whole there."""
-        return self.local.with_name(f".{self.local.name}.tag")
+        return self.local.with_name(f".blr-{self.local.name}.tag")
 
     def is_here(self) -> bool:
         """Say whether a run that was killed has fetched the file as it is."""
@@ -166,13 +172,17 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _states(
-    listing: Listing, brought: Brought, form: str | None, *, tagged: bool
+    listing: Listing, brought: Brought, form: str | None, *, above: str, tagged: bool
 ) -> Iterator[tuple[Place, RemoteFile, Origin]]:
-    """Yield the files of a listing and their states; one that cannot be had has failed, unless it is the only one."""
+    """Yield the files of a listing and their states; one that cannot be had has failed, unless all depends on it.
+
+    Their names are those of their copies, `above` which a folder of HATS is called.
+    """
+    whole = listing.kind in {"folder", "hats"}
     for place, file in zip(listing.places, listing.files(), strict=True):
-        name = copy_name(place.key if listing.kind == "folder" else PurePosixPath(place.key).name, form)
+        name = copy_name(above + (place.key if whole else PurePosixPath(place.key).name), form)
         if isinstance(file, CatalogError):
-            if listing.kind == "file":
+            if listing.kind in {"file", "hats"}:
                 raise file
             brought.failed.append((Origin(name, shown(place.url)), file))
             continue
@@ -188,6 +198,16 @@ def _is_known(origin: Origin, known: Known, brought: Brought) -> bool:
         brought.quarantined.append(bad)
     else:
         return False
+    return True
+
+
+def _is_known_whole(origins: Sequence[Origin], known: Known, brought: Brought) -> bool:
+    """Say whether no partition of a HATS catalogue need be fetched, and note why; else all of it has to be there."""
+    partitions = [origin for origin in origins if PARTITION.search(origin.name)]
+    if not all(known.output(origin) or known.quarantined(origin) for origin in partitions):
+        return False
+    for origin in partitions:
+        _is_known(origin, known, brought)
     return True
 
 
@@ -215,7 +235,7 @@ def _fetch(missing: Sequence[Wanted], brought: Brought) -> None:
 
 def listing_of(url: str) -> Listing:
     """Return the files that a URL means, those that are named as tables; asked only of servers that may be."""
-    listing = remote_listing(url, all_suffixes(), within=url_roots())
+    listing = remote_listing(url, all_suffixes(), within=url_roots(), hats=True)
     if isinstance(listing, Path):
         raise UsageError(f"got '{shown(url)}', which is of this machine, expected its path; name that")
     if listing.kind != "folder":

@@ -15,9 +15,9 @@ from flows.reviews._files import AUDIT_NAME, Listed, check_unanswered, write_aud
 from flows.reviews._objects import annotated_manifest, object_tables
 from flows.reviews.audits import DESIGN, AuditDesign, AuditDraw, DrawnObject, Selection
 from flows.reviews.request import AuditDrawRequest
-from flows.runs.allowed_roots import check_output
 from flows.runs.lock import exclusive
 from flows.runs.manifest import Manifest
+from flows.runs.release_store import output_folder
 
 __all__ = ["draw_audit", "outputs_hash", "selections_of"]
 
@@ -27,7 +27,12 @@ def draw_audit(request: AuditDrawRequest, *, dry_run: bool = False) -> AuditDraw
 
     UsageError where the folder has no classes, an expression or a class is not known, or a list is there already.
     """
-    folder = check_output(request.out, key="out")
+    with output_folder(request.out, key="out", publish=not dry_run) as folder:
+        return _drawn(request, folder, dry_run=dry_run)
+
+
+def _drawn(request: AuditDrawRequest, folder: Path, *, dry_run: bool) -> AuditDraw:
+    """Draw from the copies in a folder of this machine."""
     manifest, prefix = annotated_manifest(folder)
     _check_free(folder, overwrite=request.overwrite)
     classes = tuple(manifest.details.classes)

@@ -26,9 +26,9 @@ from flows.reviews.audits import (
     ModelComparison,
 )
 from flows.reviews.request import AuditEstimateRequest
-from flows.runs.allowed_roots import check_output
 from flows.runs.lock import exclusive
 from flows.runs.manifest import SUMMARY, Manifest
+from flows.runs.release_store import output_folder
 from flows.runs.summary import Summary
 
 __all__ = ["WriteReport", "estimate_audit"]
@@ -47,7 +47,14 @@ def estimate_audit(
     `flows.reports.catalogue_page.rewrite_census` is meant.  UsageError where nothing was drawn, the copies have changed
     since, or answers are not to the list.
     """
-    folder = check_output(request.out, key="out")
+    with output_folder(request.out, key="out", publish=not dry_run) as folder:
+        return _estimated(request, folder, dry_run=dry_run, report=report)
+
+
+def _estimated(
+    request: AuditEstimateRequest, folder: Path, *, dry_run: bool, report: WriteReport | None
+) -> Audit:
+    """Return what the answers say of the release in a folder of this machine."""
     if request.sets is not None and not 0.5 <= request.sets < 1:
         raise UsageError(
             f"--sets: got {request.sets:g}, expected a share of at least 0.5 and below 1, as in 0.9"

@@ -28,8 +28,8 @@ from flows.reviews._files import (
 from flows.reviews._objects import annotated_manifest, object_tables
 from flows.reviews._rows import ReviewSource, Space
 from flows.reviews.request import ReviewRequest
-from flows.runs.allowed_roots import check_output
 from flows.runs.labelled import read_labelled_names
+from flows.runs.release_store import output_folder
 
 __all__ = ["ReviewResult", "review"]
 
@@ -78,7 +78,12 @@ def review(request: ReviewRequest, *, space: Space | None = None, dry_run: bool 
         If the folder has no annotated catalogues, a list has answers already, or the options exclude each other.
     """
     request.check()
-    folder = check_output(request.out, key="out")
+    with output_folder(request.out, key="out", publish=not dry_run) as folder:
+        return _reviewed(request, folder, space=space, dry_run=dry_run)
+
+
+def _reviewed(request: ReviewRequest, folder: Path, *, space: Space | None, dry_run: bool) -> ReviewResult:
+    """Write the review list of a folder of this machine."""
     for name in (NAME, OUTLIERS_NAME) if request.budget is not None else (NAME,):
         check_unanswered(folder, name)
     manifest, prefix = annotated_manifest(folder)

@@ -9,6 +9,8 @@
   release.
 - `interrupt`: Stopping at a good moment: the file or candidate in hand is finished, then the run says how
   to go on.
+- `kept_counts`: The counts of files as later runs find them again: of many files with fewer digits, for a small
+  table.
 - `labelled`: Which objects of an output folder have a label already: nobody is asked about them again.
 - `lock`: One run at a time in a folder: a lock that goes with its process, and says whose it is.
 - `manifest`: What lies in an output folder and where it came from: `manifest.json`, the truth about what is
@@ -21,10 +23,16 @@
 - `progress`: How far the work is, shown by a terminal's bar, to lines, or to nobody.
 - `release`: What a release has changed, as `_releases/0007.json` keeps it, and the release that it is compared
   with.
+- `release_store`: A release in an object store: made in a folder of this machine, then published as a whole.
 - `results`: The results of `classify` and `reprocess`: what was done, what would be done, or a trial on some rows.
 - `staging`: Where unfinished work waits inside an output folder, out of the way of what is finished.
 - `summary`: What a classification adds up to, for people and programs: `summary.json`, and the totals in
   `manifest.json`.
+
+For this folder alone:
+
+- `_file_table`: The files of a large output folder as a Parquet table, one row a file: `_files/HASH.parquet`.
+- `_listed`: How a manifest lists up to a hundred files in its JSON: inputs and outputs, one after another.
 """
 
 __all__ = [
@@ -33,6 +41,7 @@ __all__ = [
     "counts",
     "difference",
     "interrupt",
+    "kept_counts",
     "labelled",
     "lock",
     "manifest",
@@ -42,6 +51,7 @@ __all__ = [
     "parameters",
     "progress",
     "release",
+    "release_store",
     "results",
     "staging",
     "summary",

@@ -64,12 +64,12 @@ def by_whole_path(folder: OutputFolder) -> OutputFolder:
 
 
 def check_local(path: str | Path, *, key: str) -> None:
-    """Raise UsageError where what is written to is a URL: nothing of ours writes to those yet."""
+    """Raise UsageError where what is written to is a URL: only releases are published at those."""
     url = url_of(path)
     if url is not None:
         raise UsageError(
-            f"{key}: got '{shown(url)}', expected a path on this machine: object stores and other URLs are not "
-            "written to yet; name a path here, and copy what is written there afterwards"
+            f"{key}: got '{shown(url)}', expected a path on this machine: only annotated releases are published "
+            "at URLs; name a path here, and copy what is written there afterwards"
         )
 
 

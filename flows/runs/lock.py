@@ -26,7 +26,7 @@ from pathlib import Path
 from catalogs.files.atomic import StorageError
 from flows.errors import OutputFolderError
 
-__all__ = ["LOCK", "Owner", "acting_for", "check_held", "exclusive", "files_kept"]
+__all__ = ["LOCK", "Owner", "acting_for", "check_coherent", "check_held", "exclusive", "files_kept"]
 
 LOCK = ".blr-lock"
 LINK = ".blr-locked"
@@ -117,6 +117,25 @@ def check_held(folder: Path) -> None:
     """Raise OutputFolderError where a folder is no longer held by this process, or by the run that it works for."""
     if _owner(folder) is None or _other_owner(folder) is not None:
         raise _not_alone(folder)
+
+
+def check_coherent(folder: Path) -> None:
+    """Raise OutputFolderError where this process would get the lock that the run which it works for holds.
+
+    Then the file system grants a lock to each of two hosts, and two runs on two hosts could write to the folder.
+    """
+    owner = _principal.get()
+    with suppress(FileNotFoundError), (folder / LOCK).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return  # it is refused, or there are no such locks, and another kind is in use
+        if owner is not None and not owner.gone and _other_owner(folder) is None:
+            raise OutputFolderError(
+                f"{folder}: got from {socket.gethostname()} the lock that the run on {owner.host} holds, expected "
+                "it to be refused: this file system locks on each host by itself, so that two runs could mix; mount "
+                "it with locks (NFS without nolock, Lustre with flock), or choose another folder"
+            )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What lies in an output folder and where it came from: `manifest.json`, the truth about what is done.
 
 An input is known by the SHA-256 of its bytes, remembered by size, modification time and inode, or, of one that was
-fetched from a URL, by its server's word for the state it was in.
+fetched from a URL, by its server's word for the state it was in.  More than a hundred files are in a table beside it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import Literal
 from catalogs.errors import CatalogError
 from flows.documents import from_document, write_document
 from flows.errors import DocumentError
+from flows.runs._file_table import FileTable, read_table, sweep_tables, write_table
+from flows.runs._listed import ManifestInput, ManifestOutput, listed, listed_outputs
 from flows.runs.census import CensusAsked
 from flows.runs.counts import FileCounts
+from flows.runs.kept_counts import are_many
 from flows.runs.model_reference import ModelReference
-from flows.runs.outputs import FileState, Output, Quarantined
+from flows.runs.outputs import Output, Quarantined
 from flows.runs.summary import Totals
 
 __all__ = [
@@ -32,8 +35,6 @@ __all__ = [
     "Manifest",
     "ManifestDetails",
     "ManifestFile",
-    "ManifestInput",
-    "ManifestOutput",
     "ObjectColumns",
     "SelectedColumn",
 ]
@@ -170,9 +171,21 @@ class Manifest:
         return int(number[1]) + 1 if number else 1
 
     def write(self, folder: Path) -> Path:
-        """Write the manifest of a folder, whole or not at all; return where it is."""
-        write_document(folder / MANIFEST, ManifestFile.of(self))
+        """Write the manifest of a folder, whole or not at all; return where it is.
+
+        The table of many files is written first.  That of the manifest before stays until this one is there.
+        """
+        table = write_table(folder, self.outputs) if are_many(self.outputs) else None
+        write_document(folder / MANIFEST, ManifestFile.of(self, table))
+        sweep_tables(folder, table)
         return folder / MANIFEST
+
+    @staticmethod
+    def sweep(folder: Path) -> None:
+        """Remove tables that a killed run has left in a folder, which the manifest there does not name."""
+        path = folder / MANIFEST
+        named = json.loads(path.read_text(encoding="utf-8")).get("table") if path.is_file() else None
+        sweep_tables(folder, named and FileTable(**named))
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -184,7 +197,10 @@ class Manifest:
             tree = {**OLDER, **json.loads(path.read_text(encoding="utf-8"))}
             tree["quarantined"] = [{"input": None} | file for file in tree["quarantined"]]
             tree["totals"] = _totals(tree["totals"])
-            return from_document(ManifestFile, tree, source=MANIFEST).manifest(_file_counts(folder))
+            file = from_document(ManifestFile, tree, source=MANIFEST)
+            if file.table is not None:
+                return file.manifest(read_table(folder, file.table))
+            return file.manifest(listed_outputs(file.inputs, file.outputs, _file_counts(folder)))
         except (ValueError, TypeError, DocumentError) as error:
             raise CatalogError(
                 f"{path}: got a file that is no manifest ({error!r}), expected one as `blr classify` wrote it; "
@@ -202,33 +218,12 @@ OLDER: Mapping[str, object] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManifestInput:
-    """An input of `manifest.json`."""
-
-    path: str
-    sha256: str
-    size: int
-    mtime_ns: int
-    inode: int
-    tag: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManifestOutput:
-    """An output of `manifest.json`; `input` is the hash of its input."""
-
-    path: str
-    sha256: str
-    size: int
-    mtime_ns: int = 0
-    inode: int = 0
-    rows: int
-    input: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """What `manifest.json` holds, key by key."""
+    """What `manifest.json` holds, key by key.
+
+    Of more than a hundred files `inputs` and `outputs` are empty, and a `table` has both.  Of a release in an object
+    store `files` names the folder that they are in; else it is ''.
+    """
 
     format: Literal["blr-manifest"]
     schema_version: int
@@ -248,10 +243,13 @@ class ManifestFile:
     quarantined: tuple[Quarantined, ...]
     inputs: tuple[ManifestInput, ...]
     outputs: tuple[ManifestOutput, ...]
+    table: FileTable | None = None
+    files: str = ""
 
     @classmethod
-    def of(cls, manifest: Manifest) -> ManifestFile:
-        """Return the file of a manifest."""
+    def of(cls, manifest: Manifest, table: FileTable | None = None) -> ManifestFile:
+        """Return the file of a manifest whose outputs are in a table, if there is one."""
+        inputs, outputs = listed(manifest.outputs if table is None else ())
         return cls(
             format="blr-manifest",
             schema_version=SCHEMA_VERSION,
@@ -264,43 +262,19 @@ class ManifestFile:
             totals=manifest.totals,
             **vars(manifest.details),
             quarantined=manifest.quarantined,
-            inputs=tuple(ManifestInput(path=o.input_path, **vars(o.input)) for o in manifest.outputs),
-            outputs=tuple(
-                ManifestOutput(
-                    path=o.name,
-                    sha256=o.sha256,
-                    size=o.size,
-                    mtime_ns=o.mtime_ns,
-                    inode=o.inode,
-                    rows=o.n_rows,
-                    input=o.input.sha256,
-                )
-                for o in manifest.outputs
-            ),
+            inputs=inputs,
+            outputs=outputs,
+            table=table,
         )
 
-    def manifest(self, counts: Mapping[str, FileCounts]) -> Manifest:
-        """Return the manifest of the file, each output with its `counts`; ValueError where an input is missing."""
-        outputs = (
-            Output(
-                name=o.path,
-                sha256=o.sha256,
-                size=o.size,
-                n_rows=o.rows,
-                input_path=i.path,
-                input=FileState(i.sha256, i.size, i.mtime_ns, i.inode, i.tag),
-                mtime_ns=o.mtime_ns,
-                inode=o.inode,
-                summary=counts.get(o.path),
-            )
-            for o, i in zip(self.outputs, self.inputs, strict=True)
-        )
+    def manifest(self, outputs: tuple[Output, ...]) -> Manifest:
+        """Return the manifest of the file, with outputs that it lists or that are in its table."""
         return Manifest(
             model=self.model,
             model_id=self.model_id,
             specification_hash=self.specification_hash,
             code_version=self.versions.get("blr", ""),
-            outputs=tuple(outputs),
+            outputs=outputs,
             quarantined=self.quarantined,
             release=self.release,
             totals=self.totals,

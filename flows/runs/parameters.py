@@ -56,6 +56,8 @@ class Parameter:
         for a value that it cannot read.
     written
         Whether the value is a path that is written to, which has to be on this machine.
+    published
+        Whether the value is the folder of a release, which may be in an object store.
     required
         Whether the command line requires the value although the field has a default.
     """
@@ -68,12 +70,13 @@ class Parameter:
     command_line_type: Any = None
     parse: Callable[[str], Any] | None = None
     written: bool = False
+    published: bool = False
     required: bool = False
 
 
 STORE = Parameter(words="Folder of the model store.", metavar="DIR", written=True)
 OUTPUT_FOLDER = Parameter(
-    words="Folder that `blr classify` has written.", metavar="OUT", positional=True, written=True
+    words="Folder that `blr classify` has written.", metavar="OUT", positional=True, published=True
 )
 IDENTIFIER = Parameter(
     words="Column that names an object; default: what looks like it.", flag="--id", metavar="COLUMN"

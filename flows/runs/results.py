@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from flows.runs.difference import ReleaseDifference
 from flows.runs.release import EarlierRelease
+from flows.runs.release_store import published_at
 from flows.runs.summary import Counts, ShownSummary
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "UnchangedClassification",
     "Value",
     "WaitingClassification",
+    "published",
 ]
 
 Value = str | int | float | None
@@ -75,6 +77,9 @@ class FolderResult:
         Counts of the annotated files; None where no file is annotated yet.
     before
         The release before this work; None for the first release.
+    published
+        URL of the object store where the release is published; None for a folder of this machine.  `out` is then the
+        folder here that it is published from.
     """
 
     model: str
@@ -88,6 +93,7 @@ class FolderResult:
     advice: str
     summary: ShownSummary | None
     before: EarlierRelease | None
+    published: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,3 +153,12 @@ ReleaseResult = (
 
 ClassificationResult = ReleaseResult | ClassificationTrial
 """What `classify` returns."""
+
+Result = TypeVar("Result", bound=ClassificationResult)
+
+
+def published(result: Result, out: str | Path) -> Result:
+    """Return the result of work on an output folder, with the URL that the folder stands for, if it does."""
+    if isinstance(result, ClassificationTrial):
+        return result
+    return replace(result, published=published_at(out))

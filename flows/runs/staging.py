@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from catalogs.files.atomic import flush_to_disk, sweep
@@ -103,26 +104,30 @@ class Staging:
         self._record_path(name).unlink(missing_ok=True)
         self.file(name).unlink(missing_ok=True)
 
-    def publish(self, output: Output) -> None:
-        """Give a staged file its final name, unless it has that already.
+    def publish_all(self, outputs: Sequence[Output]) -> None:
+        """Give staged files their final names, unless they have them already; return once these are on the disk.
 
         OutputFolderError where neither is the file that was written: the staged ones may be of other machines.
         """
+        for folder, names in groupby(outputs, key=lambda o: (self.out / o.name).parent):
+            self._make_folder(folder)
+            for output in names:
+                self.publish(output)
+            flush_to_disk(folder)
+
+    def publish(self, output: Output) -> None:
+        """Give a staged file its final name, as `publish_all` does."""
         staged, final = self.file(output.name), self.out / output.name
-        was_staged = self._record_path(output.name).is_file()
-        if was_staged and not output.is_in(staged if staged.is_file() else final):
+        if not self._record_path(output.name).is_file():
+            return  # finished by an earlier run
+        there = staged.is_file()
+        if not output.is_in(staged if there else final):
             raise OutputFolderError(
                 f"{staged}: got a file that is gone or was changed since it was annotated, expected it as it was; "
                 "run the same command again, and see that no other program writes there"
             )
-        if staged.is_file():
-            self._make_folder(final)
+        if there:
             staged.replace(final)
-
-    def flush(self, outputs: Iterable[Output]) -> None:
-        """Return once the final names are on the disk."""
-        for folder in {(self.out / output.name).parent for output in outputs}:
-            flush_to_disk(folder)
 
     def retire(self, name: str, release: int) -> None:
         """Move an output out of the way, never over another."""
@@ -130,7 +135,7 @@ class Staging:
         if not final.is_file():
             return
         place = self.out / RETIRED / f"{release:04d}" / name
-        self._make_folder(place)
+        self._make_folder(place.parent)
         n = 1
         while place.exists():
             n += 1
@@ -147,14 +152,14 @@ class Staging:
         """Remove the staging."""
         _remove(self.folder.parent)
 
-    def _make_folder(self, file: Path) -> None:
-        """Make a file's folder; OutputFolderError where a symbolic link in its path leads elsewhere."""
-        if not file.parent.resolve().is_relative_to(self.out.resolve()):
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder for files; OutputFolderError where a symbolic link in its path leads elsewhere."""
+        if not folder.resolve().is_relative_to(self.out.resolve()):
             raise OutputFolderError(
-                f"{file.parent}: got a symbolic link that leads out of {self.out}, expected a folder of its own; "
+                f"{folder}: got a symbolic link that leads out of {self.out}, expected a folder of its own; "
                 "remove the link, or choose another output folder"
             )
-        file.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
 
     def _record_path(self, name: str) -> Path:
         return self.folder / f"{name}.json"

@@ -174,7 +174,7 @@ class FileSummary(FileCounts, Counts):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Totals):
-    """What `summary.json` holds: the totals, and the counts of each file by its name."""
+    """What `summary.json` holds: the totals, and of up to a hundred files the counts of each by its name."""
 
     files: Mapping[str, FileSummary]
 

@@ -14,8 +14,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from catalogs.errors import nearest
+from catalogs.remote.urls import is_remote
 from flows.errors import SpecificationError
-from flows.runs.allowed_roots import check_inside, check_local
+from flows.runs.allowed_roots import check_inside
+from flows.runs.release_store import check_store
 from flows.specification.specification import NOT_MEANT, Specification
 
 __all__ = ["load_specification", "parse_specification", "read_specification", "specification_toml"]
@@ -29,7 +31,8 @@ def load_specification(path: Path | str) -> Specification:
     """Return the specification in the TOML file at `path`; its relative paths start at the file's folder."""
     file = Path(path)
     specification = parse_specification(_read(file), source=str(file), base_folder=str(file.parent))
-    check_local(specification.output.folder, key=f"{file}: output.folder")
+    if is_remote(specification.output.folder):
+        check_store(specification.output.folder, key=f"{file}: output.folder")
     return specification
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,3 +100,48 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make() -> SimpleNamespace:
     """Return what makes surveys, for tests that need others."""
     return SimpleNamespace(survey=survey, parquet=write_parquet, fits=write_fits, specification=SPECIFICATION)
+
+
+S3_SECRET = "wJalrXUtnFEMI-a-secret"  # noqa: S105 - of a server that takes any
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """Run a real S3 server program; yield its address."""
+    pytest.importorskip("s3fs", reason="fsspec reads S3 with s3fs")
+    pytest.importorskip("moto", reason="moto's server is the S3 server of these tests")
+    from flows.orchestration.settings import free_port
+
+    port = free_port()
+    program = [sys.executable, "-c", "from moto.server import main; main()", "--port", str(port)]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+
+
+@pytest.fixture
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return fsspec's driver, which knows the server by its environment as users' programs do."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": S3_SECRET,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    import fsspec
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    filesystem = fsspec.filesystem("s3")
+    end = time.monotonic() + 60
+    while not filesystem.exists("survey"):
+        try:
+            filesystem.mkdir("survey")
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    yield filesystem
+    filesystem.rm("survey", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()

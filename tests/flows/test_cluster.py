@@ -25,7 +25,7 @@ from blr.basis.kinds import fit_basis
 from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out
 from blr.selection.evidence import fit_evidence
-from flows.classification import _jobs
+from flows.classification import _jobs, _spreading
 from flows.classification.execution import DIRECT
 from flows.cli.app import run
 from flows.engines import versions
@@ -278,6 +278,31 @@ def test_what_no_worker_outlives_is_lost(cluster):
         ((item, lost),) = engine.map(os._exit, [1])
     assert (item, type(lost)) == (1, Lost)
     assert "2 workers in turn were killed" in lost.reason
+
+
+def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(survey, monkeypatch):
+    """Its copy has the same bytes; the others are annotated as ever."""
+    seen = []
+
+    class Tight(ThreadEngine):
+        def map(self, work, items):
+            for item in items:
+                files = {file["name"]: file.get("batch_rows") for file in json.loads(item)["files"]}
+                seen.append(files)
+                too_large = "p4.parquet" in files and not files["p4.parquet"]
+                yield item, Lost("too large") if too_large else work(item)
+
+    monkeypatch.setattr(_spreading, "SPLIT", 2**13)
+    _jobs.ROWS_A_TASK = 10**9
+    told = classified_on(Tight(is_remote=True), survey, "tight")
+    assert told.quarantined.keys() == {"p2.parquet"}
+    assert [sorted(files) for files in seen[:1]] == [[f"p{i}.parquet" for i in range(N_FILES)]]
+    assert [len(files) for files in seen] == [N_FILES, *[1] * (N_FILES + 1)]
+    assert seen[-1] == {"p4.parquet": 16}
+    copies = [
+        {k: v for k, v in content(survey, name).items() if k.startswith("p")} for name in ("tight", "threads")
+    ]
+    assert copies[0] == copies[1]
 
 
 def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey):

@@ -1,63 +1,18 @@
-"""A release in an object store: a real S3 server program, asked from three time zones; outputs stay on this machine."""
+"""Inputs in an object store: a real S3 server program, asked from three time zones; copies stay on this machine."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import fsspec
 import pytest
 
-from flows.orchestration.settings import free_port
 from flows.runs.manifest import Manifest
 from tests.flows.verbs import classify, reprocess
 
-pytest.importorskip("s3fs", reason="fsspec reads S3 with s3fs")
-pytest.importorskip("moto", reason="moto's server is the S3 server of these tests")
-
 PARTS = ("a.parquet", "b.parquet")
 RELEASE = "s3://survey/release"
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """Run the server; yield its address."""
-    port = free_port()
-    program = [sys.executable, "-c", "from moto.server import main; main()", "--port", str(port)]
-    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        yield f"http://127.0.0.1:{port}"
-        server.terminate()
-
-
-@pytest.fixture
-def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Return fsspec's driver, which knows the server by its environment as users' programs do."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    filesystem = fsspec.filesystem("s3")
-    end = time.monotonic() + 60
-    while not filesystem.exists("survey"):
-        try:
-            filesystem.mkdir("survey")
-        except OSError:
-            assert time.monotonic() < end
-            time.sleep(0.1)
-    yield filesystem
-    filesystem.rm("survey", recursive=True)
-    s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture(params=["UTC", "Europe/Berlin", "America/St_Johns"])

@@ -417,11 +417,8 @@ def test_help_is_quick():
 @pytest.mark.parametrize(
     "command",
     [
-        "classify survey.fits --model morphology --out URL",
         "classify survey.fits --model morphology --out out --store URL",
-        "reprocess spec.toml --out URL",
         "train spec.toml --store URL",
-        "review URL",
         "init survey.fits --label hubble --out URL",
         "demo --out URL",
         "models list --store URL",
@@ -436,5 +433,18 @@ def test_outputs_at_urls_are_refused_at_once(blr, work, command):
     status, out, err = blr(*command.replace("URL", "s3://bucket/out").split())
     assert (status, out) == (2, "")
     assert "got 's3://bucket/out', expected a path on this machine" in err
+    assert err.count("\n") == 1
+    assert sorted(work.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["classify survey.fits --model morphology --out URL", "reprocess spec.toml --out URL", "review URL"],
+)
+def test_releases_where_none_can_be_published_are_refused_at_once(blr, work, command):
+    before = sorted(work.rglob("*"))
+    status, out, err = blr(*command.replace("URL", "sftp://host/out").split())
+    assert (status, out) == (2, "")
+    assert "got 'sftp://host/out', expected a folder here, or a URL of s3://" in err
     assert err.count("\n") == 1
     assert sorted(work.rglob("*")) == before

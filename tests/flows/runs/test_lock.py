@@ -16,7 +16,7 @@ import flows.classification.annotation
 from catalogs.catalog.catalog import Catalog
 from catalogs.files.atomic import atomic_write_text
 from flows.errors import OutputFolderError
-from flows.runs.lock import LINK, LOCK, Owner, check_held, exclusive
+from flows.runs.lock import LINK, LOCK, Owner, acting_for, check_coherent, check_held, exclusive
 from tests.flows.children import Child
 from tests.flows.verbs import classify
 
@@ -220,3 +220,22 @@ def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, a
     for path in (tmp_path / "alone").glob("*.parquet"):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
     assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "alone").iterdir()}
+
+
+def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path):
+    """As on a file system that locks on each host by itself, where a worker finds a lock file that nobody holds."""
+    owner = Owner.this("a-run")
+    with exclusive(tmp_path, run="a-run"), acting_for(owner):
+        check_coherent(tmp_path)
+    (tmp_path / LOCK).write_text(json.dumps(asdict(owner)))
+    with (
+        acting_for(replace(owner, run=None)),
+        pytest.raises(
+            OutputFolderError, match=r"the lock that the run on .* holds, expected it to be refused"
+        ),
+    ):
+        check_coherent(tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with acting_for(replace(owner, pid=gone.pid)):
+        check_coherent(tmp_path)

@@ -171,12 +171,10 @@ WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize(("key", "work"), WRITERS.values(), ids=WRITERS)
-def test_work_writes_to_no_url(folder, key, work):
-    """It is refused before anything is read or made, and its password is not shown."""
+def test_work_writes_to_no_url_with_a_password(folder, key, work):
+    """It is refused before anything is read or made, and its password is not shown; a release needs no password."""
     before = sorted(folder.rglob("*"))
-    with pytest.raises(
-        UsageError, match=f"^{key}: got 's3://user@bucket/out', expected a path on this machine"
-    ):
+    with pytest.raises(UsageError, match=f"^{key}: got 's3://user@bucket/out'(,| with a password,) expected"):
         work(folder)
     assert sorted(folder.rglob("*")) == before
 
