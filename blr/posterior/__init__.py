@@ -17,8 +17,6 @@
 
 For this folder alone:
 
-- `_acceleration`: Anderson's acceleration of a fixed-point iteration over Gaussians: steps of the last few
-  iterations, combined.
 - `_convergence`: Whether chains have converged, and how many independent draws they are worth.
 - `_draws`: Thinning of draws: fewer of them, with the mean and covariance of all.
 - `_hamiltonian`: Hamiltonian Monte Carlo of several chains at once, each of which leaves the density

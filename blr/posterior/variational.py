@@ -22,7 +22,6 @@ from blr.arrays import Matrix, Vector
 from blr.fitting.newton import newton_step
 from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
-from blr.posterior._acceleration import Acceleration
 from blr.posterior.kinds import RefinedPosterior, ShiftedPosterior
 from blr.posterior.posterior import Posterior
 from blr.predictive.expectations import expected_terms
@@ -97,7 +96,7 @@ def refine(
     problem = laplace.problem
     with single_threaded_blas():
         most_nodes = _most_nodes(problem, draft=draft)
-        search = _Search(problem, Acceleration(laplace.gaussian), most_nodes)
+        search = _Search(problem, most_nodes)
         coarse = draft and start is None and problem.n_classes > 2 and (most_nodes or 0) > _COARSE_NODES
         if coarse:
             search.most_nodes = _COARSE_NODES
@@ -158,10 +157,9 @@ def _evaluate(problem: Problem, q: Gaussian, most_nodes: int | None) -> _State:
 
 @dataclass(eq=False)
 class _Search:
-    """Steps from state to state: accelerated where that climbs, else Newton's, halved until the bound does not fall."""
+    """Newton's steps from state to state, halved until the bound does not fall, and growing again."""
 
     problem: Problem
-    acceleration: Acceleration
     most_nodes: int | None
     halved: bool = False
     length: float = 1.0
@@ -173,10 +171,6 @@ class _Search:
         _, gradient, hessian = state.terms
         A = hessian + prior.precision
         direction, _ = newton_step(gradient - prior.precision @ (state.q.mean - prior.mean), A)
-        self.acceleration.add(state.q, direction, A)
-        following = self._tried(state, self.acceleration.proposal())
-        if following is not None:
-            return following, 1.0
         length = self.length
         for halvings in range(most_halvings):
             following = self._tried(state, _moved(state.q, direction, A, length))
