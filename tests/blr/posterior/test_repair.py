@@ -184,10 +184,10 @@ def test_work_bounds_the_chains(monkeypatch):
     start = refine(q).gaussian
     sizes = [
         len(by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=w).draws)
-        for w in (3e6, 6e6)
+        for w in (4e6, 8e6)
     ]
     assert sizes[0] < sizes[1]
-    unmixed = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=3e6, enough=1e9)
+    unmixed = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=4e6, enough=1e9)
     assert len(unmixed.draws) == sizes[1]
     monkeypatch.setattr(blr.posterior._short_chains, "_MOST_MOVES", 32)
     one = by_chains(q.problem, start, new, 60, np.random.default_rng(0), error=0.0, work=1e9)
