@@ -69,10 +69,11 @@ notebooks: .venv-docs/.blr-docs ## run the notebooks of docs/notebooks, and fail
 schemas: venv ## rewrite flows/schemas/*.json from the types of the documents
 	$(BIN)/python -c "from flows.cli._schemas import write_schemas; write_schemas()"
 
+# This wheel is pure Python, for platforms that have no other; those with the loops in C are made by the release workflow.
 # Twine and check-wheel-contents come by uv, into a cache of its own: nobody else needs them.
 dist: venv ## wheel and source distribution in dist/, checked as the package index and conda-forge do
 	rm -rf dist
-	$(BIN)/python -m hatchling build -d dist
+	BLR_NO_COMPILER=1 $(BIN)/python -m hatchling build -d dist
 	$(BIN)/uv tool run --quiet twine@7.0.0 check --strict dist/*
 	$(BIN)/uv tool run --quiet check-wheel-contents@0.6.3 --toplevel blr,catalogs,flows dist/*.whl
 
