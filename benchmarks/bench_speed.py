@@ -31,6 +31,7 @@ from speed_units import newton_pass, polynomial, product
 from threadpoolctl import threadpool_limits
 
 import blr
+from blr import compiled
 from blr.posterior.variational import refine
 
 HERE = Path(__file__).resolve().parent
@@ -167,6 +168,34 @@ def refined(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
         taken = in_rounds(sides, rounds)
         size = f"{n:,} x 50" + (f" x {k}" if k > 2 else "")
         yield measured(f"refine {size}", "its Laplace fit", taken["ours"], taken["laplace"], 3.0)
+
+
+def loops(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
+    """Run the same work with the loops in C and with their twins in NumPy."""
+    if compiled.loops is None:
+        print("  left out: the loops in C were not built here")
+        return
+    for most, m, k in ((1_000_000, 50, 2), (100_000, 15, 2), (100_000, 50, 3), (500, 15, 5)):
+        n = max(500, int(most * scale))
+        Phi, t = polynomial(n, m, k)
+        q = blr.fit_evidence(Phi, t, "logistic" if k == 2 else "softmax", threads=threads)
+        works: Sides = {
+            "fit_evidence": lambda Phi=Phi, t=t, q=q: blr.fit_evidence(Phi, t, q.likelihood, threads=threads),
+            "refine": lambda q=q: blr.refine(q),
+            "predict_proba, exact,": lambda q=q, Phi=Phi: q.predict_proba(Phi, threads=threads),
+        }
+        for what, work in works.items():
+            taken = in_rounds({"loops": work, "NumPy": lambda work=work: without_loops(work)}, rounds)
+            yield measured(f"{what} {n:,} x {m} x {k}", "the same in NumPy", taken["loops"], taken["NumPy"])
+
+
+def without_loops(work: Callable[[], object]) -> None:
+    """Run something as where no compiler was."""
+    held, compiled.loops = compiled.loops, None
+    try:
+        work()
+    finally:
+        compiled.loops = held
 
 
 def predictions(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
@@ -383,7 +412,7 @@ def slopes(rounds: int, threads: int, scale: float) -> Iterator[Measured]:
 
 PARTS: Mapping[str, Callable[[int, int, float], Iterator[Measured]]] = {
     part.__name__: part
-    for part in (fits, small, refined, predictions, peers, catalogues, start, memory, slopes)
+    for part in (fits, small, refined, loops, predictions, peers, catalogues, start, memory, slopes)
 }
 
 
