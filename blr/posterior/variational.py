@@ -36,7 +36,7 @@ _DRAFT_NODES = 500_000  # of all rows together in a draft
 _NODES = 4_000_000  # of all rows together, of a softmax of so many classes that its nodes are Sobol points
 _MOST_AXES = 3  # contrasts that have products of rules instead
 _MANY_ROWS = 100_000  # of a stream, whose number is not known
-_DRAFT = 3e-3  # nats gained by a step, at which a draft is done
+_DRAFT = 1e-3  # nats gained by a step, at which a draft is done
 _COARSE_NODES = 128  # of a row, with which a draft of the softmax begins
 _COARSE = 0.3  # nats gained by a step, at which it goes on with all of its nodes
 _SLOW = 1e-4  # nats a weight that three steps gain, below which a search that was ever halved ends: 0.014 sd of each
@@ -44,6 +44,8 @@ _MAX_ITER = 200
 _MAX_HALVINGS = 12
 _NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
 _FEW_HALVINGS = 4
+_SHRINKS = 4.0  # how much shorter the next step may begin
+_IDLE = 1  # halved steps in a row that may gain nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,7 @@ def refine(
         if coarse:
             search.most_nodes = _COARSE_NODES
         state = _evaluate(problem, (start or laplace).gaussian, search.most_nodes)
-        n_iter, status = 1, "iterations exhausted"
+        n_iter, status, idle = 1, "iterations exhausted", 0
         gain = np.inf
         while n_iter < _MAX_ITER:
             following, length = search.step(
@@ -112,12 +114,13 @@ def refine(
             if on_step is not None:
                 on_step()
             if coarse and gain < _COARSE:
-                coarse, search.most_nodes = False, most_nodes
+                coarse, search.most_nodes, search.length = False, most_nodes, 1.0
                 state = _evaluate(problem, state.q, most_nodes)
                 continue
             # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
             least = max(_DRAFT if draft else _TOLERANCE, _STALLED if length < 1 else 0.0)
-            if gain < least or search.slow(gain):
+            idle = idle + 1 if gain < least else 0
+            if (idle and length == 1) or idle > _IDLE or search.slow(gain):
                 status = "converged"
                 break
     return RefinedPosterior(
@@ -175,7 +178,8 @@ class _Search:
         for halvings in range(most_halvings):
             following = self._tried(state, _moved(state.q, direction, A, length))
             if following is not None:
-                self.length = length if halvings else min(1.0, 2 * length)
+                # A step that had to be far shorter than the one before tells of its place, not of the next ones.
+                self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
                 return following, length
             self.halved = True
             length *= 0.5
