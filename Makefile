@@ -88,7 +88,7 @@ clean: ## remove what was built, cached and demonstrated
 	find blr catalogs flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## and .venv
-	rm -rf .venv .venv-docs
+	rm -rf .venv .venv-docs blr/_loops.*.so
 
 # Two stamps inside .venv: new pins reinstall everything, a changed pyproject.toml or C source just this package.
 # A .venv that was made by other means is kept and brought to the pins.

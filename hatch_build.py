@@ -30,13 +30,20 @@ class LoopsBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         folder = Path(self.root, "blr")
         try:
-            library = compiled(folder)
+            library = newest(folder) or compiled(folder)
         except Exception as error:  # noqa: BLE001  whatever a compiler says: NumPy does the work without it
             self.app.display_warning(f"blr's loops in C were not built, NumPy does their work: {error}")
             return
         build_data["artifacts"].append(f"/blr/{library.name}")
         build_data["pure_python"] = False
         build_data["tag"] = f"{ABI}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+def newest(folder: Path) -> Path | None:
+    """Return the library beside the sources where it is newer than all of them: an editable install builds twice."""
+    libraries = [path for path in folder.glob("_loops.*") if path.suffix in {".so", ".pyd"}]
+    changed = max(path.stat().st_mtime for path in (folder / "loops").iterdir())
+    return next((path for path in libraries if path.stat().st_mtime > changed), None)
 
 
 def compiled(folder: Path) -> Path:
