@@ -1,77 +1,51 @@
+from typing import TypeAlias
+
 from numpy import float32, float64
 from numpy.typing import NDArray
 
-instructions: str
+# Double or single precision, the same for all such arrays of a call.
+_Reals: TypeAlias = NDArray[float64] | NDArray[float32]
+_Doubles: TypeAlias = NDArray[float64]
 
-def add_squares(
-    Phi: NDArray[float64] | NDArray[float32],
-    U: NDArray[float64] | NDArray[float32],
-    packed: NDArray[float64],
-    n_outputs: int,
-    single: bool,
-    /,
-) -> None: ...
+instructions: str
+most_outputs: int
+
+def add_squares(Phi: _Reals, U: _Reals, packed: _Doubles, /) -> None: ...
 def logistic_integral(
-    m: NDArray[float64],
-    v: NDArray[float64],
-    z: NDArray[float64] | None,
-    w: NDArray[float64] | None,
-    probability: NDArray[float64],
-    entropy: NDArray[float64] | None,
+    m: _Doubles,
+    v: _Doubles,
+    z: _Doubles | None,
+    w: _Doubles | None,
+    probability: _Doubles,
+    entropy: _Doubles | None,
     /,
 ) -> None: ...
 def logistic_rows(
-    a: NDArray[float64] | NDArray[float32],
-    t: NDArray[float64] | NDArray[float32],
-    value: NDArray[float64] | NDArray[float32],
-    residual: NDArray[float64] | NDArray[float32] | None,
-    curvature: NDArray[float64] | NDArray[float32] | None,
-    single: bool,
-    /,
+    a: _Reals, t: _Reals, value: _Reals, residual: _Reals | None, curvature: _Reals | None, /
 ) -> None: ...
 def logistic_sums(
-    Phi: NDArray[float64],
-    w: NDArray[float64],
-    t: NDArray[float64],
-    weight: NDArray[float64] | None,
-    gradient: NDArray[float64],
-    hessian: NDArray[float64] | None,
+    Phi: _Doubles,
+    w: _Doubles,
+    t: _Doubles,
+    weight: _Doubles | None,
+    gradient: _Doubles,
+    hessian: _Doubles | None,
     /,
 ) -> float: ...
 def softmax_moments(
-    m: NDArray[float64],
-    B: NDArray[float64],
-    z: NDArray[float64] | NDArray[float32],
-    w: NDArray[float64] | NDArray[float32],
-    moments: NDArray[float64],
-    log_sum: NDArray[float64],
-    single: bool,
-    /,
-) -> None: ...
-def softmax_series(
-    mean: NDArray[float64],
-    covariance: NDArray[float64],
-    probability: NDArray[float64],
-    entropy: NDArray[float64],
-    others: NDArray[float64],
-    spread: NDArray[float64],
-    /,
+    m: _Doubles, B: _Doubles, z: _Reals, w: _Reals, moments: _Doubles, log_sum: _Doubles, /
 ) -> None: ...
 def softmax_nodes(
-    m: NDArray[float64],
-    B: NDArray[float64],
-    z: NDArray[float64] | NDArray[float32],
-    w: NDArray[float64] | NDArray[float32],
-    log_sum: NDArray[float64],
-    products: NDArray[float64],
-    single: bool,
+    m: _Doubles, B: _Doubles, z: _Reals, w: _Reals, log_sum: _Doubles, products: _Doubles, /
+) -> None: ...
+def softmax_rows(a: _Reals, t: _Reals, value: _Reals, /) -> None: ...
+def softmax_series(
+    mean: _Doubles,
+    covariance: _Doubles,
+    probability: _Doubles,
+    entropy: _Doubles,
+    others: _Doubles,
+    spread: _Doubles,
     /,
 ) -> None: ...
-def softmax_rows(
-    a: NDArray[float64] | NDArray[float32],
-    t: NDArray[float64] | NDArray[float32],
-    value: NDArray[float64] | NDArray[float32],
-    single: bool,
-    /,
-) -> None: ...
-def weighted_grams(Phi: NDArray[float64], r: NDArray[float64], out: NDArray[float64], /) -> None: ...
+def weighted_grams(Phi: _Doubles, r: _Doubles, out: _Doubles, /) -> None: ...

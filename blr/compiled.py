@@ -7,11 +7,13 @@ environment variable BLR_COMPILED is 0, the twins do the work.
 from __future__ import annotations
 
 import os
+from typing import Any
 
-__all__ = ["MOST_OUTPUTS", "loops"]
+import numpy as np
 
-MOST_OUTPUTS = 16
-"""Classes or outputs that the loops take at most; the twins take any number."""
+from blr.arrays import Matrix, Vector
+
+__all__ = ["MOST_OUTPUTS", "filled", "loops"]
 
 try:
     import blr._loops as _loops  # noqa: PLR0402  not a name of the package
@@ -19,3 +21,15 @@ except ImportError:  # no compiler, or one without vectors
     loops = None
 else:
     loops = None if os.environ.get("BLR_COMPILED") == "0" else _loops
+
+MOST_OUTPUTS = 0 if loops is None else loops.most_outputs
+"""Classes or outputs that the loops take at most; the twins take any number."""
+
+_BYTES = 32  # of a vector
+
+
+def filled(z: Matrix, w: Vector, dtype: type[np.float32 | np.float64]) -> tuple[Any, Any]:
+    """Return nodes z (S, d) as (d, S'), and their weights (S',): the last vector is filled with nodes of no weight."""
+    more = -len(z) % (_BYTES // np.dtype(dtype).itemsize)
+    nodes = np.concatenate([z, np.zeros((more, z.shape[1]))]).T.astype(dtype, order="C")
+    return nodes, np.concatenate([w, np.zeros(more)]).astype(dtype)

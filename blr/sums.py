@@ -286,7 +286,7 @@ def output_covariances(
     few = C <= compiled.MOST_OUTPUTS and len(inverse_cholesky) <= _MOST_PANELS
     if compiled.loops is not None and few and Phi.dtype == inverse_cholesky.dtype:
         X, U = np.ascontiguousarray(Phi), np.ascontiguousarray(inverse_cholesky)
-        compiled.loops.add_squares(X, U, packed, C, Phi.dtype == np.float32)
+        compiled.loops.add_squares(X, U, packed)
         return unpack(packed.T, C)
     size = chunk_rows(inverse_cholesky.shape[1])
     for start in range(0, len(Phi), size):

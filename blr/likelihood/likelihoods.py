@@ -166,7 +166,7 @@ def _compiled_logistic(a: Vector, t: Vector, *, derivatives: bool) -> tuple[Vect
     value, gradient, curvature = np.empty((1, n)), np.empty((1, n)), np.empty((1, n))
     rows, shares = np.ascontiguousarray(a).reshape(1, n), np.ascontiguousarray(t, dtype=np.float64)
     more = (gradient, curvature) if derivatives else (None, None)
-    compiled.loops.logistic_rows(rows, shares, value, *more, False)  # noqa: FBT003  a function in C
+    compiled.loops.logistic_rows(rows, shares, value, *more)
     return value[0], gradient.T, curvature.T
 
 
@@ -228,7 +228,7 @@ class Categorical:
             by_class = np.ascontiguousarray(self.transform @ a.T)[None]
             value = np.empty((1, len(a)))
             shares = t.T.astype(np.float64, order="C")
-            compiled.loops.softmax_rows(by_class, shares, value, False)  # noqa: FBT003  a function in C
+            compiled.loops.softmax_rows(by_class, shares, value)
             return value[0]
         full, _, log_total = self._softmax(a)
         return np.einsum("nk,nk->n", t, full) - log_total

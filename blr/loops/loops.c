@@ -21,6 +21,15 @@ typedef float v8f_unaligned __attribute__((vector_size(32), aligned(4), may_alia
 
 #define MOST_OUTPUTS 16 /* outputs, or classes, of a call: rows of them are held on the stack */
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* Call a loop with the classes known to the compiler where they are few: their numbers stay in registers. */
+#define FEW_CLASSES(loop, K, d, ...)                     \
+    ((K) == 3 && (d) == 2   ? loop(3, 2, __VA_ARGS__)    \
+     : (K) == 4 && (d) == 3 ? loop(4, 3, __VA_ARGS__)    \
+     : (K) == 5 && (d) == 4 ? loop(5, 4, __VA_ARGS__)    \
+                            : loop(K, d, __VA_ARGS__))
+
 #define FN(name) name##_any
 #include "vectors.h"
 #undef FN
@@ -41,305 +50,257 @@ static int has_avx2 = 0;
 #else
 #define CALL(name, ...) name##_any(__VA_ARGS__)
 #endif
+/* The loop in the precision of the call's arrays of type 'r'. */
+#define CALL_REAL(got, name, ...) \
+    ((got).real == 'f' ? CALL(name##_single, __VA_ARGS__) : CALL(name##_double, __VA_ARGS__))
 
 #define MOST_ARRAYS 8
 #define FIRST_CACHE 24000 /* bytes of the first cache that a block of rows may fill */
 
-/* The arrays of a call: buffers that are held, and let go together. */
+enum { READ = 0, WRITTEN = 1, OPTIONAL = 2 };
+
+/* An array that a call takes.  `shape` has a letter for each dimension: letters that come again are the same number.
+ * `type` is 'd', double precision, or 'r', double or single, the same for all such arrays of a call. */
+typedef struct {
+    const char *name;
+    const char *shape;
+    char type;
+    int use;
+} Wanted;
+
+/* The arrays of a call, NULL where an optional one is None, and the number that each letter stands for. */
 typedef struct {
     Py_buffer views[MOST_ARRAYS];
     int held;
-} Arrays;
+    void *array[MOST_ARRAYS];
+    long size[128];
+    char real;
+} Got;
 
-static void let_go(Arrays *arrays)
+static PyObject *finished(Got *got, PyObject *result)
 {
-    while (arrays->held)
-        PyBuffer_Release(&arrays->views[--arrays->held]);
+    while (got->held)
+        PyBuffer_Release(&got->views[--got->held]);
+    return result;
 }
 
-/* Return the numbers of a C-contiguous array of `format` ('d' or 'f') and ndim dimensions; NULL with an error set if it
- * is another, or is to be written and may not be. */
-static void *numbers(Arrays *arrays, PyObject *object, const char *name, char format, int ndim, int written,
-                     const Py_ssize_t **shape)
+static int take_one(Got *got, PyObject *object, const Wanted *wanted, void **array)
 {
-    Py_buffer *view = &arrays->views[arrays->held];
-    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (written ? PyBUF_WRITABLE : 0);
+    Py_buffer *view = &got->views[got->held];
+    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (wanted->use & WRITTEN ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(object, view, flags))
-        return NULL;
-    arrays->held++;
-    if (view->format == NULL || view->format[0] != format || view->format[1] || view->ndim != ndim) {
-        PyErr_Format(PyExc_ValueError, "%s is of type '%s' with %d dimensions; expected '%c' with %d", name,
-                     view->format ? view->format : "B", view->ndim, format, ndim);
-        return NULL;
+        return 0;
+    got->held++;
+    char type = view->format && view->format[0] && !view->format[1] ? view->format[0] : '?';
+    if (wanted->type == 'r' && !got->real && (type == 'd' || type == 'f'))
+        got->real = type;
+    if (type != (wanted->type == 'r' ? got->real : wanted->type) || view->ndim != (int)strlen(wanted->shape)) {
+        PyErr_Format(PyExc_ValueError, "%s is of type '%s' with %d dimensions; expected '%c' with %d", wanted->name,
+                     view->format ? view->format : "B", view->ndim,
+                     wanted->type == 'r' && got->real ? got->real : 'd', (int)strlen(wanted->shape));
+        return 0;
     }
-    *shape = view->shape;
-    return view->buf;
+    for (int k = 0; k < view->ndim; k++) {
+        long *size = &got->size[(int)wanted->shape[k]];
+        if (*size < 0)
+            *size = (long)view->shape[k];
+        if (*size != view->shape[k]) {
+            PyErr_Format(PyExc_ValueError, "arrays do not fit together: %s has %zd of %c, others have %ld",
+                         wanted->name, view->shape[k], wanted->shape[k], *size);
+            return 0;
+        }
+    }
+    *array = view->buf;
+    return 1;
 }
+
+/* Take the arrays of a call; return 0 with an error set, and nothing held, where they are not what is wanted. */
+static int take(Got *got, PyObject *args, const Wanted *wanted, Py_ssize_t count)
+{
+    memset(got, 0, sizeof(*got));
+    for (int letter = 0; letter < 128; letter++)
+        got->size[letter] = -1;
+    if (PyTuple_Size(args) != count) {
+        PyErr_Format(PyExc_TypeError, "got %zd arguments, expected %zd", PyTuple_Size(args), count);
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *object = PyTuple_GetItem(args, i);
+        if (object == Py_None && wanted[i].use & OPTIONAL)
+            continue;
+        if (!take_one(got, object, &wanted[i], &got->array[i])) {
+            finished(got, NULL);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *refused(Got *got, const char *expected)
+{
+    PyErr_Format(PyExc_ValueError, "arrays do not fit together: expected %s", expected);
+    return finished(got, NULL);
+}
+
+static PyObject *none(Got *got)
+{
+    finished(got, NULL);
+    Py_RETURN_NONE;
+}
+
+#define TAKE(...)                                                                   \
+    static const Wanted wanted[] = {__VA_ARGS__};                                   \
+    Got got;                                                                        \
+    if (!take(&got, args, wanted, (Py_ssize_t)(sizeof(wanted) / sizeof(*wanted)))) \
+    return NULL
 
 static long multiple_of_four(long n) { return (n + 3) & ~3L; }
 
 /* Rows of `width` doubles that fill a part of the first cache, a multiple of four from 48 to 128: of fewer, the sums of
  * a tile would be read and written too often. */
-static long rows_of_block(long width, long bytes)
+static long rows_of_block(long width)
 {
-    long rows = bytes / (8 * width) & ~3L;
+    long rows = FIRST_CACHE / (8 * width) & ~3L;
     return rows < 48 ? 48 : rows > 128 ? 128 : rows;
-}
-
-static PyObject *mismatch(Arrays *arrays, const char *what)
-{
-    let_go(arrays);
-    PyErr_Format(PyExc_ValueError, "arrays do not fit together: %s", what);
-    return NULL;
-}
-
-static PyObject *finished(Arrays *arrays, PyObject *result)
-{
-    let_go(arrays);
-    return result;
 }
 
 static PyObject *logistic_sums(PyObject *self, PyObject *args)
 {
-    PyObject *o_Phi, *o_w, *o_t, *o_weight, *o_gradient, *o_hessian;
-    if (!PyArg_ParseTuple(args, "OOOOOO", &o_Phi, &o_w, &o_t, &o_weight, &o_gradient, &o_hessian))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_w, *of_t, *of_weight, *of_g, *of_H;
-    const double *Phi = numbers(&arrays, o_Phi, "Phi", 'd', 2, 0, &shape);
-    const double *w = Phi ? numbers(&arrays, o_w, "w", 'd', 1, 0, &of_w) : NULL;
-    const double *t = w ? numbers(&arrays, o_t, "t", 'd', 1, 0, &of_t) : NULL;
-    double *gradient = t ? numbers(&arrays, o_gradient, "gradient", 'd', 1, 1, &of_g) : NULL;
-    if (!gradient)
-        return finished(&arrays, NULL);
-    const double *weight = NULL;
-    double *hessian = NULL;
-    if (o_weight != Py_None && !(weight = numbers(&arrays, o_weight, "weight", 'd', 1, 0, &of_weight)))
-        return finished(&arrays, NULL);
-    if (o_hessian != Py_None && !(hessian = numbers(&arrays, o_hessian, "hessian", 'd', 2, 1, &of_H)))
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], M = (long)shape[1], width = multiple_of_four(M);
-    if (of_w[0] != M || of_g[0] != M || of_t[0] != n || (weight && of_weight[0] != n) ||
-        (hessian && (of_H[0] != M || of_H[1] != M)))
-        return mismatch(&arrays, "Phi (n, M), w (M,), t (n,), weight (n,), gradient (M,), hessian (M, M)");
-    long block = rows_of_block(width, FIRST_CACHE);
+    TAKE({"Phi", "nM", 'd', READ}, {"w", "M", 'd', READ}, {"t", "n", 'd', READ}, {"weight", "n", 'd', OPTIONAL},
+         {"gradient", "M", 'd', WRITTEN}, {"hessian", "MM", 'd', WRITTEN | OPTIONAL});
+    long n = got.size['n'], M = got.size['M'], width = multiple_of_four(M);
+    if (M < 1)
+        return refused(&got, "a column at least");
+    long block = rows_of_block(width);
     double *scratch = malloc(sizeof(double) * ((block + width + 1) * width + 5 * block)), value;
     if (!scratch)
-        return finished(&arrays, PyErr_NoMemory());
+        return finished(&got, PyErr_NoMemory());
     Py_BEGIN_ALLOW_THREADS
-    value = CALL(logistic_sums, Phi, w, t, weight, n, M, width, block, scratch, gradient, hessian);
+    value = CALL(logistic_sums, got.array[0], got.array[1], got.array[2], got.array[3], n, M, width, block, scratch,
+                 got.array[4], got.array[5]);
     Py_END_ALLOW_THREADS
     free(scratch);
-    return finished(&arrays, PyFloat_FromDouble(value));
+    return finished(&got, PyFloat_FromDouble(value));
 }
 
 static PyObject *weighted_grams(PyObject *self, PyObject *args)
 {
-    PyObject *o_Phi, *o_r, *o_out;
-    if (!PyArg_ParseTuple(args, "OOO", &o_Phi, &o_r, &o_out))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_r, *of_out;
-    const double *Phi = numbers(&arrays, o_Phi, "Phi", 'd', 2, 0, &shape);
-    const double *r = Phi ? numbers(&arrays, o_r, "r", 'd', 2, 0, &of_r) : NULL;
-    double *out = r ? numbers(&arrays, o_out, "out", 'd', 3, 1, &of_out) : NULL;
-    if (!out)
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], M = (long)shape[1], P = (long)of_r[1], width = multiple_of_four(M);
-    if (of_r[0] != n || of_out[0] != P || of_out[1] != M || of_out[2] != M)
-        return mismatch(&arrays, "Phi (n, M), r (n, P), out (P, M, M)");
-    long block = rows_of_block(2 * width, FIRST_CACHE);
+    TAKE({"Phi", "nM", 'd', READ}, {"r", "nP", 'd', READ}, {"out", "PMM", 'd', WRITTEN});
+    long n = got.size['n'], M = got.size['M'], P = got.size['P'], width = multiple_of_four(M);
+    if (M < 1)
+        return refused(&got, "a column at least");
+    long block = rows_of_block(2 * width);
     double *scratch = malloc(sizeof(double) * (2 * block + P * width) * width);
     if (!scratch)
-        return finished(&arrays, PyErr_NoMemory());
+        return finished(&got, PyErr_NoMemory());
     Py_BEGIN_ALLOW_THREADS
-    CALL(weighted_grams, Phi, r, n, M, P, width, block, scratch, out);
+    CALL(weighted_grams, got.array[0], got.array[1], n, M, P, width, block, scratch, got.array[2]);
     Py_END_ALLOW_THREADS
     free(scratch);
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
-/* add_squares(Phi (n, M), U (C M, C M), packed (P, n)): both of the first in double or both in single precision. */
 static PyObject *add_squares(PyObject *self, PyObject *args)
 {
-    PyObject *o_Phi, *o_U, *o_out;
-    int C, single;
-    if (!PyArg_ParseTuple(args, "OOOip", &o_Phi, &o_U, &o_out, &C, &single))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_U, *of_out;
-    char format = single ? 'f' : 'd';
-    const void *Phi = numbers(&arrays, o_Phi, "Phi", format, 2, 0, &shape);
-    const void *U = Phi ? numbers(&arrays, o_U, "U", format, 2, 0, &of_U) : NULL;
-    double *out = U ? numbers(&arrays, o_out, "packed", 'd', 2, 1, &of_out) : NULL;
-    if (!out)
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], M = (long)shape[1];
-    if (C < 1 || C > MOST_OUTPUTS || of_U[0] != C * M || of_U[1] != C * M || of_out[1] != n ||
-        of_out[0] != C * (C + 1) / 2)
-        return mismatch(&arrays, "Phi (n, M), U (C M, C M), packed (C (C + 1)/2, n), C from 1 to 16");
-    long size = single ? CALL(pack_single, U, M, C, NULL) : CALL(pack_double, U, M, C, NULL);
-    void *panels = malloc((single ? sizeof(float) : sizeof(double)) * (size + 4 * M));
+    TAKE({"Phi", "nM", 'r', READ}, {"U", "DD", 'r', READ}, {"packed", "Pn", 'd', WRITTEN});
+    long n = got.size['n'], M = got.size['M'], C = M > 0 ? got.size['D'] / M : 0;
+    if (C < 1 || C > MOST_OUTPUTS || got.size['D'] != C * M || got.size['P'] != C * (C + 1) / 2)
+        return refused(&got, "U (C M, C M), packed (C (C + 1)/2, n), C from 1 to 16");
+    size_t each = got.real == 'f' ? sizeof(float) : sizeof(double);
+    long size = CALL_REAL(got, pack, got.array[1], M, C, NULL);
+    char *panels = malloc(each * (size + 4 * M));
     if (!panels)
-        return finished(&arrays, PyErr_NoMemory());
+        return finished(&got, PyErr_NoMemory());
     Py_BEGIN_ALLOW_THREADS
-    if (single) {
-        CALL(pack_single, U, M, C, panels);
-        CALL(squares_single, Phi, n, M, C, panels, (float *)panels + size, out);
-    } else {
-        CALL(pack_double, U, M, C, panels);
-        CALL(squares_double, Phi, n, M, C, panels, (double *)panels + size, out);
-    }
+    CALL_REAL(got, pack, got.array[1], M, C, (void *)panels);
+    CALL_REAL(got, squares, got.array[0], n, M, C, (void *)panels, (void *)(panels + each * size), got.array[2]);
     Py_END_ALLOW_THREADS
     free(panels);
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
-/* softmax_nodes(m (n, K), B (n, K, C), z (C, S), w (S,), log_sum (n,), products (n, K, K), single) */
+/* Whether nodes fill whole vectors, and classes and axes are as many as the loops hold. */
+static int fit_nodes(const Got *got)
+{
+    long K = got->size['K'];
+    return K >= 2 && K <= MOST_OUTPUTS && got->size['d'] <= K && got->size['S'] % (got->real == 'f' ? 8 : 4) == 0;
+}
+
+static const char NODES[] = "K from 2 to 16, d up to K, S a multiple of 8, or of 4 in double precision";
+
 static PyObject *softmax_nodes(PyObject *self, PyObject *args)
 {
-    PyObject *o_m, *o_B, *o_z, *o_w, *o_log_sum, *o_products;
-    int single;
-    if (!PyArg_ParseTuple(args, "OOOOOOp", &o_m, &o_B, &o_z, &o_w, &o_log_sum, &o_products, &single))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_B, *of_z, *of_w, *of_l, *of_p;
-    char format = single ? 'f' : 'd';
-    const double *m = numbers(&arrays, o_m, "m", 'd', 2, 0, &shape);
-    const double *B = m ? numbers(&arrays, o_B, "B", 'd', 3, 0, &of_B) : NULL;
-    const void *z = B ? numbers(&arrays, o_z, "z", format, 2, 0, &of_z) : NULL;
-    const void *w = z ? numbers(&arrays, o_w, "w", format, 1, 0, &of_w) : NULL;
-    double *log_sum = w ? numbers(&arrays, o_log_sum, "log_sum", 'd', 1, 1, &of_l) : NULL;
-    double *products = log_sum ? numbers(&arrays, o_products, "products", 'd', 3, 1, &of_p) : NULL;
-    if (!products)
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], K = (long)shape[1], C = (long)of_B[2], S = (long)of_z[1];
-    if (K < 2 || K > MOST_OUTPUTS || C > K || of_B[0] != n || of_B[1] != K || of_z[0] != C || of_w[0] != S ||
-        S % (single ? 8 : 4) || of_l[0] != n || of_p[0] != n || of_p[1] != K || of_p[2] != K)
-        return mismatch(&arrays, "m (n, K), B (n, K, C), z (C, S), w (S,), log_sum (n,), products (n, K, K), "
-                                 "K from 2 to 16, S a multiple of 8, or of 4 in double precision");
+    TAKE({"m", "nK", 'd', READ}, {"B", "nKd", 'd', READ}, {"z", "dS", 'r', READ}, {"w", "S", 'r', READ},
+         {"log_sum", "n", 'd', WRITTEN}, {"products", "nKK", 'd', WRITTEN});
+    if (!fit_nodes(&got))
+        return refused(&got, NODES);
     Py_BEGIN_ALLOW_THREADS
-    if (single)
-        CALL(softmax_nodes_single, m, B, z, w, n, K, C, S, log_sum, products);
-    else
-        CALL(softmax_nodes_double, m, B, z, w, n, K, C, S, log_sum, products);
+    CALL_REAL(got, softmax_nodes, got.array[0], got.array[1], got.array[2], got.array[3], got.size['n'],
+              got.size['K'], got.size['d'], got.size['S'], got.array[4], got.array[5]);
     Py_END_ALLOW_THREADS
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
-/* softmax_moments(m (n, K), B (n, K, d), z (d, S), w (S,), moments (n, K, d + 1), log_sum (n,), single) */
 static PyObject *softmax_moments(PyObject *self, PyObject *args)
 {
-    PyObject *o_m, *o_B, *o_z, *o_w, *o_moments, *o_log_sum;
-    int single;
-    if (!PyArg_ParseTuple(args, "OOOOOOp", &o_m, &o_B, &o_z, &o_w, &o_moments, &o_log_sum, &single))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_B, *of_z, *of_w, *of_l, *of_m;
-    char format = single ? 'f' : 'd';
-    const double *m = numbers(&arrays, o_m, "m", 'd', 2, 0, &shape);
-    const double *B = m ? numbers(&arrays, o_B, "B", 'd', 3, 0, &of_B) : NULL;
-    const void *z = B ? numbers(&arrays, o_z, "z", format, 2, 0, &of_z) : NULL;
-    const void *w = z ? numbers(&arrays, o_w, "w", format, 1, 0, &of_w) : NULL;
-    double *moments = w ? numbers(&arrays, o_moments, "moments", 'd', 3, 1, &of_m) : NULL;
-    double *log_sum = moments ? numbers(&arrays, o_log_sum, "log_sum", 'd', 1, 1, &of_l) : NULL;
-    if (!log_sum)
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], K = (long)shape[1], d = (long)of_B[2], S = (long)of_z[1];
-    if (K < 2 || K > MOST_OUTPUTS || d > K || of_B[0] != n || of_B[1] != K || of_z[0] != d || of_w[0] != S ||
-        S % (single ? 8 : 4) || of_l[0] != n || of_m[0] != n || of_m[1] != K || of_m[2] != d + 1)
-        return mismatch(&arrays, "m (n, K), B (n, K, d), z (d, S), w (S,), moments (n, K, d + 1), log_sum (n,), "
-                                 "K from 2 to 16, S a multiple of 8, or of 4 in double precision");
+    TAKE({"m", "nK", 'd', READ}, {"B", "nKd", 'd', READ}, {"z", "dS", 'r', READ}, {"w", "S", 'r', READ},
+         {"moments", "nKe", 'd', WRITTEN}, {"log_sum", "n", 'd', WRITTEN});
+    if (!fit_nodes(&got))
+        return refused(&got, NODES);
+    if (got.size['e'] != got.size['d'] + 1)
+        return refused(&got, "moments (n, K, d + 1)");
     Py_BEGIN_ALLOW_THREADS
-    if (single)
-        CALL(softmax_moments_single, m, B, z, w, n, K, d, S, moments, log_sum);
-    else
-        CALL(softmax_moments_double, m, B, z, w, n, K, d, S, moments, log_sum);
+    CALL_REAL(got, softmax_moments, got.array[0], got.array[1], got.array[2], got.array[3], got.size['n'],
+              got.size['K'], got.size['d'], got.size['S'], got.array[4], got.array[5]);
     Py_END_ALLOW_THREADS
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
-/* softmax_series(mean (n, K), covariance (n, K, K), probability (n, K), entropy (n,), others (n,), spread (n,)) */
 static PyObject *softmax_series(PyObject *self, PyObject *args)
 {
-    PyObject *o_mean, *o_V, *o_p, *o_h, *o_others, *o_spread;
-    if (!PyArg_ParseTuple(args, "OOOOOO", &o_mean, &o_V, &o_p, &o_h, &o_others, &o_spread))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_V, *of_p, *of_h, *of_o, *of_s;
-    const double *mean = numbers(&arrays, o_mean, "mean", 'd', 2, 0, &shape);
-    const double *V = mean ? numbers(&arrays, o_V, "covariance", 'd', 3, 0, &of_V) : NULL;
-    double *p = V ? numbers(&arrays, o_p, "probability", 'd', 2, 1, &of_p) : NULL;
-    double *h = p ? numbers(&arrays, o_h, "entropy", 'd', 1, 1, &of_h) : NULL;
-    double *others = h ? numbers(&arrays, o_others, "others", 'd', 1, 1, &of_o) : NULL;
-    double *spread = others ? numbers(&arrays, o_spread, "spread", 'd', 1, 1, &of_s) : NULL;
-    if (!spread)
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], K = (long)shape[1];
-    if (K < 2 || K > MOST_OUTPUTS || of_V[0] != n || of_V[1] != K || of_V[2] != K || of_p[0] != n || of_p[1] != K ||
-        of_h[0] != n || of_o[0] != n || of_s[0] != n)
-        return mismatch(&arrays, "mean and probability (n, K), covariance (n, K, K), the rest (n,), K from 2 to 16");
+    TAKE({"mean", "nK", 'd', READ}, {"covariance", "nKK", 'd', READ}, {"probability", "nK", 'd', WRITTEN},
+         {"entropy", "n", 'd', WRITTEN}, {"others", "n", 'd', WRITTEN}, {"spread", "n", 'd', WRITTEN});
+    if (got.size['K'] < 2 || got.size['K'] > MOST_OUTPUTS)
+        return refused(&got, "K from 2 to 16");
     Py_BEGIN_ALLOW_THREADS
-    CALL(softmax_series, mean, V, n, K, p, h, others, spread);
+    CALL(softmax_series, got.array[0], got.array[1], got.size['n'], got.size['K'], got.array[2], got.array[3],
+         got.array[4], got.array[5]);
     Py_END_ALLOW_THREADS
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
-/* softmax_rows(a (S, K, n), t (K, n), value (S, n), single) */
 static PyObject *softmax_rows(PyObject *self, PyObject *args)
 {
-    PyObject *o_a, *o_t, *o_value;
-    int single;
-    if (!PyArg_ParseTuple(args, "OOOp", &o_a, &o_t, &o_value, &single))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_t, *of_value;
-    char format = single ? 'f' : 'd';
-    void *a = numbers(&arrays, o_a, "a", format, 3, 1, &shape);
-    const void *t = a ? numbers(&arrays, o_t, "t", format, 2, 0, &of_t) : NULL;
-    void *value = t ? numbers(&arrays, o_value, "value", format, 2, 1, &of_value) : NULL;
-    if (!value)
-        return finished(&arrays, NULL);
-    long S = (long)shape[0], K = (long)shape[1], n = (long)shape[2];
-    if (K < 2 || K > MOST_OUTPUTS || of_t[0] != K || of_t[1] != n || of_value[0] != S || of_value[1] != n)
-        return mismatch(&arrays, "a (S, K, n), t (K, n), value (S, n), K from 2 to 16");
+    TAKE({"a", "SKn", 'r', WRITTEN}, {"t", "Kn", 'r', READ}, {"value", "Sn", 'r', WRITTEN});
+    if (got.size['K'] < 2 || got.size['K'] > MOST_OUTPUTS)
+        return refused(&got, "K from 2 to 16");
     Py_BEGIN_ALLOW_THREADS
-    if (single)
-        CALL(softmax_rows_single, a, t, S, K, n, value);
-    else
-        CALL(softmax_rows_double, a, t, S, K, n, value);
+    CALL_REAL(got, softmax_rows, got.array[0], got.array[1], got.size['S'], got.size['K'], got.size['n'],
+              got.array[2]);
     Py_END_ALLOW_THREADS
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
-/* logistic_integral(m (n,), v (n,), z (S,) or None, w (S,) or None, probability (n,), entropy (n,) or None) */
+static PyObject *logistic_rows(PyObject *self, PyObject *args)
+{
+    TAKE({"a", "Sn", 'r', READ}, {"t", "n", 'r', READ}, {"value", "Sn", 'r', WRITTEN},
+         {"residual", "Sn", 'r', WRITTEN | OPTIONAL}, {"curvature", "Sn", 'r', WRITTEN | OPTIONAL});
+    Py_BEGIN_ALLOW_THREADS
+    CALL_REAL(got, logistic_rows, got.array[0], got.array[1], got.size['S'], got.size['n'], got.array[2],
+              got.array[3], got.array[4]);
+    Py_END_ALLOW_THREADS
+    return none(&got);
+}
+
 static PyObject *logistic_integral(PyObject *self, PyObject *args)
 {
-    PyObject *o_m, *o_v, *o_z, *o_w, *o_p, *o_h;
-    if (!PyArg_ParseTuple(args, "OOOOOO", &o_m, &o_v, &o_z, &o_w, &o_p, &o_h))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_v, *of_z, *of_w, *of_p, *of_h;
-    const double *m = numbers(&arrays, o_m, "m", 'd', 1, 0, &shape), *z = NULL, *w = NULL;
-    const double *v = m ? numbers(&arrays, o_v, "v", 'd', 1, 0, &of_v) : NULL;
-    double *p = v ? numbers(&arrays, o_p, "probability", 'd', 1, 1, &of_p) : NULL, *h = NULL;
-    if (!p)
-        return finished(&arrays, NULL);
-    if (o_h != Py_None && !(h = numbers(&arrays, o_h, "entropy", 'd', 1, 1, &of_h)))
-        return finished(&arrays, NULL);
-    if (o_z != Py_None && !((z = numbers(&arrays, o_z, "z", 'd', 1, 0, &of_z)) &&
-                            (w = numbers(&arrays, o_w, "w", 'd', 1, 0, &of_w))))
-        return finished(&arrays, NULL);
-    long n = (long)shape[0], whole = n & ~3L;
-    if (of_v[0] != n || of_p[0] != n || (h && of_h[0] != n) || (z && (of_z[0] < 2 || of_w[0] != of_z[0])))
-        return mismatch(&arrays, "m (n,), v (n,), z (S,), w (S,), probability (n,), entropy (n,), S at least 2");
-    long S = z ? (long)of_z[0] : 0;
+    TAKE({"m", "n", 'd', READ}, {"v", "n", 'd', READ}, {"z", "S", 'd', OPTIONAL}, {"w", "S", 'd', OPTIONAL},
+         {"probability", "n", 'd', WRITTEN}, {"entropy", "n", 'd', WRITTEN | OPTIONAL});
+    const double *m = got.array[0], *v = got.array[1], *z = got.array[2], *w = got.array[3];
+    double *p = got.array[4], *h = got.array[5];
+    long n = got.size['n'], S = got.size['S'], whole = n & ~3L;
+    if (!z != !w || (z && S < 2))
+        return refused(&got, "z and w of two nodes at least, or neither");
     double rest[4][4] = {{0}}; /* the rows that fill no vector: means, variances, and what comes of them */
     memcpy(rest[0], m + whole, sizeof(double) * (n - whole));
     memcpy(rest[1], v + whole, sizeof(double) * (n - whole));
@@ -355,57 +316,18 @@ static PyObject *logistic_integral(PyObject *self, PyObject *args)
     memcpy(p + whole, rest[2], sizeof(double) * (n - whole));
     if (h)
         memcpy(h + whole, rest[3], sizeof(double) * (n - whole));
-    let_go(&arrays);
-    Py_RETURN_NONE;
-}
-
-/* logistic_rows(a (S, n), t (n,), value (S, n), residual (S, n) or None, curvature (S, n) or None, single) */
-static PyObject *logistic_rows(PyObject *self, PyObject *args)
-{
-    PyObject *o_a, *o_t, *o_value, *o_residual, *o_curvature;
-    int single;
-    if (!PyArg_ParseTuple(args, "OOOOOp", &o_a, &o_t, &o_value, &o_residual, &o_curvature, &single))
-        return NULL;
-    Arrays arrays = {.held = 0};
-    const Py_ssize_t *shape, *of_t, *of_out[3];
-    char format = single ? 'f' : 'd';
-    const void *a = numbers(&arrays, o_a, "a", format, 2, 0, &shape);
-    const void *t = a ? numbers(&arrays, o_t, "t", format, 1, 0, &of_t) : NULL;
-    if (!t)
-        return finished(&arrays, NULL);
-    PyObject *outputs[] = {o_value, o_residual, o_curvature};
-    const char *names[] = {"value", "residual", "curvature"};
-    void *out[3] = {NULL, NULL, NULL};
-    long S = (long)shape[0], n = (long)shape[1];
-    for (int i = 0; i < 3; i++) {
-        if (outputs[i] == Py_None)
-            continue;
-        if (!(out[i] = numbers(&arrays, outputs[i], names[i], format, 2, 1, &of_out[i])))
-            return finished(&arrays, NULL);
-        if (of_out[i][0] != S || of_out[i][1] != n)
-            return mismatch(&arrays, "a, value, residual and curvature (S, n), t (n,)");
-    }
-    if (of_t[0] != n || !out[0])
-        return mismatch(&arrays, "a, value, residual and curvature (S, n), t (n,)");
-    Py_BEGIN_ALLOW_THREADS
-    if (single)
-        CALL(logistic_rows_single, a, t, S, n, out[0], out[1], out[2]);
-    else
-        CALL(logistic_rows_double, a, t, S, n, out[0], out[1], out[2]);
-    Py_END_ALLOW_THREADS
-    let_go(&arrays);
-    Py_RETURN_NONE;
+    return none(&got);
 }
 
 static PyMethodDef methods[] = {
     {"add_squares", add_squares, METH_VARARGS, NULL},
-    {"softmax_moments", softmax_moments, METH_VARARGS, NULL},
-    {"softmax_series", softmax_series, METH_VARARGS, NULL},
-    {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
-    {"softmax_rows", softmax_rows, METH_VARARGS, NULL},
     {"logistic_integral", logistic_integral, METH_VARARGS, NULL},
     {"logistic_rows", logistic_rows, METH_VARARGS, NULL},
     {"logistic_sums", logistic_sums, METH_VARARGS, NULL},
+    {"softmax_moments", softmax_moments, METH_VARARGS, NULL},
+    {"softmax_nodes", softmax_nodes, METH_VARARGS, NULL},
+    {"softmax_rows", softmax_rows, METH_VARARGS, NULL},
+    {"softmax_series", softmax_series, METH_VARARGS, NULL},
     {"weighted_grams", weighted_grams, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -416,7 +338,10 @@ static int start(PyObject *module)
     __builtin_cpu_init();
     has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
-    return PyModule_AddStringConstant(module, "instructions", has_avx2 ? "avx2" : "any");
+    return PyModule_AddIntConstant(module, "most_outputs", MOST_OUTPUTS) ||
+                   PyModule_AddStringConstant(module, "instructions", has_avx2 ? "avx2" : "any")
+               ? -1
+               : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, start}, {0, NULL}};

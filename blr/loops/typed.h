@@ -97,99 +97,100 @@ static void TN(squares)(const T *Phi, long n, long M, long C, const T *packed, T
     }
 }
 
-/* E ln Σ e^a (n,) and E y yᵀ (n, K, K), y = softmax(a), a = m + B z at nodes z (C, S) of weights w (S,).
+/* Turn activations a (K,) into softmax(a); return the highest of them, and in `ln` that of Σ e^(a - highest). */
+static inline VECTOR TN(softmax)(VECTOR *a, long K, VECTOR *ln)
+{
+    VECTOR highest = a[0], sum = (VECTOR){0};
+    for (long k = 1; k < K; k++)
+        highest = TN(choose)(a[k] > highest, a[k], highest);
+    for (long k = 0; k < K; k++) {
+        a[k] = TN(exp)(a[k] - highest);
+        sum += a[k];
+    }
+    VECTOR inverse = (T)1 / sum;
+    for (long k = 0; k < K; k++)
+        a[k] *= inverse;
+    *ln = TN(log)(sum);
+    return highest;
+}
+
+/* Put a row's means, less the highest, and its loads into this precision; return the highest. */
+static inline double TN(centred)(const double *m, const double *B, long K, long d, T *mean, T *load)
+{
+    double top = m[0];
+    for (long k = 1; k < K; k++)
+        top = m[k] > top ? m[k] : top;
+    for (long k = 0; k < K; k++)
+        mean[k] = (T)(m[k] - top);
+    for (long k = 0; k < K * d; k++)
+        load[k] = (T)B[k];
+    return top;
+}
+
+/* Put softmax(a), a = mean + load z, at LANES nodes z (d,) into a (K,); return ln Σ e^a. */
+static inline VECTOR TN(at_nodes)(const T *mean, const T *load, const VECTOR *node, long K, long d, VECTOR *a)
+{
+    for (long k = 0; k < K; k++) {
+        a[k] = (VECTOR){0} + mean[k];
+        for (long j = 0; j < d; j++)
+            a[k] += load[k * d + j] * node[j];
+    }
+    VECTOR ln, highest = TN(softmax)(a, K, &ln);
+    return highest + ln;
+}
+
+/* E ln Σ e^a (n,) and E y yᵀ (n, K, K), y = softmax(a), a = m + B z at nodes z (d, S) of weights w (S,).
  *
  * S is a multiple of LANES.  Sums over 64 vectors are in this precision, the rest in double.
  */
-static inline __attribute__((always_inline)) void TN(nodes_of)(const double *m, const double *B, const T *z, const T *w, long n, long K, long C,
-                         long S, double *log_sum, double *products)
+static ALWAYS_INLINE void TN(nodes_of)(long K, long d, const double *m, const double *B, const T *z, const T *w,
+                                       long n, long S, double *log_sum, double *products)
 {
-    VECTOR a[MOST_OUTPUTS], sums[MOST_OUTPUTS * (MOST_OUTPUTS + 1) / 2];
+    VECTOR a[MOST_OUTPUTS], node[MOST_OUTPUTS], sums[MOST_OUTPUTS * (MOST_OUTPUTS + 1) / 2];
     T mean[MOST_OUTPUTS], load[MOST_OUTPUTS * MOST_OUTPUTS];
-    for (long i = 0; i < n; i++, m += K, B += K * C) {
-        double top = m[0], log_total = 0.0, total[MOST_OUTPUTS * (MOST_OUTPUTS + 1) / 2] = {0};
-        for (long k = 1; k < K; k++)
-            top = m[k] > top ? m[k] : top;
-        for (long k = 0; k < K; k++)
-            mean[k] = (T)(m[k] - top);
-        for (long k = 0; k < K * C; k++)
-            load[k] = (T)B[k];
+    for (long i = 0; i < n; i++, m += K, B += K * d) {
+        double total[MOST_OUTPUTS * (MOST_OUTPUTS + 1) / 2] = {0};
+        log_sum[i] = TN(centred)(m, B, K, d, mean, load);
         for (long block = 0; block < S; block += 64 * LANES) {
             long end = S - block < 64 * LANES ? S : block + 64 * LANES;
             VECTOR logs = (VECTOR){0};
             for (long p = 0; p < K * (K + 1) / 2; p++)
                 sums[p] = (VECTOR){0};
             for (long s = block; s < end; s += LANES) {
-                VECTOR highest, sum, weight = TN(load)(w + s);
-                for (long k = 0; k < K; k++)
-                    a[k] = (VECTOR){0} + mean[k];
-                for (long c = 0; c < C; c++) {
-                    VECTOR zc = TN(load)(z + c * S + s);
-                    for (long k = 0; k < K; k++)
-                        a[k] += load[k * C + c] * zc;
-                }
-                highest = a[0];
-                for (long k = 1; k < K; k++)
-                    highest = TN(choose)(a[k] > highest, a[k], highest);
-                sum = (VECTOR){0};
-                for (long k = 0; k < K; k++) {
-                    a[k] = TN(exp)(a[k] - highest);
-                    sum += a[k];
-                }
-                logs += weight * (highest + TN(log)(sum));
-                VECTOR inverse = (T)1 / sum;
-                long p = 0;
-                for (long k = 0; k < K; k++)
-                    a[k] *= inverse;
-                for (long k = 0; k < K; k++) {
+                VECTOR weight = TN(load)(w + s);
+                for (long j = 0; j < d; j++)
+                    node[j] = TN(load)(z + j * S + s);
+                logs += weight * TN(at_nodes)(mean, load, node, K, d, a);
+                for (long k = 0, p = 0; k < K; k++) {
                     VECTOR share = weight * a[k];
                     for (long l = k; l < K; l++, p++)
                         sums[p] += share * a[l];
                 }
             }
-            log_total += TN(total)(logs);
+            log_sum[i] += TN(total)(logs);
             for (long p = 0; p < K * (K + 1) / 2; p++)
                 total[p] += TN(total)(sums[p]);
         }
-        log_sum[i] = top + log_total;
         for (long k = 0, p = 0; k < K; k++)
             for (long l = k; l < K; l++, p++)
                 products[(i * K + k) * K + l] = products[(i * K + l) * K + k] = total[p];
     }
 }
 
-/* The same, with the classes known to the compiler where they are few: their numbers stay in registers. */
-static void TN(softmax_nodes)(const double *m, const double *B, const T *z, const T *w, long n, long K, long C,
+static void TN(softmax_nodes)(const double *m, const double *B, const T *z, const T *w, long n, long K, long d,
                               long S, double *log_sum, double *products)
 {
-    if (K == 3 && C == 2)
-        TN(nodes_of)(m, B, z, w, n, 3, 2, S, log_sum, products);
-    else if (K == 4 && C == 3)
-        TN(nodes_of)(m, B, z, w, n, 4, 3, S, log_sum, products);
-    else if (K == 5 && C == 4)
-        TN(nodes_of)(m, B, z, w, n, 5, 4, S, log_sum, products);
-    else
-        TN(nodes_of)(m, B, z, w, n, K, C, S, log_sum, products);
+    FEW_CLASSES(TN(nodes_of), K, d, m, B, z, w, n, S, log_sum, products);
 }
 
-/* Σ_s w p_k (z_j, 1) (n, K, d + 1) and Σ_s w ln Σ_k e^a (n,), p = softmax(a), a = m + B z at nodes z (d, S) of weights w.
- *
- * S is a multiple of LANES.  Sums over 64 vectors are in this precision, the rest in double.
- */
-static inline __attribute__((always_inline)) void TN(moments_of)(const double *m, const double *B, const T *z,
-                                                                 const T *w, long n, long K, long d, long S,
-                                                                 double *moments, double *log_sum)
+/* Σ_s w y_k (z_j, 1) (n, K, d + 1) and E ln Σ e^a (n,), as `nodes_of`. */
+static ALWAYS_INLINE void TN(moments_of)(long K, long d, const double *m, const double *B, const T *z, const T *w,
+                                         long n, long S, double *moments, double *log_sum)
 {
-    VECTOR a[MOST_OUTPUTS], sums[MOST_OUTPUTS * (MOST_OUTPUTS + 1)], node[MOST_OUTPUTS + 1];
+    VECTOR a[MOST_OUTPUTS], node[MOST_OUTPUTS], sums[MOST_OUTPUTS * (MOST_OUTPUTS + 1)];
     T mean[MOST_OUTPUTS], load[MOST_OUTPUTS * MOST_OUTPUTS];
     for (long i = 0; i < n; i++, m += K, B += K * d, moments += K * (d + 1)) {
-        double top = m[0], log_total = 0.0;
-        for (long k = 1; k < K; k++)
-            top = m[k] > top ? m[k] : top;
-        for (long k = 0; k < K; k++)
-            mean[k] = (T)(m[k] - top);
-        for (long k = 0; k < K * d; k++)
-            load[k] = (T)B[k];
+        log_sum[i] = TN(centred)(m, B, K, d, mean, load);
         memset(moments, 0, sizeof(double) * K * (d + 1));
         for (long block = 0; block < S; block += 64 * LANES) {
             long end = S - block < 64 * LANES ? S : block + 64 * LANES;
@@ -197,49 +198,43 @@ static inline __attribute__((always_inline)) void TN(moments_of)(const double *m
             for (long p = 0; p < K * (d + 1); p++)
                 sums[p] = (VECTOR){0};
             for (long s = block; s < end; s += LANES) {
-                VECTOR highest, sum = (VECTOR){0}, weight = TN(load)(w + s);
+                VECTOR weight = TN(load)(w + s);
                 for (long j = 0; j < d; j++)
                     node[j] = TN(load)(z + j * S + s);
+                logs += weight * TN(at_nodes)(mean, load, node, K, d, a);
                 for (long k = 0; k < K; k++) {
-                    a[k] = (VECTOR){0} + mean[k];
+                    VECTOR share = weight * a[k];
                     for (long j = 0; j < d; j++)
-                        a[k] += load[k * d + j] * node[j];
-                }
-                highest = a[0];
-                for (long k = 1; k < K; k++)
-                    highest = TN(choose)(a[k] > highest, a[k], highest);
-                for (long k = 0; k < K; k++) {
-                    a[k] = TN(exp)(a[k] - highest);
-                    sum += a[k];
-                }
-                logs += weight * (highest + TN(log)(sum));
-                VECTOR share = weight / sum;
-                for (long k = 0; k < K; k++) {
-                    VECTOR p = share * a[k];
-                    for (long j = 0; j < d; j++)
-                        sums[k * (d + 1) + j] += p * node[j];
-                    sums[k * (d + 1) + d] += p;
+                        sums[k * (d + 1) + j] += share * node[j];
+                    sums[k * (d + 1) + d] += share;
                 }
             }
-            log_total += TN(total)(logs);
+            log_sum[i] += TN(total)(logs);
             for (long p = 0; p < K * (d + 1); p++)
                 moments[p] += TN(total)(sums[p]);
         }
-        log_sum[i] = top + log_total;
     }
 }
 
 static void TN(softmax_moments)(const double *m, const double *B, const T *z, const T *w, long n, long K, long d,
                                 long S, double *moments, double *log_sum)
 {
-    if (K == 3 && d == 2)
-        TN(moments_of)(m, B, z, w, n, 3, 2, S, moments, log_sum);
-    else if (K == 4 && d == 3)
-        TN(moments_of)(m, B, z, w, n, 4, 3, S, moments, log_sum);
-    else if (K == 5 && d == 4)
-        TN(moments_of)(m, B, z, w, n, 5, 4, S, moments, log_sum);
-    else
-        TN(moments_of)(m, B, z, w, n, K, d, S, moments, log_sum);
+    FEW_CLASSES(TN(moments_of), K, d, m, B, z, w, n, S, moments, log_sum);
+}
+
+/* LANES numbers, or as many as are left of them and zeros. */
+static inline VECTOR TN(load_rest)(const T *p, long lanes)
+{
+    if (lanes >= LANES)
+        return TN(load)(p);
+    VECTOR x = (VECTOR){0};
+    memcpy(&x, p, sizeof(T) * lanes);
+    return x;
+}
+
+static inline void TN(store_rest)(T *p, VECTOR x, long lanes)
+{
+    memcpy(p, &x, sizeof(T) * (lanes < LANES ? lanes : LANES));
 }
 
 /* Of activations a (S, K, n), K > 1, and targets t (K, n) that sum to one: value ln p (S, n), and t - y in place of a. */
@@ -247,34 +242,17 @@ static void TN(softmax_rows)(T *a, const T *t, long S, long K, long n, T *value)
 {
     for (long s = 0; s < S; s++, a += K * n, value += n)
         for (long i = 0; i < n; i += LANES) {
-            long lanes = n - i < LANES ? n - i : LANES;
-            VECTOR x[MOST_OUTPUTS], shares[MOST_OUTPUTS], highest, sum = (VECTOR){0}, told = (VECTOR){0};
+            VECTOR y[MOST_OUTPUTS], first[MOST_OUTPUTS], share[MOST_OUTPUTS], ln, highest, expected = (VECTOR){0};
             for (long k = 0; k < K; k++) {
-                if (lanes == LANES) {
-                    x[k] = TN(load)(a + k * n + i);
-                    shares[k] = TN(load)(t + k * n + i);
-                } else {
-                    x[k] = shares[k] = (VECTOR){0};
-                    memcpy(&x[k], a + k * n + i, sizeof(T) * lanes);
-                    memcpy(&shares[k], t + k * n + i, sizeof(T) * lanes);
-                }
-                highest = k ? TN(choose)(x[k] > highest, x[k], highest) : x[k];
+                first[k] = y[k] = TN(load_rest)(a + k * n + i, n - i);
+                share[k] = TN(load_rest)(t + k * n + i, n - i);
             }
+            highest = TN(softmax)(y, K, &ln);
             for (long k = 0; k < K; k++) {
-                x[k] -= highest;
-                told += shares[k] * x[k];
-                x[k] = TN(exp)(x[k]);
-                sum += x[k];
+                expected += share[k] * (first[k] - highest);
+                TN(store_rest)(a + k * n + i, share[k] - y[k], n - i);
             }
-            VECTOR ln = told - TN(log)(sum), inverse = (T)1 / sum;
-            for (long k = 0; k < K; k++) {
-                VECTOR pull = shares[k] - x[k] * inverse;
-                if (lanes == LANES)
-                    TN(store)(a + k * n + i, pull);
-                else
-                    memcpy(a + k * n + i, &pull, sizeof(T) * lanes);
-            }
-            memcpy(value + i, &ln, sizeof(T) * lanes);
+            TN(store_rest)(value + i, expected - ln, n - i);
         }
 }
 
@@ -284,31 +262,14 @@ static void TN(logistic_rows)(const T *a, const T *t, long S, long n, T *value, 
 {
     for (long s = 0; s < S; s++)
         for (long i = 0; i < n; i += LANES) {
-            long lanes = n - i < LANES ? n - i : LANES, at = s * n + i;
-            VECTOR x = (VECTOR){0}, share = (VECTOR){0};
-            if (lanes == LANES) {
-                x = TN(load)(a + at);
-                share = TN(load)(t + i);
-            } else {
-                memcpy(&x, a + at, sizeof(T) * lanes);
-                memcpy(&share, t + i, sizeof(T) * lanes);
-            }
+            long at = s * n + i, left = n - i;
+            VECTOR x = TN(load_rest)(a + at, left), share = TN(load_rest)(t + i, left);
             VECTOR size = TN(choose)(x >= (T)0, x, -x), e = TN(exp)(-size), inverse = (T)1 / ((T)1 + e);
             VECTOR small = e * inverse;
-            VECTOR ln = -TN(log1p)(e) - size * TN(choose)(x >= (T)0, (T)1 - share, share);
-            VECTOR pull = share - TN(choose)(x >= (T)0, inverse, small), r = small * inverse;
-            if (lanes == LANES) {
-                TN(store)(value + at, ln);
-                if (residual)
-                    TN(store)(residual + at, pull);
-                if (curvature)
-                    TN(store)(curvature + at, r);
-            } else {
-                memcpy(value + at, &ln, sizeof(T) * lanes);
-                if (residual)
-                    memcpy(residual + at, &pull, sizeof(T) * lanes);
-                if (curvature)
-                    memcpy(curvature + at, &r, sizeof(T) * lanes);
-            }
+            TN(store_rest)(value + at, -TN(log1p)(e) - size * TN(choose)(x >= (T)0, (T)1 - share, share), left);
+            if (residual)
+                TN(store_rest)(residual + at, share - TN(choose)(x >= (T)0, inverse, small), left);
+            if (curvature)
+                TN(store_rest)(curvature + at, small * inverse, left);
         }
 }

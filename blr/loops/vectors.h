@@ -344,9 +344,8 @@ static void FN(logistic_pairs)(const double *m, const double *v, const double *z
 
 /* The expansion of `blr/predictive/_softmax_series.py` for means (n, K) and covariances (n, K, K): probabilities (n, K),
  * entropies, the sum of the other classes' odds to the first, and the largest contrast sd, (n,) each; four rows at once. */
-static inline __attribute__((always_inline)) void FN(series_of)(const double *mean, const double *V, long n, long K,
-                                                                double *probability, double *entropy, double *others,
-                                                                double *spread)
+static ALWAYS_INLINE void FN(series_of)(const double *mean, const double *V, long n, long K, double *probability,
+                                        double *entropy, double *others, double *spread)
 {
     v4d a[MOST_OUTPUTS], D[MOST_OUTPUTS][MOST_OUTPUTS], e[MOST_OUTPUTS], A[MOST_OUTPUTS], P[MOST_OUTPUTS];
     for (long start = 0; start < n; start += 4) {

@@ -45,7 +45,7 @@ _MAX_HALVINGS = 12
 _NEAR_END = 0.1  # nats gained by a step of a draft, below which the next one is halved a few times only
 _FEW_HALVINGS = 4
 _SHRINKS = 4.0  # how much shorter the next step may begin
-_IDLE = 1  # halved steps in a row that may gain nothing
+_IDLE = 1  # halved steps in a row that may gain nothing before the search ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def refine(
             # A step that had to be halved for so little is at the end of what expectations at nodes can tell.
             least = max(_DRAFT if draft else _TOLERANCE, _STALLED if length < 1 else 0.0)
             idle = idle + 1 if gain < least else 0
-            if (idle and length == 1) or idle > _IDLE or search.slow(gain):
+            if (idle and length in {0.0, 1.0}) or idle > _IDLE or search.slow(gain):
                 status = "converged"
                 break
     return RefinedPosterior(
@@ -178,7 +178,7 @@ class _Search:
         for halvings in range(most_halvings):
             following = self._tried(state, _moved(state.q, direction, A, length))
             if following is not None:
-                # A step that had to be far shorter than the one before tells of its place, not of the next ones.
+                # A step far shorter than the one before says little of the next one, which begins longer.
                 self.length = max(length, self.length / _SHRINKS) if halvings else min(1.0, 2 * length)
                 return following, length
             self.halved = True

@@ -93,10 +93,10 @@ def axis_rule(n: int, step: float) -> tuple[Vector, Vector]:
 def product_rule(mean: Matrix, axes: Matrix, rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
     """Return E[p] (n, K) and E[H] (n,) for mean (n, K), axes (d, K, n), d >= 2, and one index into RULES an axis.
 
-    e^a is a product of one factor an axis, so exponentials are taken along the axes only.
+    Without the loops in C, exponentials are taken along the axes only: e^a is a product of one factor an axis.
     """
     if compiled.loops is not None and mean.shape[1] <= compiled.MOST_OUTPUTS:
-        return _compiled(mean, axes, *_product_nodes(rules), single=False)
+        return _compiled(mean, axes, *_product_nodes(rules))
     probability, expected_entropy = np.empty_like(mean), np.empty(len(mean))
     chosen = [axis_rule(*RULES[r][:2]) for r in rules]
     rows = max(16, _PRODUCT_ELEMENTS // (mean.shape[1] * max(len(z) for z, _ in chosen)))
@@ -116,18 +116,16 @@ def _product_nodes(rules: tuple[int, ...]) -> tuple[Matrix, Vector]:
     return z, np.prod([w[i] for (_, w), i in zip(chosen, index, strict=True)], axis=0)
 
 
-def _compiled(mean: Matrix, axes: Matrix, z: Matrix, w: Vector, *, single: bool) -> tuple[Matrix, Vector]:
+def _compiled(
+    mean: Matrix, axes: Matrix, z: Matrix, w: Vector, dtype: type[np.float32 | np.float64] = np.float64
+) -> tuple[Matrix, Vector]:
     """Return E[p] (n, K) and E[H] (n,) at nodes z (S, d) of weights w (S,), by the loops in C."""
     assert compiled.loops is not None  # noqa: S101  the callers have asked
     n, K = mean.shape
-    dtype, more = (np.float32, -len(z) % 8) if single else (np.float64, -len(z) % 4)
-    nodes = np.concatenate([z, np.zeros((more, z.shape[1]))]).T.astype(dtype, order="C")
-    weights = np.concatenate([w, np.zeros(more)]).astype(dtype)  # nodes of no weight fill the last vector
     loads = np.ascontiguousarray(axes.transpose(2, 1, 0))
     moments, log_sum = np.empty((n, K, z.shape[1] + 1)), np.empty(n)
-    compiled.loops.softmax_moments(
-        np.ascontiguousarray(mean), loads, nodes, weights, moments, log_sum, single
-    )
+    nodes = compiled.filled(z, w, dtype)
+    compiled.loops.softmax_moments(np.ascontiguousarray(mean), loads, *nodes, moments, log_sum)
     p = np.ascontiguousarray(moments[:, :, -1])
     along = np.einsum("nk,nk->n", mean, p) + np.einsum("nkj,nkj->n", loads, moments[:, :, :-1])
     return p, log_sum - along
@@ -187,7 +185,8 @@ def sobol_rule(mean: Matrix, axes: Matrix, size: int, *, spread: float) -> tuple
     d, K, n = axes.shape
     narrow = spread <= _NARROW
     if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
-        return _compiled(mean, axes, normal_nodes(size, d), np.full(size, 1 / size), single=narrow)
+        weights = np.full(size, 1 / size)
+        return _compiled(mean, axes, normal_nodes(size, d), weights, np.float32 if narrow else np.float64)
     nodes = np.ones((size, d + 1), dtype=np.float32 if narrow else np.float64)
     nodes[:, :d] = normal_nodes(size, d)
     a = mean - mean.max(axis=1, keepdims=True)

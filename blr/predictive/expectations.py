@@ -215,7 +215,7 @@ def _sobol(n: int, C: int) -> tuple[Matrix, Vector]:
 def _at_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, Matrix, Matrix]:
     """Return E ln Σ e^a, E y (n, K) and E [diag y - y yᵀ] (n, K, K), a = m + B z, m (n, K), B (n, K, C)."""
     if compiled.loops is not None and m.shape[1] <= compiled.MOST_OUTPUTS:
-        return _compiled_nodes(m, B, z, w, single=False)
+        return _compiled_nodes(m, B, z, w, np.float64)
     a = m[:, :, None] + B @ z.T
     top = a.max(axis=1)
     a -= top[:, None]
@@ -237,7 +237,7 @@ def _at_many_nodes(m: Matrix, B: Matrix, z: Matrix, w: Vector) -> tuple[Vector, 
     assert w[0] == w[-1]  # noqa: S101  Sobol points
     n, K = m.shape
     if compiled.loops is not None and K <= compiled.MOST_OUTPUTS:
-        return _compiled_nodes(m, B, z, w, single=True)
+        return _compiled_nodes(m, B, z, w, np.float32)
     top = m.max(axis=1)
     loads = np.concatenate([B, (m - top[:, None])[:, :, None]], axis=2).astype(np.float32).reshape(n * K, -1)
     columns = np.concatenate([z.T, np.ones((1, len(z)))]).astype(np.float32)
@@ -265,16 +265,12 @@ def _of_products(log_sum: Vector, products: Matrix) -> tuple[Vector, Matrix, Mat
 
 
 def _compiled_nodes(
-    m: Matrix, B: Matrix, z: Matrix, w: Vector, *, single: bool
+    m: Matrix, B: Matrix, z: Matrix, w: Vector, dtype: type[np.float32 | np.float64]
 ) -> tuple[Vector, Matrix, Matrix]:
-    """Return what `_at_nodes` does, or `_at_many_nodes` where `single`, by the loops in C."""
+    """Return what `_at_nodes` does, or in single precision what `_at_many_nodes` does, by the loops in C."""
     assert compiled.loops is not None  # noqa: S101  the callers have asked
-    dtype, lanes = (np.float32, 8) if single else (np.float64, 4)
-    more = -len(z) % lanes  # nodes of no weight, to fill the last vector
-    nodes = np.concatenate([z, np.zeros((more, z.shape[1]))]).T.astype(dtype, order="C")
-    weights = np.concatenate([w, np.zeros(more)]).astype(dtype)
     n, K = m.shape
     log_sum, products = np.empty(n), np.empty((n, K, K))
-    means, loads = np.ascontiguousarray(m), np.ascontiguousarray(B)
-    compiled.loops.softmax_nodes(means, loads, nodes, weights, log_sum, products, single)
+    nodes = compiled.filled(z, w, dtype)
+    compiled.loops.softmax_nodes(np.ascontiguousarray(m), np.ascontiguousarray(B), *nodes, log_sum, products)
     return _of_products(log_sum, products)

@@ -1,12 +1,12 @@
 """The evidence of one precision α in a quadratic model of the likelihood, in the eigenvectors of its curvature.
 
-In these, A = S + α I is diagonal, and an evaluation costs D operations rather than a Cholesky factor's D³/3.  S is the
-curvature of the weights that have α, the others, whose precision is fixed, solved for (Schur's complement):
+Of D weights, F have the precision α; that of the others is fixed, and they are solved for.  S is the curvature that is
+left for the F (Schur's complement), and λ are its eigenvalues.  In its eigenvectors S + α I is diagonal: an evaluation
+costs F operations, where a Cholesky factor costs D³/3:
 
-    L(α) = 1/2 Σ c²/(λ + α) + 1/2 D ln α - 1/2 Σ ln(λ + α) - 1/2 Σ σ c/(λ + α) + constant,
+    L(α) = 1/2 Σ c²/(λ + α) + 1/2 F ln α - 1/2 Σ ln(λ + α) - 1/2 Σ σ c/(λ + α) + constant,
 
-λ the eigenvalues of S, c and σ the pull of the data and the skewness g in its eigenvectors.
-D weights, of which F have the precision α.
+c the pull of the data and σ the skewness g, both in the eigenvectors.
 """
 
 from __future__ import annotations

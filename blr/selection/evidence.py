@@ -100,12 +100,14 @@ class _QuadraticModel:
         """Return the model of a single α; None if at the lowest one A is no precision."""
         curvature = self.hessian + np.diag(self.groups.fixed)
         pull = self.hessian @ self.theta + self.gradient
-        free, prior = self.groups.index >= 0, (self.groups.centre, self.groups.spread)
+        groups = self.groups
         try:
-            one = OnePrecision.of(pull, curvature, self.skewness, free, centre=prior[0], spread=prior[1])
+            one = OnePrecision.of(
+                pull, curvature, self.skewness, groups.index >= 0, centre=groups.centre, spread=groups.spread
+            )
         except np.linalg.LinAlgError:
             return None
-        return one if one.eigenvalue[0] > -0.5 * np.exp(lowest[0]) else None
+        return one if one.eigenvalue[0] > -0.5 * np.exp(lowest[0]) else None  # with room for rounding
 
     def _bounds(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
         return np.maximum(low, self.groups.low), np.minimum(high, self.groups.high)

@@ -220,7 +220,7 @@ def _softmax_rows(a: _Reals, t: _Reals) -> tuple[_Reals, _Reals]:
     """Return ln p (S, n) and its gradient by the activations (S, K, n), of a (S, K, n), which is lost, and t (K, n)."""
     if compiled.loops is not None and 2 <= len(t) <= compiled.MOST_OUTPUTS:
         value = np.empty((len(a), a.shape[2]), a.dtype)
-        compiled.loops.softmax_rows(a, np.ascontiguousarray(t), value, a.dtype == np.float32)
+        compiled.loops.softmax_rows(a, np.ascontiguousarray(t), value)
         return value, a
     a -= a.max(axis=1)[:, None]
     value = np.einsum("kn,skn->sn", t, a)
@@ -237,7 +237,7 @@ def _logistic_rows(a: _Reals, t: _Reals) -> tuple[_Reals, _Reals]:
     if compiled.loops is not None:
         value, pull = np.empty_like(a[:, 0]), np.empty_like(a[:, 0])
         activation, shares = np.ascontiguousarray(a[:, 0]), np.ascontiguousarray(t[0])
-        compiled.loops.logistic_rows(activation, shares, value, pull, None, a.dtype == np.float32)
+        compiled.loops.logistic_rows(activation, shares, value, pull, None)
         return value, pull[:, None]
     size, positive = np.abs(a), a >= 0
     e = np.exp(-size)
