@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from blr import compiled
 from flows.orchestration.settings import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,6 +73,30 @@ def test_the_wheel_has_a_console_script_and_the_licence(wheel):
     assert "blr = flows.cli.app:main" in metadata(wheel, "entry_points.txt")
     assert "BSD 3-Clause" in metadata(wheel, "licenses/LICENSE")
     assert Parser().parsestr(metadata(wheel, "METADATA"))["License-Expression"] == "BSD-3-Clause"
+
+
+def test_the_wheel_has_the_loops_in_c_for_this_platform(wheel):
+    if compiled.loops is None:
+        pytest.skip("the loops in C were not built here")
+    assert [e for e in wheel.namelist() if e.startswith("blr/_loops.") and not e.endswith(".pyi")]
+    assert "Tag: cp311-abi3-" in metadata(wheel, "WHEEL")
+
+
+def test_without_a_compiler_the_wheel_is_pure_python(tmp_path):
+    source = tmp_path / "source"
+    for package in ("blr", "catalogs", "flows"):
+        shutil.copytree(
+            ROOT / package, source / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+        )
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"]
+    run(build, cwd=source, env=os.environ | {"CC": "false"})
+    (path,) = (tmp_path / "dist").glob("*.whl")
+    assert path.name.endswith("-py3-none-any.whl")
+    assert not list((source / "blr").glob("_loops.*so"))
+    with zipfile.ZipFile(path) as wheel:
+        assert not [e for e in wheel.namelist() if e.startswith("blr/_loops.") and not e.endswith(".pyi")]
 
 
 @pytest.mark.parametrize(
