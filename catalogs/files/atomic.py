@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -80,12 +80,8 @@ def atomic_folder(final: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """Give an empty folder inside `parent` as long as the block lasts; `sweep` removes those of killed runs."""
-    temporary = parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
-    temporary.mkdir()
-    lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+    temporary, lock = _locked(parent, _new_folder)
     try:
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
     finally:
         os.close(lock)
@@ -128,14 +124,48 @@ def _create(final: Path) -> tuple[Path, int]:
     """Create and lock the temporary; the lock goes when the process does, however it ends."""
     if final.is_dir():
         raise StorageError(f"{final} is a folder, but a file is to be written there; choose another name")
-    temporary = final.parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
     try:
-        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return _locked(final.parent, _new_file)
     except OSError as error:
         raise StorageError(_not_writable(final, error)) from error
-    with suppress(OSError):  # some network file systems have no locks: then `sweep` needs a quiet folder
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return temporary, lock
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _new_folder(path: Path) -> int:
+    path.mkdir()
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _locked(parent: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """Make a temporary and lock it; give its path and the descriptor that holds the lock.
+
+    Before it is locked, a `sweep` of another thread or process takes it for a left-over: then another one is made.
+    """
+    while True:
+        path = parent / f"{PREFIX}{uuid.uuid4().hex[:16]}{SUFFIX}"
+        with suppress(FileNotFoundError):  # of a folder that was swept before it was opened, not of `parent`
+            descriptor = make(path)
+            if _is_kept(path, descriptor):
+                return path, descriptor
+            os.close(descriptor)
+        parent.stat()
+
+
+def _is_kept(path: Path, descriptor: int) -> bool:
+    """Lock a temporary; say whether no `sweep` was there first."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # some network file systems have no locks: there `sweep` removes nothing
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _removed(path: Path) -> bool:

@@ -1,10 +1,13 @@
 """Files reach their final name whole or not at all."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from catalogs.errors import CatalogError
 from catalogs.files.atomic import (
     StorageError,
+    atomic_folder,
     atomic_path,
     atomic_write_bytes,
     atomic_write_text,
@@ -21,6 +25,8 @@ from catalogs.files.atomic import (
 
 WRITER = """
 import sys, time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from catalogs.files.atomic import atomic_path
 with atomic_path(Path(sys.argv[1])) as temporary:
@@ -144,6 +150,37 @@ def test_sweep_spares_what_is_being_written(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "file") as temporary:
         assert sweep(tmp_path) == ()
         assert temporary.exists()
+
+
+@pytest.mark.parametrize("make", [atomic_path, atomic_folder])
+@pytest.mark.parametrize("ended", ["sweep ended", "sweep goes on"])
+def test_sweep_of_another_thread_before_the_lock(
+    make: Callable[[Path], AbstractContextManager[Path]],
+    ended: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A temporary that is swept just after it was made, or is locked by a sweep, is made once more."""
+    lock, held = fcntl.flock, list[int]()
+
+    def late_lock(descriptor: int, how: int) -> None:
+        if not held:
+            made = next(tmp_path.glob(".blr-*.tmp"))
+            held.append(os.open(made, os.O_RDONLY))
+            lock(held[0], how)
+            made.rmdir() if made.is_dir() else made.unlink()
+            if ended == "sweep ended":
+                os.close(held[0])
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late_lock)
+    with make(tmp_path / "final") as temporary:
+        (temporary / "final" if temporary.is_dir() else temporary).write_bytes(b"whole")
+        assert sweep(tmp_path) == ()
+    assert len(held) == 1
+    assert names(tmp_path) == ["final"]
+    if ended == "sweep goes on":
+        os.close(held[0])
 
 
 def test_a_killed_writer_leaves_no_final_file_and_is_swept(tmp_path: Path) -> None:
