@@ -2,7 +2,8 @@
 
 For each number of labelled rows: a catalogue of eight features is written, `blr train --direct` is run on it in a
 process of its own, and its peak resident memory and times are taken.  Then, of the same rows on the disk, the passes of
-`fit_evidence` are counted, and the weights of a fit under a fixed prior are compared with those of the rows in memory.
+`fit_evidence` are counted, and the weights of a fit under a fixed prior are compared with those of the rows in memory,
+where these fit there.  5,000,000 rows take 3 GB of memory for that, and 2 GB of the disk.
 The results go to `benchmarks/results/scale.json`.
 """
 
@@ -34,8 +35,8 @@ RESULT = Path(__file__).parent / "results" / "scale.json"
 FEATURES = 8
 BLOCK = 250_000
 IN_MEMORY = 200_000
-MOST_COMPARED = 1_000_000
-"""Rows above which a design matrix of 45 columns is not held in memory for comparison."""
+LARGEST_IN_MEMORY = 1_000_000 * 45
+"""Elements of a design matrix above which it is not held in memory for comparison."""
 
 SPECIFICATION = """
 name = "scale"
@@ -117,7 +118,10 @@ class Counted(DesignShards):
 
 
 def compared(folder: Path, n: int, degree: int) -> dict[str, float]:
-    """Return the passes of `fit_evidence`, and how far weights under a fixed prior are from the fit in memory."""
+    """Return the passes of `fit_evidence`, and how far weights under a fixed prior are from the fit in memory.
+
+    The second is left out where the design matrix does not fit into the memory of a small machine.
+    """
     rows = folder / f"rows-{degree}"
     rows.mkdir()
     with (
@@ -138,6 +142,8 @@ def compared(folder: Path, n: int, degree: int) -> dict[str, float]:
     Counted.passes = 0
     q = fit_evidence(data, None)
     passes = Counted.passes
+    if n * design.n_functions > LARGEST_IN_MEMORY:
+        return {"functions": design.n_functions, "passes_of_fit_evidence": passes}
     streamed = fit(data, None, q.prior)
     memory = fit(
         basis(whole), target.astype(float), GaussianPrior(q.prior.mean, q.prior.covariance), threads=1
@@ -163,7 +169,7 @@ def main(sizes: list[int]) -> None:
             (folder / "spec.toml").write_text(SPECIFICATION.format(features=features))
             results[f"train {n}"] = trained(folder, "threads")
             print(n, results[f"train {n}"], flush=True)
-            for degree in (1, 2) if n <= MOST_COMPARED else (1,):
+            for degree in (1, 2):
                 results[f"fit {n} degree {degree}"] = compared(folder, n, degree)
                 print(n, degree, results[f"fit {n} degree {degree}"], flush=True)
     RESULT.write_text(json.dumps(results, indent=1) + "\n")

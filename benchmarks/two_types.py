@@ -25,6 +25,7 @@ column = "label"
 classes = {{ early = ["early"], late = ["late"] }}
 [features]
 {features}
+{extra}
 [[candidate]]
 basis = {{ kind = "polynomial", degree = 2 }}
 """
@@ -36,9 +37,9 @@ def types_of(columns: Mapping[str, np.ndarray[Any, Any]], rng: np.random.Generat
     return np.where(late, "late", "early")
 
 
-def model_of(folder: Path, features: Sequence[str]) -> None:
-    """Train on `labelled.parquet` in the folder, into `models` there."""
+def model_of(folder: Path, features: Sequence[str], extra: str = "") -> None:
+    """Train on `labelled.parquet` in the folder, into `models` there; `extra` goes in front of the candidates."""
     spec = folder / "spec.toml"
     listed = "\n".join(f'{name} = "{name}"' for name in features)
-    spec.write_text(SPECIFICATION.format(model=MODEL, labelled=LABELLED, features=listed))
+    spec.write_text(SPECIFICATION.format(model=MODEL, labelled=LABELLED, features=listed, extra=extra))
     train(TrainRequest(spec, folder / "models"))
