@@ -208,21 +208,7 @@ def summary_of(model: Model, outputs: Sequence[Output], census: Census | None) -
             name: FileSummary(**vars(summed(counts.tally)), **vars(counts)) for name, counts in shown.items()
         },
     )
-    return _with_census(summary, census)
-
-
-def _with_census(summary: Summary, census: Census | None) -> Summary:
-    """Return the summary with its census, which may contradict what prediction sets promise."""
-    sets = summary.sets
-    if (
-        census is not None
-        and sets is not None
-        and sets.source in ("left-out", "held-out")
-        and census.contradicted
-    ):
-        doubt = "not so here by the census's test, so that the share is not promised for these objects"
-        sets = replace(sets, reason=f"{sets.reason}; {doubt}")
-    return replace(summary, census=census, sets=sets)
+    return summary.with_census(census)
 
 
 def _once(counts: Sequence[FileCounts]) -> list[FileCounts]:

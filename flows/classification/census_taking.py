@@ -163,11 +163,11 @@ def _of_folder(manifest: Manifest, model: Model, folder: Path, out: Path, wish: 
 
 def _write(out: Path, manifest: Manifest, census: Census, wish: CensusWish) -> Path | None:
     """Write the census into summary, report and manifest, the manifest last as ever; return where the report is."""
-    summary = read_document(Summary, out / SUMMARY)
-    write_document(out / SUMMARY, replace(summary, census=census))
-    report = rewrite_census(out, census)
+    summary = read_document(Summary, out / SUMMARY).with_census(census)
+    write_document(out / SUMMARY, summary)
+    report = rewrite_census(out, census, None if summary.sets is None else summary.sets.reason)
     if manifest.totals is not None:
-        totals = replace(manifest.totals, census=census)
+        totals = manifest.totals.with_census(census)
         details = replace(manifest.details, census_asked=wish.asked)
         replace(manifest, totals=totals, details=details).write(out)
     return report

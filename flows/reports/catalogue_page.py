@@ -62,16 +62,20 @@ def write_classification(report: ClassificationReport, folder: Path) -> None:
     atomic_write_text(folder / REPORT, render_classification(report))
 
 
-def rewrite_census(folder: Path, census: Census) -> Path | None:
+def rewrite_census(folder: Path, census: Census, of_sets: str | None = None) -> Path | None:
     """Write the report of a folder again, with another census; return where it is.
 
+    `of_sets` is the reason of prediction sets by that census; None for that of the report.
     None where it is of a version that did not keep what it shows: such a report stays as it is.
     """
     try:
         report = read_document(ClassificationReport, folder / SHOWN)
     except (OSError, DocumentError):
         return None
-    found = replace(report.found, census=census)
+    sets = report.found.sets
+    if sets is not None and of_sets is not None:
+        sets = replace(sets, reason=of_sets)
+    found = replace(report.found, census=census, sets=sets)
     write_classification(replace(report, found=found, made=Made.now()), folder)
     return folder / REPORT
 

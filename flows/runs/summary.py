@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from blr.census.results import Census
 from flows.runs.counts import ClassSetRule, FileCounts, SetRecord, ShiftRecord
@@ -29,6 +29,8 @@ DRIFTED = 0.2
 """Excess of the stability index that is called drift; the trade calls 0.1 moderate and 0.25 large."""
 MISSING_MORE = 0.1
 """Change of the share of rows without the feature that is called drift."""
+CONTRADICTED = "; not so here by the census's test, so that the share is not promised for these objects"
+"""What the reason of prediction sets ends with where the objects are unlike the labelled ones."""
 SIGMAS = 3.0
 """Standard deviations of chance, on top of those: a small file is no alarm."""
 
@@ -98,6 +100,16 @@ class PredictionSets:
             classes={name: ClassSets(**vars(rule), count=count) for (name, rule), count in pairs},
         )
 
+    def judged_by(self, census: Census | None) -> Self:
+        """Return the sets with a `reason` that says whether a census contradicts what they promise.
+
+        What an earlier census said is taken back.  A stated share promises nothing that a census could contradict.
+        """
+        reason = self.reason.removesuffix(CONTRADICTED)
+        if census is not None and census.contradicted and self.source in ("left-out", "held-out"):
+            reason += CONTRADICTED
+        return replace(self, reason=reason)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureDrift:
@@ -165,6 +177,10 @@ class Totals(Counts, _OfModel):
     shift: ShiftRecord
     drift: Mapping[str, FeatureDrift]
     census: Census | None = None
+
+    def with_census(self, census: Census | None) -> Self:
+        """Return the totals with another census, by which prediction sets are judged."""
+        return replace(self, census=census, sets=self.sets and self.sets.judged_by(census))
 
 
 @dataclass(frozen=True, kw_only=True)

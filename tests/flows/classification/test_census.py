@@ -28,6 +28,7 @@ from flows.errors import OutputFolderError, SpecificationError
 from flows.models.store import Store
 from flows.models.unseen_rows import UNSEEN_ROWS_FILE
 from flows.reports.catalogue_page import rewrite_census
+from flows.runs.manifest import Manifest
 from flows.runs.summary import Summary
 from tests.flows.verbs import classify, reprocess
 
@@ -183,6 +184,17 @@ def test_objects_unlike_the_labelled_ones_cannot_be_counted(mine: Path, make: Si
     said = summary(mine / "faint")["classes"]["late"]
     assert said["source"] == "cannot be said"
     assert "do not look alike" in said["reason"]
+    request = CensusRequest(mine / "faint", store=mine / "models", assumes="features")
+    take_census(request)
+    reasons = [
+        read_document(Summary, mine / "faint" / "summary.json").sets.reason,
+        Manifest.read(mine / "faint").totals.sets.reason,
+    ]
+    assert not any("not promised" in reason for reason in reasons)
+    assert "not promised" not in (mine / "faint" / "report.html").read_text()
+    take_census(replace(request, assumes="shares"))
+    assert read_document(Summary, mine / "faint" / "summary.json").sets.reason == done.summary.sets.reason
+    assert "not promised" in (mine / "faint" / "report.html").read_text()
 
 
 def test_a_stated_purity_has_a_threshold_and_its_cost(mine: Path, make: SimpleNamespace) -> None:
