@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -68,6 +69,12 @@ def give_back(files: Iterable[Path]) -> None:
         os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
 
+def peak_mb(pid: int) -> float:
+    """Return the most memory of a process so far: `ru_maxrss` begins with the memory of whoever started it."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
 def once(folder: Path, out: Path, kill_at: float) -> tuple[float, float, float, bool]:
     """Classify the release; return wall and processor seconds, peak memory in MB, and whether it was killed.
 
@@ -82,11 +89,12 @@ def once(folder: Path, out: Path, kill_at: float) -> tuple[float, float, float, 
             command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
         )
     given_back: set[Path] = set()
-    killed = False
+    killed, peak = False, 0.0
     while True:
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
         if pid:
             break
+        peak = max(peak, peak_mb(child.pid))
         records = set(out.glob(".blr-staging/*/*.parquet.json")) - given_back
         give_back(file for record in records if (file := record.with_suffix("")).is_file())
         given_back |= records
@@ -97,7 +105,7 @@ def once(folder: Path, out: Path, kill_at: float) -> tuple[float, float, float, 
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode and not killed:
         raise SystemExit((folder / "log").read_text())
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, killed
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, peak, killed
 
 
 def measured(folder: Path, n_rows: int, *, kill: bool) -> dict[str, float]:
