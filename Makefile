@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test long check lint format types architecture review bench studies campaign schemas docs notebooks dist lock clean distclean
+.PHONY: help venv demo test e2e long check lint format types architecture review bench studies campaign schemas docs notebooks dist lock clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,8 +24,11 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 # `check` has run the architecture's.
 # One process more than processors, for some tests wait for servers.
 PYTEST = $(BIN)/python -m pytest -n $(shell $(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
-test: check ## all checks, then all tests but the long ones
-	$(PYTEST) -m 'not long' tests
+test: check ## all checks, then all tests but the long ones and those from end to end
+	$(PYTEST) -m 'not long' --ignore tests/e2e tests
+
+e2e: venv ## the tests from end to end: plain installs, a server with its worker, pages in a browser (Debian: chromium, chromium-driver)
+	$(PYTEST) -m 'not long' tests/e2e
 
 long: venv ## the long tests: many repeats, a second database, every default candidate
 	$(PYTEST) -m long tests

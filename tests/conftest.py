@@ -37,7 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     prefect_environment(home)
 
 
-LONGEST = ("tests/e2e/", "tests/test_install.py")
+LONGEST = (
+    "tests/e2e/",
+    "tests/flows/demo/",
+    "tests/flows/orchestration/",
+    "tests/flows/test_cluster.py",
+    "tests/flows/test_killed.py",
+    "tests/test_typed_face.py",
+)
 """Files of tests that take minutes, much of it waiting: first, so that no process is left alone with one at the end."""
 
 

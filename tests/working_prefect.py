@@ -1,4 +1,4 @@
-"""Does Prefect work here?  Run by test_install.py in an environment made by a plain install.
+"""Does Prefect work here?  Run by e2e/test_install.py in an environment made by a plain install.
 
 `embedded HOME`: a flow runs on the embedded server.  `schedule NAME`: a cron deployment gets scheduled runs on
 the server of PREFECT_API_URL.  What was seen goes to standard output as JSON.

@@ -26,7 +26,7 @@ import pytest
 from blr import compiled
 from flows.orchestration.settings import free_port
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PROBE = ROOT / "tests" / "working_prefect.py"
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
