@@ -146,12 +146,19 @@ def test_the_same_bytes_as_by_threads(cluster, survey, n):
     assert heard.lines[-1].startswith("slowest files: p")
 
 
-def test_a_worker_killed_in_the_middle(cluster, survey):
-    address = workers(cluster, 2)
-    heard = Heard(lambda: os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL))
-    with listening(heard):
-        classified(survey, "killed", engine=address)
-    assert content(survey, "killed") == content(survey, "threads")
+def kill_one(cluster: distributed.LocalCluster) -> None:
+    """Kill a worker as a machine would; its nanny starts another one."""
+    os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "n", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)]
+)
+def test_a_worker_killed_in_the_middle(cluster, survey, n):
+    address = workers(cluster, n)
+    with listening(Heard(lambda: kill_one(cluster))):
+        classified(survey, f"killed-{n}", engine=address)
+    assert content(survey, f"killed-{n}") == content(survey, "threads")
 
 
 def test_a_run_killed_while_its_workers_go_on(cluster, survey):
@@ -424,7 +431,7 @@ def test_a_fit_has_the_same_bits_on_workers(cluster, shards, by_threads, monkeyp
 
     def kill(number: int) -> None:
         if n == 2 and number == 4:
-            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+            kill_one(cluster)
 
     with EngineChoice(address=address).opened(1) as engine:
         assert evidence_fit(replace(shards, engine=engine), kill) == by_threads
@@ -440,23 +447,68 @@ def test_a_worker_that_does_not_see_the_rows(cluster, tmp_path):
         engine.reduce(work, [(0, 1)], add=lambda parts: parts[0])
 
 
-def test_a_model_has_the_same_bytes_on_workers(cluster, make, tmp_path, monkeypatch):
-    """A whole training of rows that are too many for the memory, as a command runs it."""
-    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
-    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
-    monkeypatch.setattr(
-        "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
-    )
-    make.parquet(tmp_path / "survey.parquet", make.survey(1500))
+@pytest.fixture(scope="module")
+def labelled(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a specification, labelled rows, and the model that threads make of them."""
+    folder = tmp_path_factory.mktemp("labelled")
+    make.parquet(folder / "survey.parquet", make.survey(1500))
     text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
-    (tmp_path / "spec.toml").write_text(
+    (folder / "spec.toml").write_text(
         text.replace("[features]", '[select]\nposterior = "laplace"\n[features]')
     )
-    models = []
-    for name, engine in (("threads", None), ("workers", workers(cluster, 2))):
-        heard = Heard()
-        with listening(heard):
-            told = train(tmp_path / "spec.toml", tmp_path / name, engine=engine)
-        assert any("2 workers" in line for line in heard.lines) == (engine is not None)
-        models.append((Path(told.path) / "model.asdf").read_bytes())
-    assert models[0] == models[1]
+    trained_in_shards(folder, "threads")
+    return folder
+
+
+def trained_in_shards(
+    folder: Path, name: str, *, at_pass: Callable[[int], None] = lambda _: None, **options: object
+) -> bytes:
+    """Train as a command does, with rows that are too many for the memory; return the model file.
+
+    `at_pass` hears of each sum over all rows before it begins.
+    """
+    made, reduce = [], DaskEngine.reduce
+
+    def counted(*given: object, **named: object) -> object:
+        made.append(1)
+        at_pass(len(made))
+        return reduce(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
+        patch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
+        patch.setattr(
+            "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
+        )
+        patch.setattr(DaskEngine, "reduce", counted)
+        told = train(folder / "spec.toml", folder / name, **options)
+    assert len(made) > LAST_KILL or not options
+    return (Path(told.path) / "model.asdf").read_bytes()
+
+
+LAST_KILL = 14
+"""The pass of a training at which a worker is killed for the last time."""
+
+
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "n", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)]
+)
+def test_a_model_has_the_same_bytes_on_workers(cluster, labelled, n, killed):
+    """A whole training; where workers are killed, one at the fourth sum and one in the middle."""
+    address, heard = workers(cluster, n), Heard()
+
+    def kill(number: int) -> None:
+        if killed and number in (4, LAST_KILL):
+            kill_one(cluster)
+
+    with listening(heard):
+        model = trained_in_shards(labelled, f"on-{n}-{killed}", at_pass=kill, engine=address)
+    assert any(f"{n} workers" in line for line in heard.lines)
+    assert model == trained_model(labelled / "threads")
+
+
+def trained_model(store: Path) -> bytes:
+    """Return the one model file of a store."""
+    (found,) = store.glob("*/*/model.asdf")
+    return found.read_bytes()
