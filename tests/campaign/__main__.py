@@ -1,9 +1,9 @@
 """`make campaign`: whatever can happen to a run, done to it, and what harm came of it; exit status 1 where any did.
 
-    python -m tests.campaign [--kills 100] [--runs 200] [--only kills faults prefect soak zombie] [--seed 1]
+    python -m tests.campaign [--kills 100] [--runs 200] [--only kills faults engines prefect soak zombie] [--seed 1]
 
 Each kill of `--kills` is done at a random time and, another run, at a random step; under Prefect, where a run takes
-many seconds to start, a fifth as many.
+many seconds to start, a fifth as many.  With engines, twice as many kills in all: of workers, schedulers and drivers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.campaign import soak, zombie
+from tests.campaign.engines import with_engines
 from tests.campaign.faults import full_disk, read_only, told_to_stop, two_at_once
 from tests.campaign.kills import Bench, at_steps, at_times, whole_programs
 from tests.campaign.material import Scenario, make_scenarios
@@ -25,7 +26,7 @@ from tests.campaign.tally import Line, harmed, table
 from tests.campaign.under_prefect import under_prefect
 from tests.campaign.zygote import zygote
 
-PARTS = ("kills", "faults", "prefect", "soak", "zombie")
+PARTS = ("kills", "faults", "engines", "prefect", "soak", "zombie")
 
 
 def kills(bench: Bench, scenarios: list[Scenario], times: int, rng: random.Random) -> list[Line]:
@@ -82,7 +83,7 @@ def main() -> int:
     good = True
     with tempfile.TemporaryDirectory(prefix="blr-campaign-") as name:
         folder, rng = Path(name), random.Random(told.seed)  # noqa: S311 - of moments, not of secrets
-        if {"kills", "faults", "prefect"} & {*told.only}:
+        if {"kills", "faults", "engines", "prefect"} & {*told.only}:
             scenarios = make_scenarios(folder / "survey")
             (folder / "logs").mkdir()
             with zygote() as forks:
@@ -90,6 +91,7 @@ def main() -> int:
                 parts: dict[str, Callable[[], list[Line]]] = {
                     "kills": lambda: kills(bench, scenarios, told.kills, rng),
                     "faults": lambda: faults(bench, scenarios, told.kills, rng),
+                    "engines": lambda: with_engines(forks, scenarios, 2 * told.kills, rng, folder, _shown),
                     "prefect": lambda: under_prefect(scenarios, told.kills, rng, folder, _shown),
                 }
                 for part in (part for part in parts if part in told.only):

@@ -12,16 +12,26 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.e2e.running import clean_environment, end
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+WORK = (
+    "flows.classification.reprocessing",
+    "flows.classification.steps",
+    "flows.cli.app",
+    "flows.engines._dask",
+    "flows.training.steps",
+)
+"""What the runs import: here once for all of them."""
 CHANGES = frozenset(
     {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "fcntl.flock"}
 )
@@ -35,21 +45,38 @@ class Zygote:
     process: subprocess.Popen[bytes]
 
     def start(
-        self, arguments: list[str], *, cwd: Path, log: Path, step: int = 0, number: int = signal.SIGKILL
+        self,
+        arguments: list[str],
+        *,
+        cwd: Path,
+        log: Path,
+        step: int = 0,
+        number: int = signal.SIGKILL,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> int:
-        """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told."""
+        """Run `blr` with these arguments; return its process, which sends itself a signal at a step, if one is told.
+
+        `settings` are values of our modules' names, as `flows.classification._jobs.ROWS_A_TASK`.
+        """
         told = {"arguments": arguments, "cwd": str(cwd), "log": str(log), "step": step, "number": number}
-        return int(self._ask(told))
+        return int(self._ask(told | {"settings": dict(settings)}))
 
     def wait(self) -> int:
         """Return the exit status of the child, negative for a signal, once it has ended."""
         return int(self._ask({}))
 
     def run(
-        self, arguments: list[str], *, cwd: Path, log: Path, step: int = 0, number: int = signal.SIGKILL
+        self,
+        arguments: list[str],
+        *,
+        cwd: Path,
+        log: Path,
+        step: int = 0,
+        number: int = signal.SIGKILL,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> int:
         """Start, and wait."""
-        self.start(arguments, cwd=cwd, log=log, step=step, number=number)
+        self.start(arguments, cwd=cwd, log=log, step=step, number=number, settings=settings)
         return self.wait()
 
     def _ask(self, told: dict[str, Any]) -> str:
@@ -119,6 +146,9 @@ def _child(told: dict[str, Any]) -> None:
     errors = os.open(log.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor, number in ((quiet, 0), (output, 1), (errors, 2)):
         os.dup2(descriptor, number)
+    for name, value in told["settings"].items():
+        module, _, constant = name.rpartition(".")
+        setattr(import_module(module), constant, value)
     steps = _Steps(told["step"], told["number"])
     status = run(told["arguments"])
     steps.stop()
@@ -130,6 +160,8 @@ def _child(told: dict[str, Any]) -> None:
 
 def main() -> None:
     """Fork a child for each line; an empty request waits for it."""
+    for module in WORK:
+        import_module(module)
     pid = 0
     for line in sys.stdin.buffer:
         told = json.loads(line)
