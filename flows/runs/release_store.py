@@ -2,7 +2,8 @@
 
 Below the URL lie `manifest.json` and the files, in a folder that is named by their content (`files-HASH/`).  A release
 is published by putting its manifest in the place of the one before, on condition that this is still there.  So readers
-see one release or the next one, and of two runs the second one publishes nothing.  `SHA256SUMS` beside the files
+see one release or the next one, and of two runs the second one publishes nothing.  Copies are sent while others are
+annotated (`_early_sending`), and copied into that folder within the store.  `SHA256SUMS` beside the files
 lists them, and `HASH` is its hash: a file of that name in that folder can only be the same file.
 
 The folder here, below `BLR_STAGING` or the user's cache, holds the release too, with everything that later runs need.
@@ -29,6 +30,7 @@ from catalogs.files.atomic import atomic_path, atomic_write_bytes
 from catalogs.remote.object_store import ObjectStore, Stored, why_not
 from catalogs.remote.urls import file_name, shown, url_of
 from flows.errors import OutputFolderError, UsageError
+from flows.runs._early_sending import INCOMING, sending
 from flows.runs.allowed_roots import OutputFolder, check_output, check_url
 from flows.runs.lock import exclusive
 from flows.runs.manifest import MANIFEST, Manifest
@@ -92,9 +94,12 @@ def output_folder(
         return
     release = ReleaseStore.at(check_store(url, key=key))
     before = release.bring()
-    yield release.folder
-    if publish:
-        release.publish(before)
+    if not publish:
+        yield release.folder
+        return
+    with sending(release.store, release.folder):
+        yield release.folder
+    release.publish(before)
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class ReleaseStore:
             others = {key.partition("/")[0] for key in self.store.sizes("")} - {files}
             if before is None or self._manifest(files) != before.content:
                 self._commit(files, sums, before)
-            self._sweep({name for name in others if FILES.fullmatch(name)})
+            self._sweep({name for name in others if FILES.fullmatch(name) or name == INCOMING})
 
     def _commit(self, files: str, sums: Mapping[str, str], before: Stored | None) -> None:
         """Send what is not there yet, then put the manifest in the place of the one before, if that is still there."""
@@ -170,11 +175,12 @@ class ReleaseStore:
         sizes = {key: (self.folder / key).stat().st_size for key in sums}
         missing = [key for key in sums if there.get(key) != sizes[key]]
         known = self._sums(old) if old and missing else {}
+        early = self.store.sizes(INCOMING) if missing else {}
 
         def send(key: str) -> int:
             if known.get(key) == sums[key]:
                 self.store.copy(f"{old}/{key}", f"{files}/{key}")
-            else:
+            elif early.get(sums[key]) != sizes[key] or not self._taken(sums[key], f"{files}/{key}"):
                 self.store.upload(self.folder / key, f"{files}/{key}")
             return sizes[key]
 
@@ -187,6 +193,14 @@ class ReleaseStore:
         self.store.put(f"{files}/{MANIFEST}", self._manifest(files))
         there = self.store.sizes(files)
         return all(there.get(key) == sizes[key] for key in sums)
+
+    def _taken(self, sha256: str, key: str) -> bool:
+        """Copy a file that was sent early; say whether it was there still, for another run may have published."""
+        try:
+            self.store.copy(f"{INCOMING}/{sha256}", key)
+        except CatalogError:
+            return False
+        return True
 
     def _fetch(self, files: str, sizes: Mapping[str, int]) -> None:
         """Bring the files of a release, and remove what is not of it; those that are here already stay."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,7 +20,7 @@ from flows.errors import DocumentError, OutputFolderError
 from flows.runs.allowed_roots import OutputFolder
 from flows.runs.outputs import FileState, Output
 
-__all__ = ["RETIRED", "Staging"]
+__all__ = ["RETIRED", "Staging", "staged_copies"]
 
 FOLDER = ".blr-staging"
 RETIRED = "_retired"
@@ -163,6 +163,20 @@ class Staging:
 
     def _record_path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
+
+
+def staged_copies(out: Path, seen: set[Path]) -> Iterator[tuple[Path, Output]]:
+    """Yield the whole files that wait in an output folder, each with its record; those in `seen` only once.
+
+    Another run may be giving them their names meanwhile, or remove them.
+    """
+    for path in sorted((out / FOLDER).glob("*/**/*.json")):
+        if path in seen or path.name.startswith("."):
+            continue
+        output = _record(path)
+        if output is not None:
+            seen.add(path)
+            yield path.with_suffix(""), output
 
 
 def _remove(folder: Path) -> None:
