@@ -170,7 +170,11 @@ def staged_copies(out: Path, seen: set[Path]) -> Iterator[tuple[Path, Output]]:
 
     Another run may be giving them their names meanwhile, or remove them.
     """
-    for path in sorted((out / FOLDER).glob("*/**/*.json")):
+    try:
+        records = sorted((out / FOLDER).glob("*/**/*.json"))
+    except FileNotFoundError:
+        return
+    for path in records:
         if path in seen or path.name.startswith("."):
             continue
         output = _record(path)

@@ -167,7 +167,7 @@ def with_engines(
             else:
                 disturb.classification(rng.choice([scenarios[0], scenarios[4]]), rng.choice(benches), plain)
             if i % 20 == 19:
-                print(f"{time.strftime('%H:%M:%S')} {i + 1} kills with an engine", flush=True)
+                print(f"after {i + 1} kills:", *lines, sep="\n", flush=True)
     return [show(line) for line in lines]
 
 
@@ -187,7 +187,9 @@ class Disturbance:
         pid = bench.start(scenario, out)
 
         def far_enough() -> bool:
-            return sum(1 for _ in out.glob(f"{STAGING}/*/**/*.json")) >= n_done or not running(pid)
+            with suppress(FileNotFoundError):  # the run removes its staging just now
+                return sum(1 for _ in out.glob(f"{STAGING}/*/**/*.json")) >= n_done or not running(pid)
+            return False
 
         if n_done >= 0:
             wait_for(far_enough, f"{n_done} files", between=0.01)
