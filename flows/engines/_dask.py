@@ -33,6 +33,8 @@ AHEAD = 256
 ITEMS_A_THREAD = 4
 AT_ONCE = 64
 """Items that are handed over together: each message takes milliseconds."""
+ROUNDS = 10
+"""How often workers are asked for their versions, while some of them end."""
 GO_ON = "start it again, then run the same command again to go on from there"
 
 
@@ -210,11 +212,17 @@ def _own_cluster(processes: int) -> LocalCluster:
 
 def _check_versions(client: Client) -> None:
     """Raise EngineError where a worker has other versions than this process, or lacks the package."""
-    for where, found in client.run(installed, on_error="return").items():
-        if isinstance(found, BaseException):
-            raise _without_package(where, found)
-        if differs := difference(where, found):
-            raise EngineError(differs)
+    for _ in range(ROUNDS):
+        answers = client.run(installed, on_error="return")
+        gone = [where for where, found in answers.items() if isinstance(found, OSError)]
+        for where in answers.keys() - gone:
+            found = answers[where]
+            if isinstance(found, BaseException):
+                raise _without_package(where, found)
+            if differs := difference(where, found):
+                raise EngineError(differs)
+        if not gone:
+            return  # else a worker has ended just now, and another one may have taken its place
 
 
 def _without_package(where: str, error: BaseException) -> EngineError:

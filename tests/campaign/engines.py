@@ -29,6 +29,7 @@ from tests.campaign.material import Scenario
 from tests.campaign.tally import Line
 from tests.campaign.zygote import ROOT, Zygote
 from tests.e2e.running import clean_environment, wait_for
+from tests.e2e.survey import write_galaxies
 
 VICTIMS = ("worker", "worker's machine", "scheduler", "driver")
 """What is killed: a worker, which its nanny starts again; nanny and worker, which nobody does; and the two others."""
@@ -41,6 +42,10 @@ LATER = 0.5
 """Seconds after so many files are done in which the kill comes, at most."""
 TRAININGS = 0.2
 """The share of kills that come to trainings."""
+
+
+AGAIN = 1 / 3
+"""The share of runs that are run again with the engine; the others with threads."""
 
 
 @dataclass
@@ -197,7 +202,7 @@ class Disturbance:
         seen = phase(scenario, out)
         harm = self._untrue(bench, pid)
         harm += harm_of_stop(scenario, out)
-        again = plain if self.rng.random() < 1 / 3 else bench
+        again = bench if self.rng.random() < AGAIN else plain
         self.cluster.mend()
         harm += again.rerun(scenario, out)
         where = f"{self.line.what}, {scenario.name}, {len(bench.settings)} settings, {n_done} files"
@@ -213,7 +218,7 @@ class Disturbance:
         harm = self._untrue(plain, pid)
         harm["half-written"] += sum(model != learned.model for model in learned.models().values())
         self.cluster.mend()
-        again = () if self.rng.random() < 1 / 3 else learned.options
+        again = learned.options if self.rng.random() < AGAIN else ()
         learned.start(plain, again)
         harm["untrue"] += plain.zygote.wait() != 0
         harm["other bytes"] += [*learned.models().values()] != [learned.model]
@@ -252,7 +257,10 @@ class Training:
         """Train on threads."""
         text = (folder / "spec.toml").read_text()
         quick = text.replace("[features]", '[select]\nby = "evidence"\nposterior = "laplace"\n[features]')
-        (folder / "quick.toml").write_text(quick)
+        (folder / "quick.toml").write_text(quick.replace("labelled.parquet", "labelled*.parquet"))
+        write_galaxies(
+            folder / "labelled-too.parquet", 300, seed=7
+        )  # of several files each is read by a worker
         training = cls(folder, options)
         began = time.monotonic()
         training.start(bench, ())
