@@ -9,7 +9,7 @@ Shapes: n rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,27 @@ class LabelSource:
         answers = np.array([self.reviews.labels.get(name, "") for name in names.tolist()], dtype=object)
         self.n_reviewed += int(np.count_nonzero(answers != ""))
         return np.where(answers != "", answers, labels)
+
+    def counting(self) -> LabelSource:
+        """Return the same source with counts of its own, which begin at nothing."""
+        return replace(
+            self, conflicts=dict(self.conflicts), n_reviewed=0, n_joined=0, n_rows_of_label=None, first_met=""
+        )
+
+    def counts_alone(self) -> LabelSource:
+        """Return the counts, without the tables that labels come from."""
+        return replace(self, by_id=None, by_place=None, reviews=Reviews(), conflicts={})
+
+    def add(self, other: LabelSource) -> None:
+        """Add what another has counted, which gave labels to rows that come after those of this one."""
+        self.n_reviewed += other.n_reviewed
+        self.n_joined += other.n_joined
+        self.first_met = self.first_met or other.first_met
+        if other.n_rows_of_label is not None:
+            mine = 0 if self.n_rows_of_label is None else self.n_rows_of_label
+            self.n_rows_of_label = mine + other.n_rows_of_label
+        if other.numbered:
+            self._number_the_names()
 
     def require_match(self) -> None:
         """Raise `TrainingError` where a table has labels, and no row that was read has one of them."""

@@ -33,10 +33,13 @@ For this folder alone:
   they scatter than chance.
 - `_photometry`: What a training learns of its photometry: the softening of asinh magnitudes, and the units
   of the fluxes.
+- `_pieces`: Labelled rows read by the workers of an engine, a file of the catalogues each, and taken
+  here in their order.
 - `_quality`: The quality of a labelled catalogue, for the report of a training: columns, duplicates,
   outliers, leaks.
 - `_ranking`: Which candidate becomes the model, or which of them do, from the rows of the evidence table
   alone.
+- `_read_rows`: One batch of a labelled catalogue, as the rows that train.
 - `_row_counts`: Counts of the labelled rows, as sums: of all rows at once, or of shards one after the other.
 - `_rows`: The labelled rows of a training: the same for all candidates.
 - `_saving`: The end of a training: the chosen candidates become a classifier, are evaluated, and go to the

@@ -6,73 +6,42 @@ Shapes: N rows, F features.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalogs.arrays.values import batch_values
 from catalogs.catalog.catalog import Catalog
-from catalogs.expressions.expression import parse
-from catalogs.profile.split import SplitSummary, name_keys
-from catalogs.sky.photometry import State, floats
-from catalogs.sky.positions import PositionUnit
+from catalogs.profile.split import SplitSummary
+from catalogs.sky.photometry import State
+from flows.engines.current import current_engine
+from flows.engines.engine import Engine
 from flows.errors import TrainingError
-from flows.features.reader import FeatureReader, training_reader
 from flows.features.sentinels import check_marks
-from flows.features.split import Chosen, held_out, position_unit, split_columns, split_places
-from flows.features.units import in_units_of_the_first
+from flows.features.split import Chosen, held_out
 from flows.labels.annotators import annotator_groups
 from flows.labels.classes import RARE, first_batches, label_reader
-from flows.labels.conflicts import RepeatedNames, name_hashes, repeated_in_conflict
-from flows.labels.reader import LabelReader, check_classes, label_texts
+from flows.labels.conflicts import RepeatedNames, repeated_in_conflict
+from flows.labels.reader import LabelReader, check_classes
 from flows.labels.source import LabelSource
-from flows.labels.votes import VoteReader, most_voted
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._ballots import cast_ballots
 from flows.training._collected import MOST_IN_MEMORY, Collected, Part, joined
-from flows.training._objects import identifiers, magnitude_column, magnitudes, place_columns, places
+from flows.training._pieces import read_by_workers
+from flows.training._read_rows import BatchOfRows, ContentHash, Readers, RowReading
 from flows.training._row_counts import RowCounts
 from flows.training._rows import TrainingRows
 from flows.training._stored_places import NamedRows, named_pieces, put_on_sides, side_by_row
 from flows.training._stored_rows import StoredRows
 
-__all__ = ["ContentHash", "Gathered", "gather"]
+__all__ = ["Gathered", "gather"]
 
 Floats = NDArray[np.float64]
-
-
-class ContentHash:
-    """Columns hashed one by one, so that the boundaries of batches do not matter."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._columns = {name: hashlib.sha256() for name in names}
-
-    def feed(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch."""
-        for name, values in batch_values(batch, self._columns).items():
-            if values.dtype.kind in "OUS":
-                self._columns[name].update(
-                    b"".join(b"%d:%s" % (len(t), t) for t in (str(v).encode() for v in values.ravel()))
-                )
-            else:
-                plain = np.ma.filled(np.ma.asanyarray(values).astype("<f8"), np.nan)
-                one_nan = np.where(np.isnan(plain), np.nan, plain)  # of the many there are
-                self._columns[name].update(one_nan.tobytes())
-
-    def hexdigest(self, also: Mapping[str, str] | None = None) -> str:
-        """Return the hash of all columns, and of what `also` came with the rows."""
-        digests = {name: column.hexdigest() for name, column in self._columns.items()}
-        if also:
-            digests[""] = hashlib.sha256(repr(sorted(also.items())).encode()).hexdigest()
-        return hashlib.sha256("\n".join(f"{n} {digests[n]}" for n in sorted(digests)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -111,73 +80,37 @@ def gather(
     `limit` reads that many rows only, for a trial.  `folder` makes a place for rows that are too many for the memory,
     which all rows are held in without it.
     """
-    label = specification.label
-    plain = training_reader(specification, split_by=split_columns(specification))
-    located = place_columns(specification, catalogs)
-    # A column of the features stays theirs, so that its unit is converted; one behind photometry is not read twice.
-    featured = {name for expression in plain.features.values() for name in expression.names}
-    brightness = tuple(
-        name
-        for name in magnitude_column(specification, catalogs)
-        if name in featured or name not in plain.names
-    )
-    more = dict.fromkeys(located, "catalog.ra and catalog.dec") | dict.fromkeys(
-        set(brightness) - featured, "the report"
-    )
-    general = replace(plain, also=more | dict(plain.also))
-    source, votes = LabelSource.of(specification), VoteReader.of(label) if label.votes else None
+    readers, source = Readers.of(specification, catalogs), LabelSource.of(specification)
     seen: Counter[str] = Counter()
     states: Counter[tuple[str, State]] = Counter()
-    content = ContentHash(plain.names)
-    collected = Collected(_most_in_memory(specification), folder, side_by_row(specification))
+    content = ContentHash(readers.names)
+    place = None if folder is None else cache(folder)
+    most = _most_in_memory(specification)
+    collected = Collected(most, place, side_by_row(specification))
     n_read, n_selected = 0, 0
     for catalog in catalogs:
-        general.check(catalog)
+        readers.general.check(catalog)
     check_marks(specification, catalogs)
     labels = label_reader(specification, catalogs, source, limit=limit)
-    for catalog, batch in first_batches(catalogs, general, limit):
-        reader = in_units_of_the_first(general, catalog, catalogs[0])
-        unit = position_unit(specification, catalog)
-        tell().advance(batch.num_rows)
-        n_read += batch.num_rows
-        selected = reader.select(batch)
-        n_selected += int(selected.sum())
-        values = reader.values(batch)
-        counts = None if votes is None else votes.counts(values)
-        texts = source.texts(values, unit) if counts is None else most_voted(counts, tuple(label.votes or ()))
-        seen.update(texts[selected].tolist())
-        chosen = selected & (labels.read(texts) >= 0)
-        ballots = cast_ballots(specification, source.reviews, labels, values, texts, chosen)
-        cast = ballots.row
-        rows = batch.take(pa.array(cast))
-        states.update(reader.count_states(rows))
-        part = _part(
-            specification,
-            reader,
-            rows,
-            labels.read(ballots.texts),
-            None if counts is None else counts[cast],
-            unit,
-        )
-        named = None
-        if counts is None and specification.catalog.id in values:
-            hashed = name_hashes(values[specification.catalog.id][cast])
-            named = np.where(ballots.shared, np.uint64(0), hashed)
-        collected.add(
-            replace(
-                part,
-                weight=ballots.weighted(part.weight),
-                identifier=identifiers(specification, values, cast),
-                position=places(specification, catalog, located, values, cast),
-                magnitude=magnitudes(brightness, values, cast),
-                named=named,
-            )
-        )
-        content.feed(rows)
+    readings = [RowReading.of(specification, readers, labels, c, catalogs[0]) for c in catalogs]
+    workers = _workers(catalogs, most) if limit is None else None
+    if workers is None or place is None:
+        batches = _read_here(readings, source, limit)
+    else:
+        tell().note(workers.description)
+        batches = read_by_workers(readings, source, workers, place())
+    for batch in batches:
+        tell().advance(batch.n_read)
+        n_read += batch.n_read
+        n_selected += batch.n_selected
+        seen.update(batch.seen)
+        states.update(batch.states)
+        collected.add(batch.part)
+        content.feed(batch.content)
     source.require_match()
     stored, parts = collected.finish(), collected.parts
     split = held_out(specification, joined(parts, "place"), trial=limit is not None)
-    rows, annotators = _joined(parts, split, "".join(brightness))
+    rows, annotators = _joined(parts, split, "".join(readers.brightness))
     if stored is not None:
         split = replace(split, summary=put_on_sides(specification, stored, split.summary))
     counts_of = RowCounts.of_all([rows] if stored is None else stored.each(), len(labels.classes))
@@ -207,6 +140,23 @@ def _most_in_memory(specification: Specification) -> int | None:
     return None if whole else MOST_IN_MEMORY
 
 
+def _workers(catalogs: Sequence[Catalog], most: int | None) -> Engine | None:
+    """Return the engine whose workers read the rows; None where this process does: of few rows, or of one file."""
+    engine = current_engine(1)
+    n_files = sum(p.counted for catalog in catalogs for p in catalog.partitions)
+    many = most is not None and n_files > 1 and sum(c.n_rows for c in catalogs) > most
+    return engine if engine.is_remote and many else None
+
+
+def _read_here(
+    readings: Sequence[RowReading], source: LabelSource, limit: int | None
+) -> Iterator[BatchOfRows]:
+    """Yield the batches of catalogues, of so many rows at most."""
+    own = {id(reading.catalog): reading for reading in readings}
+    for catalog, batch in first_batches([r.catalog for r in readings], readings[0].readers.general, limit):
+        yield own[id(catalog)].read(batch, source)
+
+
 def _repeated(
     specification: Specification,
     catalogs: Sequence[Catalog],
@@ -220,43 +170,6 @@ def _repeated(
     batches = (batch for catalog in catalogs for batch in catalog.batches([name]))
     names = (batch_values(batch, [name])[name] for batch in batches)
     return repeated_in_conflict(pieces, labels.classes, names)
-
-
-def _part(
-    specification: Specification,
-    reader: FeatureReader,
-    batch: pa.RecordBatch,
-    target: NDArray[np.intp],
-    votes: Floats | None,
-    unit: PositionUnit,
-) -> Part:
-    """Return the contribution of a batch that holds training rows only."""
-    features = reader.evaluate(batch)
-    values = reader.values(batch)
-    text = specification.catalog.weight
-    weight = None if text is None else _weight(text, values)
-    if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
-        bad = int((~(np.isfinite(weight) & (weight >= 0))).sum())
-        raise TrainingError(
-            f'catalog.weight: got {bad} training rows where "{text}" is negative or missing, expected a weight of 0 '
-            "or more in each; leave such rows out with catalog.where"
-        )
-    place = split_places(specification, values, unit)
-    column = specification.label.annotator
-    who = None if column is None else label_texts(values[column])
-    identifier = specification.catalog.id
-    name = name_keys([values[identifier]]) if identifier in values else None
-    index = target.astype(np.int16)
-    return Part(features.X, features.missing, index, place, weight, votes, features.errors, who, name)
-
-
-def _weight(text: str, values: Mapping[str, np.ndarray[Any, Any]]) -> Floats:
-    weight = parse(text).evaluate(values)
-    if weight.dtype.kind not in "biuf":
-        raise TrainingError(
-            f'catalog.weight: got "{text}", which gives text, expected numbers of 0 or more; name another column'
-        )
-    return np.asarray(np.broadcast_to(floats(weight), next(iter(values.values())).shape[:1]))
 
 
 def _joined(parts: Sequence[Part], chosen: Chosen, magnitude: str) -> tuple[TrainingRows, tuple[str, ...]]:

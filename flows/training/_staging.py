@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from blr.classifier import Member
 from blr.gaussian import Gaussian
 from blr.missing.moments import FeatureMoments
-from blr.threads import default_threads
 from catalogs.catalog.catalog import ColumnMetadata
 from catalogs.files.atomic import scratch_folder, sweep
 from flows.documents import from_document, read_document, to_document, write_document
-from flows.engines.choice import EngineChoice
 from flows.engines.current import working_on
+from flows.engines.engine import Engine
 from flows.models.asdf_file import read_tree, write_tree
 from flows.models.description import TrainingDescription
 from flows.models.store import Store
@@ -109,12 +108,12 @@ def room_for_rows(store: Store, name: str, *, dry_run: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def summing_on(choice: EngineChoice, folder: Path, threads: int | None) -> Iterator[None]:
+def summing_on(engine: Engine, folder: Path) -> Iterator[None]:
     """Let sums over the shards in the folder be made on an engine; without shards all work is done here."""
     if not (folder / SHARDS).is_dir():
         yield
         return
-    with choice.opened(threads or default_threads()) as engine, working_on(engine):
+    with working_on(engine):
         if engine.is_remote:
             tell().note(engine.description)
         yield

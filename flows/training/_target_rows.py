@@ -26,7 +26,7 @@ from flows.inputs.opening import opened, thinned
 from flows.inputs.resolve import resolve_sources
 from flows.runs.progress import tell
 from flows.specification.specification import Specification
-from flows.training._gather import ContentHash
+from flows.training._read_rows import ContentHash, spelled
 from flows.training._rows import write_array
 
 __all__ = [
@@ -167,7 +167,7 @@ def _read(
         reader = converted(general, catalog, trained=trained, stated=specification.target.units)
         check_target_marks(specification.target, catalog)
         for batch in thinned(part.batches(reader.read), step):
-            content.feed(batch)
+            content.feed(spelled(batch, general.read))
             features = reader.evaluate(batch)
             kept = features.inside & ~features.missing.all(axis=1)
             X.append(features.X[kept])

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blr.classifier import Member
-from blr.threads import single_threaded_blas
+from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.documents import read_document, write_document
 from flows.engines.choice import THREADS_HERE, EngineChoice
+from flows.engines.current import working_on
+from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.reader import training_reader
 from flows.features.split import split_columns
@@ -61,12 +63,7 @@ from flows.training._staging import (
     write_drafts,
     write_members,
 )
-from flows.training._target_rows import (
-    is_needed,
-    read_shift,
-    read_target,
-    version_content,
-)
+from flows.training._target_rows import is_needed, read_shift, read_target, version_content
 from flows.training._temperature import mixed_left_out
 from flows.training.request import TrainRequest
 from flows.training.results import Ingested, TrainingPlan
@@ -323,8 +320,14 @@ def plan(request: TrainRequest, *, steps: Steps = DIRECT) -> TrainingPlan:
 
 
 def _trained(task: TrainingTask, steps: Steps) -> ModelDescription:
+    with task.engine.opened(task.threads or default_threads()) as engine:
+        with working_on(engine):
+            ingested = steps.ingest(task)
+        return _fitted(task, steps, ingested, engine)
+
+
+def _fitted(task: TrainingTask, steps: Steps, ingested: Ingested, engine: Engine) -> ModelDescription:
     specification, store, threads = task.specification, task.store, task.threads
-    ingested = steps.ingest(task)
     folder, n = ingested.folder, len(specification.candidate)
     if folder is None:
         return store.described(store.read(store.at(specification.name, ingested.version)), "exists")
@@ -332,7 +335,7 @@ def _trained(task: TrainingTask, steps: Steps) -> ModelDescription:
     candidates = []
     with (
         exclusive(Path(folder)),
-        summing_on(task.engine, Path(folder), threads),
+        summing_on(engine, Path(folder)),
         stop_points("run the same command again to go on from there") as stop,
     ):
         for index in range(n):

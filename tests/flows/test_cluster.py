@@ -36,6 +36,7 @@ from flows.engines.engine import Lost
 from flows.errors import EngineError, Interrupted
 from flows.runs.manifest import MANIFEST
 from flows.runs.progress import listening
+from flows.training._pieces import read_by_workers
 from flows.training._shards import ShardReader, ShardSum, TrainingShards
 from flows.training._stored_rows import StoredRows
 from tests.flows.verbs import classify, reprocess, train
@@ -271,6 +272,22 @@ def test_workers_that_differ_are_refused(cluster, survey, monkeypatch):
     assert not (survey / "out/differ").exists()
 
 
+def test_a_worker_that_ends_while_versions_are_compared(cluster, monkeypatch):
+    """It is no worker without the package: those that are left are asked again."""
+    address, asked, ask = workers(cluster, 2), [], distributed.Client.run
+
+    def killing(client: distributed.Client, function: object, **options: object) -> object:
+        asked.append(1)
+        if len(asked) == 1:
+            kill_one(cluster)
+        return ask(client, function, **options)
+
+    monkeypatch.setattr(distributed.Client, "run", killing)
+    with EngineChoice(address=address).opened(1) as engine:
+        assert list(engine.map(abs, [-1])) == [(-1, 1)]
+    assert len(asked) > 1
+
+
 def test_sums_on_workers_are_those_of_threads(cluster):
     with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
         assert isinstance(engine, DaskEngine)
@@ -451,8 +468,10 @@ def test_a_worker_that_does_not_see_the_rows(cluster, tmp_path):
 def labelled(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a specification, labelled rows, and the model that threads make of them."""
     folder = tmp_path_factory.mktemp("labelled")
-    make.parquet(folder / "survey.parquet", make.survey(1500))
-    text, _, _ = make.specification.partition("[[candidate]]\nfeatures")
+    columns = make.survey(1500)
+    for i, rows in enumerate(np.array_split(np.arange(1500), 4)):
+        make.parquet(folder / f"survey-{i}.parquet", {name: column[rows] for name, column in columns.items()})
+    text, _, _ = make.specification.replace("survey.", "survey-*.").partition("[[candidate]]\nfeatures")
     (folder / "spec.toml").write_text(
         text.replace("[features]", '[select]\nposterior = "laplace"\n[features]')
     )
@@ -463,18 +482,23 @@ def labelled(make: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
 def trained_in_shards(
     folder: Path, name: str, *, at_pass: Callable[[int], None] = lambda _: None, **options: object
 ) -> bytes:
-    """Train as a command does, with rows that are too many for the memory; return the model file.
+    """Train as a command does, with rows of several files that are too many for the memory; return the model file.
 
     `at_pass` hears of each sum over all rows before it begins.
     """
-    made, reduce = [], DaskEngine.reduce
+    made, reduce, read = [], DaskEngine.reduce, []
 
     def counted(*given: object, **named: object) -> object:
         made.append(1)
         at_pass(len(made))
         return reduce(*given, **named)
 
+    def reading(readings: object, source: object, engine: object, place: Path) -> Iterator[object]:
+        read.append(type(engine))
+        return read_by_workers(readings, source, engine, place)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.training._gather.read_by_workers", reading)
         patch.setattr("flows.training._gather.MOST_IN_MEMORY", 500)
         patch.setattr("flows.training._stored_rows.SHARD_ROWS", 300)
         patch.setattr(
@@ -483,6 +507,7 @@ def trained_in_shards(
         patch.setattr(DaskEngine, "reduce", counted)
         told = train(folder / "spec.toml", folder / name, **options)
     assert len(made) > LAST_KILL or not options
+    assert read == [DaskEngine] * len(options), "workers have read the rows"
     return (Path(told.path) / "model.asdf").read_bytes()
 
 
@@ -495,8 +520,8 @@ LAST_KILL = 14
     "n", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)]
 )
 def test_a_model_has_the_same_bytes_on_workers(cluster, labelled, n, killed):
-    """A whole training; where workers are killed, one at the fourth sum and one in the middle."""
-    address, heard = workers(cluster, n), Heard()
+    """A whole training, from the rows' reading on; where workers are killed, one then and two at later sums."""
+    address, heard = workers(cluster, n), Heard(lambda: killed and kill_one(cluster))
 
     def kill(number: int) -> None:
         if killed and number in (4, LAST_KILL):

@@ -1,0 +1,139 @@
+"""Labelled rows read by the workers of an engine, a file of the catalogues each, and taken here in their order.
+
+A worker writes each batch into a folder that all see.  Here the batches are read again one by one, so that rows, shards
+and hashes are the same as of one process: shards are cut by rows, whoever has read them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catalogs.catalog.catalog import BATCH_ROWS, Partition
+from catalogs.files.atomic import atomic_path
+from catalogs.sky.photometry import State
+from flows.engines.engine import Engine, Lost
+from flows.errors import EngineError
+from flows.labels.source import LabelSource
+from flows.training._collected import Part
+from flows.training._read_rows import BatchOfRows, RowReading
+
+__all__ = ["read_by_workers"]
+
+CONTENT = "content-"
+"""What the names of arrays begin with that hold a column as bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A file that a worker reads: its number among all, its catalogue's number, and the file."""
+
+    number: int
+    catalog: int
+    partition: Partition
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted in a batch."""
+
+    n_read: int
+    n_selected: int
+    seen: Counter[str]
+    states: Counter[tuple[str, State]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker has read: counts of each batch, whose rows lie in a file; and what its source of labels has met."""
+
+    batches: tuple[Counted, ...]
+    source: LabelSource
+
+
+@dataclass(frozen=True, eq=False)
+class PieceReader:
+    """Reads a file on a worker, and writes its batches into the folder."""
+
+    readings: tuple[RowReading, ...]
+    source: LabelSource
+    folder: Path
+
+    def __call__(self, piece: Piece) -> Report:
+        """Return what was counted."""
+        if not self.folder.is_dir():
+            raise EngineError(
+                f"{self.folder}: got a worker that does not see this folder, expected the model store on a disk that "
+                "all machines share, under one path; choose such a store with --store"
+            )
+        reading, source = self.readings[piece.catalog], self.source.counting()
+        counted: list[Counted] = []
+        for batch in piece.partition.batches(reading.readers.general.read, BATCH_ROWS):
+            read = reading.read(batch, source)
+            _write(_file(self.folder, piece.number, len(counted)), read)
+            counted.append(Counted(read.n_read, read.n_selected, read.seen, read.states))
+        return Report(tuple(counted), source.counts_alone())
+
+
+def read_by_workers(
+    readings: Sequence[RowReading], source: LabelSource, engine: Engine, folder: Path
+) -> Iterator[BatchOfRows]:
+    """Yield the batches of catalogues in their order; the source of labels gets the counts of the workers.
+
+    Raises
+    ------
+    EngineError
+        If the workers of a file were killed each time.
+    """
+    partitions = [
+        (c, p) for c, reading in enumerate(readings) for p in reading.catalog.partitions if p.counted
+    ]
+    pieces = [Piece(i, c, p) for i, (c, p) in enumerate(partitions)]
+    waiting: dict[int, Report] = {}
+    following = 0
+    reader = PieceReader(tuple(reading.without_files() for reading in readings), source, folder)
+    with closing(engine.map(reader, pieces)) as reports:
+        for piece, report in reports:
+            if isinstance(report, Lost):
+                raise EngineError(f"{piece.partition.path}: {report.reason}")
+            waiting[piece.number] = report
+            while following in waiting:
+                done = waiting.pop(following)
+                source.add(done.source)
+                for j, counted in enumerate(done.batches):
+                    yield _taken(_file(folder, following, j), counted)
+                following += 1
+
+
+def _file(folder: Path, piece: int, batch: int) -> Path:
+    return folder / f"{piece:06d}-{batch:04d}.npz"
+
+
+def _write(path: Path, read: BatchOfRows) -> None:
+    """Write a batch under its name as a whole: a worker that was killed may have begun it, or still be at it."""
+    arrays: dict[str, Any] = {
+        f.name: a for f in fields(Part) if (a := getattr(read.part, f.name)) is not None
+    }
+    arrays |= {CONTENT + name: np.frombuffer(text, np.uint8) for name, text in read.content.items()}
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, **arrays)
+
+
+def _taken(path: Path, counted: Counted) -> BatchOfRows:
+    """Return a batch from its file, which is removed."""
+    with np.load(path, allow_pickle=False) as stored:
+        arrays: dict[str, Any] = {name: stored[name] for name in stored.files}
+    path.unlink()
+    content = {
+        n.removeprefix(CONTENT): arrays.pop(n).tobytes() for n in list(arrays) if n.startswith(CONTENT)
+    }
+    part: dict[str, Any] = {f.name: arrays.get(f.name) for f in fields(Part)}
+    return BatchOfRows(
+        Part(**part), content, counted.n_read, counted.n_selected, counted.seen, counted.states
+    )

@@ -1,0 +1,189 @@
+"""Labelled rows that workers have read: rows, counts and hashes of one process, from every kind of label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.table import Table
+
+import catalogs
+from flows.engines._threads import ThreadEngine
+from flows.engines.current import working_on
+from flows.engines.engine import Lost
+from flows.errors import EngineError, TrainingError
+from flows.labels.source import LabelSource
+from flows.specification.specification import Specification
+from flows.specification.toml_file import read_specification
+from flows.training._gather import Gathered, gather
+from flows.training._pieces import Piece, PieceReader
+from flows.training._rows import TrainingRows
+
+TEXT = """
+name = "pieces"
+[catalog]
+paths = ["night-*"]
+id = "id"
+ra = "ra"
+dec = "dec"
+{more}
+[features]
+x = "x"
+y = "y"
+{label}
+"""
+KIND = '[label]\ncolumn = "kind"\n'
+LABELS = {
+    "column": ("", KIND),
+    "weights": ('weight = "w"\n', KIND),
+    "negative weights": ('weight = "w - 0.6"\n', KIND),
+    "identifiers": ("", KIND + '[label.table]\npath = "numbers.csv"\nid = "number"\n'),
+    "positions": ("", KIND + '[label.table]\npath = "places.parquet"\nra = "RA"\ndec = "DE"\n'),
+    "reviews": ("", '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'),
+    "votes": ("", '[label]\nvotes = { early = "n_early", late = "n_late" }\n'),
+}
+N, N_FILES = 900, 5
+
+
+@dataclass(frozen=True)
+class Elsewhere(ThreadEngine):
+    """Does the work as processes elsewhere do: on copies, and the last item first."""
+
+    is_remote: bool = True
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Generator[tuple[Any, Any]]:
+        for item in reversed(list(items)):
+            there, sent = cloudpickle.loads(cloudpickle.dumps((work, item)))
+            yield item, cloudpickle.loads(cloudpickle.dumps(there(sent)))
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with catalogues of three formats, and tables of labels."""
+    folder = tmp_path_factory.mktemp("nights")
+    rng = np.random.default_rng(3)
+    late = rng.random(N) < 0.5
+    columns = {
+        "id": np.arange(N),
+        "ra": rng.uniform(0, 360, N),
+        "dec": rng.uniform(-60, 60, N),
+        "x": np.where(rng.random(N) < 0.1, np.nan, rng.normal(1.5 * late, 1.0)),
+        "y": rng.normal(size=N),
+        "w": rng.uniform(0.5, 2, N),
+        "kind": np.where(rng.random(N) < 0.05, "?", np.where(late, "late", "early")),
+        "n_early": rng.integers(0, 9, N),
+        "n_late": rng.integers(0, 9, N),
+    }
+    for i, rows in enumerate(np.array_split(np.arange(N), N_FILES)):
+        part = Table({name: column[rows] for name, column in columns.items()})
+        part.write(folder / f"night-{i}{('.fits', '.ecsv', '.parquet')[i % 3]}")
+    pq.write_table(
+        pa.table({"RA": columns["ra"][::2], "DE": columns["dec"][::2], "kind": columns["kind"][::2]}),
+        folder / "places.parquet",
+    )
+    # Names with zeros in front are numbers in the catalogue: this is found out while rows are read.
+    numbers = [f"{i:06d},{kind}" for i, kind in zip(columns["id"], columns["kind"], strict=True) if i % 3]
+    (folder / "numbers.csv").write_text("\n".join(["number,kind", *numbers]) + "\n")
+    (folder / "review.csv").write_text("id,label\n" + "".join(f"{i},late\n" for i in range(0, N, 40)))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", 300)
+    monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 100)
+    monkeypatch.setattr("flows.training._pieces.BATCH_ROWS", 70)
+    monkeypatch.setattr("flows.labels.classes.BATCH_ROWS", 70)
+
+
+def specified(nights: Path, more: str, label: str) -> Specification:
+    path = nights / "spec.toml"
+    path.write_text(TEXT.format(more=more, label=label))
+    return read_specification(path)
+
+
+def gathered(nights: Path, kind: str, room: Path, engine: ThreadEngine) -> Gathered:
+    more, label = LABELS[kind]
+    specification = specified(nights, more, label)
+    made = []
+
+    def folder() -> Path:
+        made.append(room)
+        room.mkdir()
+        return room
+
+    opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
+    with working_on(engine):
+        found = gather(specification, opened, folder=folder)
+    assert made == [room]
+    return found
+
+
+def arrays(rows: TrainingRows) -> dict[str, bytes]:
+    found = {f.name: getattr(rows, f.name) for f in fields(rows)}
+    return {name: a.tobytes() for name, a in found.items() if isinstance(a, np.ndarray)}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LABELS if "negative" not in kind])
+def test_rows_read_by_workers_are_those_of_one_process(nights, tmp_path, kind):
+    here = gathered(nights, kind, tmp_path / "here", ThreadEngine(1))
+    there = gathered(nights, kind, tmp_path / "there", Elsewhere())
+    for name in ("classes", "content_hash", "n_read", "n_selected", "states", "split", "repeated"):
+        assert getattr(there, name) == getattr(here, name), name
+    assert list(there.seen.items()) == list(here.seen.items())
+    for name in (
+        "n_joined",
+        "n_reviewed",
+        "n_unplaced",
+        "n_shared",
+        "first_met",
+        "numbered",
+        "by_id",
+        "conflicts",
+    ):
+        assert getattr(there.source, name) == getattr(here.source, name), name
+    assert arrays(there.rows) == arrays(here.rows)
+    files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
+    assert files
+
+
+def test_a_few_rows_are_read_here(nights, tmp_path, monkeypatch):
+    monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", N)
+    monkeypatch.setattr(PieceReader, "__call__", lambda *_: pytest.fail("a worker was asked"))
+    more, label = LABELS["column"]
+    specification = specified(nights, more, label)
+    opened = [catalogs.open(path) for path in sorted(nights.glob("night-*"))]
+    with working_on(Elsewhere()):
+        assert gather(specification, opened, folder=lambda: tmp_path).stored is None
+
+
+def test_what_is_wrong_with_a_row_is_said_as_by_one_process(nights, tmp_path):
+    with pytest.raises(
+        TrainingError, match=r'catalog\.weight: got [0-9]+ training rows where "w - 0\.6" is negative'
+    ):
+        gathered(nights, "negative weights", tmp_path / "there", Elsewhere())
+
+
+def test_a_worker_that_does_not_see_the_store(nights, tmp_path):
+    reader = PieceReader((), LabelSource(""), tmp_path / "nowhere")
+    with pytest.raises(
+        EngineError, match="nowhere: got a worker that does not see this folder, expected the model"
+    ):
+        reader(Piece(0, 0, catalogs.open(nights / "night-0.fits").partitions[0]))
+
+
+def test_a_file_that_no_worker_outlives_is_named(nights, tmp_path):
+    class Deadly(Elsewhere):
+        def map(self, _work, items):
+            yield from ((item, Lost("2 workers in turn were killed")) for item in items)
+
+    with pytest.raises(EngineError, match=r"night-0.fits: 2 workers in turn were killed"):
+        gathered(nights, "column", tmp_path / "there", Deadly())
