@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from flows.engines._threads import ThreadEngine
 from flows.engines.engine import Engine
 
-__all__ = ["current_engine", "working_on"]
+__all__ = ["current_engine", "working_here", "working_on"]
 
 _engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
 
@@ -22,6 +22,13 @@ def working_on(engine: Engine) -> Iterator[None]:
         yield
     finally:
         _engine.reset(token)
+
+
+@contextmanager
+def working_here() -> Iterator[None]:
+    """Let the steps in the block work in this process: on files that no other machine sees."""
+    with working_on(ThreadEngine()):
+        yield
 
 
 def current_engine(threads: int) -> Engine:

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from catalogs.catalog.catalog import BATCH_ROWS, Partition
+from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Partition
 from catalogs.files.atomic import atomic_path
 from catalogs.sky.photometry import State
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError
+from flows.features.table_choice import training_table
 from flows.labels.source import LabelSource
+from flows.specification.specification import Specification
 from flows.training._collected import Part
 from flows.training._read_rows import BatchOfRows, RowReading
 
@@ -91,13 +93,12 @@ def read_by_workers(
     EngineError
         If the workers of a file were killed each time.
     """
-    partitions = [
-        (c, p) for c, reading in enumerate(readings) for p in reading.catalog.partitions if p.counted
-    ]
+    whole = [_by_whole_path(reading.catalog, reading.specification) for reading in readings]
+    partitions = [(c, p) for c, catalog in enumerate(whole) for p in catalog.partitions if p.counted]
     pieces = [Piece(i, c, p) for i, (c, p) in enumerate(partitions)]
     waiting: dict[int, Report] = {}
     following = 0
-    reader = PieceReader(tuple(reading.without_files() for reading in readings), source, folder)
+    reader = PieceReader(tuple(reading.without_files() for reading in readings), source, folder.absolute())
     with closing(engine.map(reader, pieces)) as reports:
         for piece, report in reports:
             if isinstance(report, Lost):
@@ -109,6 +110,13 @@ def read_by_workers(
                 for j, counted in enumerate(done.batches):
                     yield _taken(_file(folder, following, j), counted)
                 following += 1
+
+
+def _by_whole_path(catalog: Catalog, specification: Specification) -> Catalog:
+    """Return a catalogue whose files are found from every folder that a worker may be in."""
+    if catalog.path.is_absolute():
+        return catalog
+    return training_table(specification).open(catalog.path.absolute())
 
 
 def _file(folder: Path, piece: int, batch: int) -> Path:

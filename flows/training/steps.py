@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from blr.threads import default_threads, single_threaded_blas
 from catalogs.catalog.catalog import Catalog
 from flows.documents import read_document, write_document
 from flows.engines.choice import THREADS_HERE, EngineChoice
-from flows.engines.current import working_on
+from flows.engines.current import working_here, working_on
 from flows.engines.engine import Engine
 from flows.errors import TrainingError
 from flows.features.reader import training_reader
@@ -29,6 +29,7 @@ from flows.features.split import split_columns
 from flows.features.table_choice import training_table
 from flows.inputs.opening import opened_whole
 from flows.inputs.resolve import resolve_sources
+from flows.inputs.source import RemoteSource
 from flows.models.description import ModelDescription
 from flows.models.model import make_version
 from flows.models.store import Store
@@ -112,13 +113,13 @@ def ingest(task: TrainingTask) -> Ingested:
     asked = task.specification
     key = "catalog.paths"
     sources = resolve_sources(asked.catalog.paths, Path(asked.base_folder), key=key)
-    with opened_whole(sources, training_table(asked), key=key) as opened:
-        return _ingested(task, opened)
-
-
-def _ingested(task: TrainingTask, opened: list[Catalog]) -> Ingested:
-    with ExitStack() as stack:
-        room = room_for_rows(task.store, task.specification.name, dry_run=task.dry_run)
+    fetched = any(isinstance(source, RemoteSource) for source in sources)
+    with (
+        opened_whole(sources, training_table(asked), key=key) as opened,
+        working_here() if fetched else nullcontext(),
+        ExitStack() as stack,
+    ):
+        room = room_for_rows(task.store, asked.name, dry_run=task.dry_run)
         return _staged(task, opened, lambda: stack.enter_context(room))
 
 

@@ -16,7 +16,7 @@ from astropy.table import Table
 
 import catalogs
 from flows.engines._threads import ThreadEngine
-from flows.engines.current import working_on
+from flows.engines.current import current_engine, working_here, working_on
 from flows.engines.engine import Lost
 from flows.errors import EngineError, TrainingError
 from flows.labels.source import LabelSource
@@ -153,6 +153,32 @@ def test_rows_read_by_workers_are_those_of_one_process(nights, tmp_path, kind):
     files = {p.name: p.read_bytes() for p in (tmp_path / "here").rglob("*") if p.is_file()}
     assert {p.name: p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()} == files
     assert files
+
+
+def test_workers_are_in_another_folder(nights, tmp_path, monkeypatch):
+    """Paths of the specification and of the store may be relative to the folder of the run."""
+
+    class InAnother(Elsewhere):
+        def map(self, work, items):
+            listed = list(items)
+            with monkeypatch.context() as there:
+                there.chdir(tmp_path)
+                done = list(super().map(work, listed))
+            yield from done
+
+    monkeypatch.chdir(nights)
+    (nights / "room").mkdir()
+    found = gathered(Path(), "column", Path("room/there"), InAnother())
+    assert found.stored is not None
+    assert found.n_read == N
+
+
+def test_fetched_files_are_read_by_the_process_that_has_them():
+    with working_on(Elsewhere()):
+        assert current_engine(1).is_remote
+        with working_here():
+            assert not current_engine(1).is_remote
+        assert current_engine(1).is_remote
 
 
 def test_a_few_rows_are_read_here(nights, tmp_path, monkeypatch):
