@@ -202,17 +202,23 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
         shown.setdefault(str(there), str(path))
         return there
 
+    known: tuple[ClassificationRequest, Mapping[str, object]] | None = (
+        None  # written once, since all have the same
+    )
     for group in groups:
         request, staging = group.jobs[0].request, group.jobs[0].staging
-        model = replace(request.model, folder=whole(request.model.folder))
-        order = WorkOrder(
-            request=replace(request, model=model, threads=request.threads or 1),
-            staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
-            files=tuple(_file_order(job, whole) for job in group.jobs),
-            owner=owner,
-            versions=versions,
-        )
-        yield json.dumps(to_document(order), allow_nan=False)
+        if known is None or known[0] is not request:
+            model = replace(request.model, folder=whole(request.model.folder))
+            order = WorkOrder(
+                request=replace(request, model=model, threads=request.threads or 1),
+                staging=Staging(by_whole_path(staging.out), whole(staging.folder)),
+                files=(),
+                owner=owner,
+                versions=versions,
+            )
+            known = request, to_document(order)
+        files = [to_document(_file_order(job, whole)) for job in group.jobs]
+        yield json.dumps({**known[1], "files": files}, allow_nan=False)
 
 
 def _file_order(job: FileJob, whole: Callable[[Path], Path]) -> FileOrder:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -33,6 +34,8 @@ AHEAD = 256
 ITEMS_A_THREAD = 4
 AT_ONCE = 64
 """Items that are handed over together: each message takes milliseconds."""
+LINGER = 0.1
+"""Seconds for which results are waited for that can be taken together with those that are there."""
 ROUNDS = 10
 """How often workers are asked for their versions, while some of them end."""
 GO_ON = "start it again, then run the same command again to go on from there"
@@ -70,6 +73,9 @@ class DaskEngine:
             hand_over(ahead)
             while pending:
                 batch = done.next_batch()
+                if len(batch) < min(AT_ONCE, len(pending)):
+                    time.sleep(LINGER)
+                    batch += done.next_batch(block=False)
                 results = self._results_of(batch)
                 received = [
                     (pending.pop(future), result) for future, result in zip(batch, results, strict=True)
