@@ -1,5 +1,8 @@
 """Memory, passes and weights of trainings of many rows: `python -m benchmarks.bench_scale [ROWS ...]`.
 
+With `plan [FILES ...]` in the place of rows: releases of so many files of 50,000 rows are planned and handed to workers
+that do nothing (`benchmarks.scale_plan`), 200,000 by default.
+
 For each number of labelled rows: a catalogue of eight features is written, `blr train --direct` is run on it in a
 process of its own, and its peak resident memory and times are taken.  Then, of the same rows on the disk, the passes of
 `fit_evidence` are counted, and the weights of a fit under a fixed prior are compared with those of the rows in memory,
@@ -22,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.scale_plan import planned
 from blr.basis.kinds import fit_basis
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
@@ -161,22 +165,36 @@ def compared(folder: Path, n: int, degree: int) -> dict[str, float]:
     }
 
 
+def keep(name: str, measured: dict[str, float]) -> None:
+    """Print a measurement, and put it beside the others, which another run may be writing too."""
+    print(name, measured, flush=True)
+    others = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    RESULT.write_text(json.dumps({**others, name: measured}, indent=1) + "\n")
+
+
 def main(sizes: list[int]) -> None:
     """Measure trainings of these sizes."""
-    results: dict[str, object] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
     for n in sizes:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_catalogue(folder / "labelled.parquet", n)
             features = "\n".join(f'f{j} = "f{j}"' for j in range(FEATURES))
             (folder / "spec.toml").write_text(SPECIFICATION.format(features=features))
-            results[f"train {n}"] = trained(folder, "threads")
-            print(n, results[f"train {n}"], flush=True)
+            keep(f"train {n}", trained(folder, "threads"))
             for degree in (1, 2):
-                results[f"fit {n} degree {degree}"] = compared(folder, n, degree)
-                print(n, degree, results[f"fit {n} degree {degree}"], flush=True)
-    RESULT.write_text(json.dumps(results, indent=1) + "\n")
+                keep(f"fit {n} degree {degree}", compared(folder, n, degree))
+
+
+def plans(sizes: list[int]) -> None:
+    """Measure plans of so many files."""
+    for n in sizes:
+        with tempfile.TemporaryDirectory() as name:
+            keep(f"plan {n}", planned(Path(name), n))
 
 
 if __name__ == "__main__":
-    main([int(float(text)) for text in sys.argv[1:]] or [1_000_000, 5_000_000])
+    numbers = [int(float(text)) for text in sys.argv[1:] if text != "plan"]
+    if "plan" in sys.argv[1:]:
+        plans(numbers or [200_000])
+    else:
+        main(numbers or [1_000_000, 5_000_000])
