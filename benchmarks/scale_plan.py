@@ -24,6 +24,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.classification import _plan
 from flows.classification.request import ClassifyRequest
 from flows.classification.steps import classify
 from flows.engines._dask import DaskEngine
@@ -209,11 +210,13 @@ def planned(folder: Path, n: int) -> dict[str, float]:
             yield engine
 
         EngineChoice.opened, before = opened, EngineChoice.opened  # type: ignore[assignment,method-assign]
+        room, _plan.check_room = _plan.check_room, lambda *_: ""  # nothing will be written
         try:
             with contextlib.suppress(HandedOut):
                 classify(ClassifyRequest([many], model="plan", store=Path("models"), out=Path("out")))
         finally:
             EngineChoice.opened = before  # type: ignore[method-assign]
+            _plan.check_room = room
             engine.close()
     size = {"files": n, "rows": n * ROWS}
     each = {
