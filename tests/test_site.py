@@ -181,3 +181,10 @@ def test_the_pins_of_the_site_are_those_of_the_package_too():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for requirement in project["dependency-groups"]["docs"]:
         assert re.split(r"[>=]", requirement)[0] in site
+
+
+def test_every_change_builds_the_site():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "site.yml").read_text(encoding="utf-8"))
+    assert {"push", "pull_request"} <= workflow[True].keys()  # YAML takes `on` for a truth value
+    steps = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
+    assert "make docs" in steps
