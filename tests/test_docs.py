@@ -83,6 +83,20 @@ def test_examples_run(page, tmp_path, monkeypatch):
         exec(compile(block, f"{page.name}, example {i + 1}", "exec"), names)  # noqa: S102 - our own pages
 
 
+def test_the_readme_says_what_its_example_prints(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", text_of(ROOT / "README.md"), flags=re.DOTALL)
+    exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own page
+    told = re.findall(r"^print.*  # ([^:\n]*)", block, flags=re.MULTILINE)
+    for said, printed in zip(told, capsys.readouterr().out.splitlines(), strict=True):
+        words = [re.sub(r"[\[\]]", " ", text).split() for text in (said, printed)]
+        for one, other in zip(*words, strict=True):
+            if re.fullmatch(r"-?[\d.]+", one):
+                last_digit = 10.0 ** -len(one.partition(".")[2])
+                assert float(other) == pytest.approx(float(one), abs=0.51 * last_digit)
+            else:
+                assert one == other
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_resolve(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):

@@ -176,7 +176,7 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
 
 
 def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
-    """Return what is odd in one sentence, which names each finding and repeats none; `nothing` where there are none."""
+    """Return a sentence that names what needs a look; without any finding it is `nothing`."""
     worth = [f.clause for f in findings if f.level in ("care", "bad")]
     if worth:
         return f"Look at: {', '.join(dict.fromkeys(worth))}."
