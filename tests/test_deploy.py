@@ -45,7 +45,7 @@ def settings_of(text: str) -> set[str]:
     return set(re.findall(r"\b(?:PREFECT|BLR|POSTGRES)_\w+|\bDO_NOT_TRACK\b", text))
 
 
-def test_every_line_is_explained_on_the_page():
+def test_every_line_is_explained_on_the_page() -> None:
     """What a line begins with has a row: an instruction, a service and its keys, a setting, a directive."""
     rows = set(EXPLAINED.findall(PAGE))
     files = [*UNITS, DEPLOY / "systemd" / "blr.env", DEPLOY / "compose.yaml", DEPLOY / "Containerfile"]
@@ -58,7 +58,7 @@ def test_every_line_is_explained_on_the_page():
 
 
 @pytest.mark.parametrize("owner", ["compose", "systemd"])
-def test_prefect_knows_the_settings(owner, tmp_path):
+def test_prefect_knows_the_settings(owner: str, tmp_path: Path) -> None:
     """Of a setting that it does not know, Prefect says nothing, or warns; so each is looked up."""
     named = environment_file() if owner == "systemd" else {}
     for service in SERVICES.values() if owner == "compose" else ():
@@ -75,7 +75,7 @@ def test_prefect_knows_the_settings(owner, tmp_path):
         assert named[asked] == named[said]
 
 
-def test_images_are_public_or_built_here():
+def test_images_are_public_or_built_here() -> None:
     stages = [arguments.split()[0] for name, arguments in instructions() if name == "FROM"]
     used = {service["image"] for service in SERVICES.values()}
     assert {image.split("/")[0] for image in [*stages, *used]} == {"docker.io", "localhost"}
@@ -84,14 +84,14 @@ def test_images_are_public_or_built_here():
     assert {(DEPLOY.parent / path).resolve() for path in built} == {DEPLOY / "Containerfile"}
 
 
-def test_what_is_copied_into_the_image_exists():
+def test_what_is_copied_into_the_image_exists() -> None:
     copied = [arguments.split()[:-1] for name, arguments in instructions() if name == "COPY"]
     paths = [path for words in copied if "--from=build" not in words for path in words]
     assert paths
     assert all((ROOT / path).exists() for path in paths)
 
 
-def test_services_that_stay_have_a_health_check_and_the_others_are_waited_for():
+def test_services_that_stay_have_a_health_check_and_the_others_are_waited_for() -> None:
     stay = {name for name, service in SERVICES.items() if "restart" in service}
     assert stay == {name for name, service in SERVICES.items() if "healthcheck" in service}
     conditions = {
@@ -103,17 +103,17 @@ def test_services_that_stay_have_a_health_check_and_the_others_are_waited_for():
     assert set(SERVICES) - set(conditions) == {"worker"}
 
 
-def test_ports_are_open_to_this_machine_alone():
+def test_ports_are_open_to_this_machine_alone() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports == ["127.0.0.1:4200:4200"]
 
 
-def test_volumes_are_declared_and_the_survey_is_the_only_folder_of_the_machine():
+def test_volumes_are_declared_and_the_survey_is_the_only_folder_of_the_machine() -> None:
     mounted = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}
     assert mounted - {SETTINGS["SURVEY"]} == set(compose()["volumes"])
 
 
-def test_without_a_password_nothing_starts():
+def test_without_a_password_nothing_starts() -> None:
     for name in SETTINGS:
         with pytest.raises(AssertionError, match=f"{name}: set it in blr.env"):
             compose({key: value for key, value in SETTINGS.items() if key != name})
@@ -121,7 +121,7 @@ def test_without_a_password_nothing_starts():
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_systemd_takes_the_units(unit, tmp_path):
+def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
     """`systemd-analyze verify` looks for the programs too: here they are the tests' own."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed (Debian: systemd)")
@@ -134,14 +134,14 @@ def test_systemd_takes_the_units(unit, tmp_path):
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_units_and_services_start_the_same(unit):
+def test_units_and_services_start_the_same(unit: Path) -> None:
     """But for the address, which a container does not share, and the kind of a pool that is not there yet."""
     (start,) = re.findall(r"^ExecStart=/opt/blr/bin/(.*)$", unit.read_text(), flags=re.MULTILINE)
     ours = shlex.split(start.replace(" --type process", "").replace("127.0.0.1", "0.0.0.0"))  # noqa: S104
     assert ours == SERVICES[unit.stem.removeprefix("blr-")]["command"]
 
 
-def test_the_file_of_settings_is_the_same_to_systemd_and_to_a_shell(tmp_path):
+def test_the_file_of_settings_is_the_same_to_systemd_and_to_a_shell(tmp_path: Path) -> None:
     path = DEPLOY / "systemd" / "blr.env"
     done = subprocess.run(
         ["sh", "-c", f"set -a; . {shlex.quote(str(path))}; env"],

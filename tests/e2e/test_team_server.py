@@ -113,7 +113,7 @@ def team(survey: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         yield place, Prefect(folder, port=server, password=f"blr:{SETTINGS['BLR_PASSWORD']}")
 
 
-def test_the_databases_health_check_passes(team):
+def test_the_databases_health_check_passes(team: tuple[Place, Prefect]) -> None:
     place, _ = team
     check = compose()["services"]["database"]["healthcheck"]["test"][1:]
     ready = subprocess.run(
@@ -126,13 +126,15 @@ def test_the_databases_health_check_passes(team):
     assert ready.returncode == 0, ready.stdout
 
 
-def test_the_server_keeps_everything_in_postgresql_and_asks_for_the_password(team):
+def test_the_server_keeps_everything_in_postgresql_and_asks_for_the_password(
+    team: tuple[Place, Prefect],
+) -> None:
     place, prefect = team
     assert not list(place.folder.rglob("prefect.db"))
     assert prefect.ask("POST", "/flow_runs/filter", {}, password=f"{prefect.password}?")[0] == 401
 
 
-def test_deploying_again_changes_nothing(team):
+def test_deploying_again_changes_nothing(team: tuple[Place, Prefect]) -> None:
     place, prefect = team
     place.run("deployments", compose()["services"]["deployments"]["command"])
     assert {d["name"] for d in prefect.find("deployments")} == {"train", "classify", "reprocess", "promote"}
@@ -141,7 +143,7 @@ def test_deploying_again_changes_nothing(team):
     assert {queue["name"]: queue["concurrency_limit"] for queue in queues} == {"default": None, "nightly": 1}
 
 
-def test_the_worker_classifies_a_release(team):
+def test_the_worker_classifies_a_release(team: tuple[Place, Prefect]) -> None:
     place, prefect = team
     place.run("worker", ["prefect", "deployment", "run", "classify/classify"])
     run = prefect.run_ended(deployment_id=prefect.deployment("classify")["id"], auto_scheduled=False)
@@ -154,7 +156,7 @@ def test_the_worker_classifies_a_release(team):
     assert told["models"], told
 
 
-def test_the_pages_find_their_server(team, tmp_path):
+def test_the_pages_find_their_server(team: tuple[Place, Prefect], tmp_path: Path) -> None:
     """They lie in the server's volume: the code's own folder is not for writing."""
     place, prefect = team
     told = place.started("server", ["CMD"])[1]["env"]["PREFECT_SERVER_UI_STATIC_DIRECTORY"]
