@@ -44,7 +44,7 @@ _DOMAIN_QUANTILE = 0.999
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classifier:
-    """Everything that turns features into probabilities and flags.
+    """A trained classifier: everything that turns features into probabilities and flags.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ REJECTED = -1
 
 
 class Flag(IntFlag):
-    """Bits of `blr_flags`.  Only ever appended to; 16-23 are left to users.
+    """Bits of `blr_flags`.  A bit never changes its meaning; users may set the bits 16 to 23.
 
     Examples
     --------

@@ -26,7 +26,7 @@ LONGEST_SHOWN = 60
 
 
 class CatalogError(Exception):
-    """Something about a catalogue that its user can put right.
+    """An error in a catalogue, or in how it was asked for, that the user can correct.
 
     Examples
     --------

@@ -103,18 +103,17 @@ def open_catalog(
 ) -> Catalog:
     """Open a catalogue: a file, a folder, a pattern such as `release/*.fits`, or a table in memory.
 
-    Parquet may lie elsewhere, at a URL such as `https://...` or `s3://...`.
+    Parquet files may also be at a URL such as `https://...` or `s3://...`.
 
-    `table` chooses one of several tables in a file by name or number; without it the only one that has the
-    `columns` is meant.  `missing` are texts that stand for no value where a text file has numbers.
-
-    CatalogError where there is nothing, or it is not clear which table is meant; FormatError for what is no catalogue,
-    or none that can be read; DamagedFileError where a file is cut, or contradicts itself.
+    `table` is the name or the number of the table in a file that has several.  Without it the file must have exactly
+    one table with all of the `columns`.  `missing` lists texts that mean "no value" in
+    numeric columns of text files.
 
     Raises
     ------
     catalogs.CatalogError
-        If there is no such file, no format recognises it (FormatError), or it is damaged.
+        If nothing is there, or it is not clear which table is meant.  FormatError if no format can read it.
+        DamagedFileError if the file is truncated or contradicts itself.
 
     Examples
     --------

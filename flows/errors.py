@@ -19,7 +19,7 @@ __all__ = [
 
 
 class FlowError(Exception):
-    """Something that the user can put right; the command line prints the message alone.
+    """An error that the user can correct; the command line prints its message without a traceback.
 
     Examples
     --------

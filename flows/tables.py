@@ -64,9 +64,9 @@ def classify_table(
     class_prior: str | Mapping[str, float] | None = None,
     threads: int = 1,
 ) -> AnyTable:
-    """Return a copy of an astropy, pandas or Arrow table with the columns of a model of the store behind its own.
+    """Classify a table: return a copy of an astropy, pandas or Arrow table with a model's columns after its own.
 
-    The same values as `flows.classification.steps.classify` writes for a file of these rows.
+    The values are those that `blr classify` writes for a file with the same rows.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _classified(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableClassifier:
-    """A classifier trained from a table: its model, the store that it lies in, and what the training says of it.
+    """A classifier that was trained from a table: the model, the folder of its store, and the training's description.
 
     Examples
     --------

@@ -198,7 +198,7 @@ def complain(module: Module, faults: list[str]) -> None:
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_the_page_has_every_room_once(package):
+def test_the_page_has_every_room_once(package: str) -> None:
     assert set(floors(package)) == rooms(package)
 
 
@@ -219,14 +219,14 @@ def test_the_page_has_every_room_once(package):
         ("f = importlib.import_module(name)", COMPUTED, True),
     ],
 )
-def test_finds_imports_in_any_disguise(source, target, deferred):
+def test_finds_imports_in_any_disguise(source: str, target: str, *, deferred: bool) -> None:
     module = Module("blr.example", ROOT / "blr" / "example.py", ast.parse(source))
     (found,) = module.imports()
     assert (found.target, found.deferred) == (target, deferred)
 
 
 @each_module()
-def test_imports_run_one_way_between_the_packages(module):
+def test_imports_run_one_way_between_the_packages(module: Module) -> None:
     faults = []
     for found in module.imports():
         target = found.target.split(".", maxsplit=1)[0]
@@ -238,7 +238,7 @@ def test_imports_run_one_way_between_the_packages(module):
 
 
 @each_module()
-def test_imports_run_downward_between_rooms(module):
+def test_imports_run_downward_between_rooms(module: Module) -> None:
     package, here = module.package, room(module.name)
     if here in {"façade", "__main__"}:  # above all floors
         return
@@ -261,7 +261,7 @@ def test_imports_run_downward_between_rooms(module):
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_no_circle_between_rooms(package):
+def test_no_circle_between_rooms(package: str) -> None:
     graph: dict[str, set[str]] = {name: set() for name in rooms(package)}
     for name, module in modules().items():
         if name.startswith(f"{package}."):
@@ -274,7 +274,7 @@ def test_no_circle_between_rooms(package):
 
 
 @each_module()
-def test_private_modules_are_private(module):
+def test_private_modules_are_private(module: Module) -> None:
     """A module whose name begins with an underscore is for the modules of its own folder."""
     faults = []
     for found in module.imports():
@@ -285,7 +285,7 @@ def test_private_modules_are_private(module):
     complain(module, faults)
 
 
-def test_a_module_that_only_its_folder_uses_is_private():
+def test_a_module_that_only_its_folder_uses_is_private() -> None:
     """Those that users, documents or other programs name stay public."""
     named = {"blr.basis.base", "blr.basis.standardisation", "flows.cli.app", "flows.orchestration.server"}
     named |= {"flows.demo.openngc"}  # tutorials and notebooks take their galaxies from there
@@ -302,7 +302,7 @@ def test_a_module_that_only_its_folder_uses_is_private():
 
 
 @pytest.mark.parametrize("face", faces(), ids=[face.name for face in faces()])
-def test_a_face_is_a_sentence_and_the_names_of_public_modules(face):
+def test_a_face_is_a_sentence_and_the_names_of_public_modules(face: Module) -> None:
     """The docstring has a line for each module, first of the public ones, then of those for the folder alone."""
     every = sorted(p.stem for p in face.path.parent.glob("*.py") if p.stem != "__init__")
     public = [name for name in every if not name.startswith("_")]
@@ -315,7 +315,7 @@ def test_a_face_is_a_sentence_and_the_names_of_public_modules(face):
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_no_cycles(package):
+def test_no_cycles(package: str) -> None:
     graph = {
         name: {found.target for found in module.imports() if found.target in modules()} - {name}
         for name, module in modules().items()
@@ -328,18 +328,18 @@ def test_no_cycles(package):
 
 
 @each_module()
-def test_imports_stand_at_the_top(module):
+def test_imports_stand_at_the_top(module: Module) -> None:
     late = [found for found in module.imports() if found.deferred and not allowed_to_defer(module.name)]
     complain(module, [f"{found.line}: imports {found.target} late, or for types only" for found in late])
 
 
-def test_each_permission_to_defer_is_used_by_a_module_there_is():
+def test_each_permission_to_defer_is_used_by_a_module_there_is() -> None:
     for key in DEFERRED:
         assert any(re.fullmatch(key.replace(".", r"\.").replace("*", ".*"), name) for name in modules()), key
 
 
 @each_module("blr")
-def test_blr_takes_arrays_and_gives_arrays(module):
+def test_blr_takes_arrays_and_gives_arrays(module: Module) -> None:
     faults = []
     for found in module.imports():
         top = found.target.split(".", maxsplit=1)[0]
@@ -353,13 +353,13 @@ def test_blr_takes_arrays_and_gives_arrays(module):
 
 
 @each_module("catalogs")
-def test_catalogs_know_neither_models_nor_prefect(module):
+def test_catalogs_know_neither_models_nor_prefect(module: Module) -> None:
     known = [found for found in module.imports() if re.match(r"(prefect|sklearn)\b", found.target)]
     complain(module, [f"{found.line}: imports {found.target}" for found in known])
 
 
 @each_module()
-def test_nothing_executes_data(module):
+def test_nothing_executes_data(module: Module) -> None:
     faults = [f"{line}: calls {name}()" for line, name in module.calls() if EXECUTING_CALLS.fullmatch(name)]
     executing = [found for found in module.imports() if found.target.split(".")[0] in EXECUTES_DATA]
     faults += [f"{found.line}: imports {found.target}" for found in executing]
@@ -379,7 +379,7 @@ def exported(name: str) -> set[str] | None:
 
 
 @each_module("catalogs", "flows")
-def test_what_others_import_of_catalogs_is_exported(module):
+def test_what_others_import_of_catalogs_is_exported(module: Module) -> None:
     """`__all__` says what of a module is anybody else's business."""
     faults = []
     for node in ast.walk(module.tree):
@@ -395,7 +395,7 @@ def test_what_others_import_of_catalogs_is_exported(module):
 
 
 @each_module()
-def test_names_say_what_a_thing_is(module):
+def test_names_say_what_a_thing_is(module: Module) -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     faults = [f"1: a module called {part}" for part in module.name.split(".") if EMPTY_NAMES.search(part)]
     faults += [
@@ -407,7 +407,7 @@ def test_names_say_what_a_thing_is(module):
 
 
 @each_module()
-def test_a_name_is_bound_once(module):
+def test_a_name_is_bound_once(module: Module) -> None:
     """A second definition at the top of a module hides the first."""
     places = Counter(name for node in module.tree.body for name in _bound(node))
     assert [name for name, n in places.items() if n > 1] == []
@@ -424,7 +424,7 @@ def _bound(node: ast.stmt) -> list[str]:
     return []
 
 
-def test_extras_are_used():
+def test_extras_are_used() -> None:
     """An extra promises something: code imports what it installs, a test asks for it, or a benchmark names it."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
@@ -439,13 +439,13 @@ def test_extras_are_used():
 
 
 @each_module()
-def test_modules_are_short(module):
+def test_modules_are_short(module: Module) -> None:
     n_lines = len(module.path.read_text(encoding="utf-8").splitlines())
     assert n_lines <= LONGEST, f"{n_lines} lines, at most {LONGEST}: are these two concepts?"
 
 
 @each_module()
-def test_the_comment_of_a_constant_has_a_line_of_its_own(module):
+def test_the_comment_of_a_constant_has_a_line_of_its_own(module: Module) -> None:
     """Behind its value, a long one makes the formatter put the value into brackets."""
     text = module.path.read_text(encoding="utf-8")
     split = re.findall(
@@ -455,7 +455,7 @@ def test_the_comment_of_a_constant_has_a_line_of_its_own(module):
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_packages_are_typed(package):
+def test_packages_are_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
@@ -471,7 +471,7 @@ def test_packages_are_typed(package):
         ),
     ],
 )
-def test_starts_without_what_is_slow_to_import(command):
+def test_starts_without_what_is_slow_to_import(command: str) -> None:
     slow = {"prefect", "scipy", "pandas", "sklearn", "astropy", "pyarrow", "matplotlib"}
     report = "\nimport sys\nprint(*(name for name in sys.modules if '.' not in name), file=sys.stderr)"
     done = subprocess.run(
@@ -490,7 +490,7 @@ def test_starts_without_what_is_slow_to_import(command):
         ("import flows.cli._list", {"prefect", "numpy", "scipy", "asdf", "pyarrow", "astropy"}),
     ],
 )
-def test_work_waits_for_no_import_that_it_does_not_need(start, unneeded):
+def test_work_waits_for_no_import_that_it_does_not_need(start: str, unneeded: set[str]) -> None:
     unneeded = unneeded | {
         "matplotlib",
         "pandas",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
 @pytest.fixture
-def bench(monkeypatch, tmp_path):
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     module = importlib.import_module("bench_census")
     monkeypatch.setattr(module, "RESULTS", tmp_path / "census.jsonl")
@@ -24,7 +25,7 @@ def bench(monkeypatch, tmp_path):
     return module
 
 
-def test_lines_are_stored_once_and_make_the_table(bench):
+def test_lines_are_stored_once_and_make_the_table(bench: Any) -> None:
     bench.run(["breast-cancer"], 1)
     lines = bench.stored()
     assert [line["change"] for line in lines] == ["same", "x 1/4"]
@@ -38,7 +39,7 @@ def test_lines_are_stored_once_and_make_the_table(bench):
     assert json.loads(json.dumps(lines)) == lines
 
 
-def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench):
+def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench: Any) -> None:
     labelled = bench.SETS["breast-cancer"]()
     X = bench.prepared(labelled)
     same, less = (bench.split_of(labelled, X, 200, change, 0) for change in bench.CHANGES)
@@ -48,7 +49,7 @@ def test_the_target_is_changed_and_shares_no_row_with_the_labels(bench):
     assert bench.split_of(labelled, X, 1000, "same", 0) is None
 
 
-def test_quapy_is_a_peer_where_it_is_installed(bench):
+def test_quapy_is_a_peer_where_it_is_installed(bench: Any) -> None:
     pytest.importorskip("quapy", reason="quapy is not installed: make bench, or pip install galaxyblr[bench]")
     labelled = bench.SETS["breast-cancer"]()
     found = bench.peers(bench.split_of(labelled, bench.prepared(labelled), 200, "same", 0))

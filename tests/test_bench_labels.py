@@ -6,6 +6,7 @@ import importlib
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
 @pytest.fixture
-def bench(monkeypatch):
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module("bench_labels")
 
 
 @pytest.fixture
-def table(monkeypatch):
+def table(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module("labels_table")
 
@@ -37,7 +38,9 @@ def arguments(folder: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_ours_and_a_peer_are_fitted_once_and_make_the_table(bench, tmp_path, capsys):
+def test_ours_and_a_peer_are_fitted_once_and_make_the_table(
+    bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = arguments(tmp_path, "--methods", "ours", "linear")
     assert bench.main(given) == 0
     fits = stored(tmp_path / "results")
@@ -57,8 +60,8 @@ def test_ours_and_a_peer_are_fitted_once_and_make_the_table(bench, tmp_path, cap
     assert (tmp_path / "LABELS.md").read_text() == page
 
 
-def test_a_failure_is_stored_and_shown(bench, tmp_path, monkeypatch):
-    def fails(_):
+def test_a_failure_is_stored_and_shown(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any) -> None:
         raise ValueError("got two rows of a class, expected five")
 
     monkeypatch.setitem(bench.PEERS, "random forest", fails)
@@ -69,7 +72,7 @@ def test_a_failure_is_stored_and_shown(bench, tmp_path, monkeypatch):
     assert "random forest: ValueError, 1 of 1" in (tmp_path / "LABELS.md").read_text()
 
 
-def test_catboost_is_a_peer_where_it_is_installed(bench, tmp_path):
+def test_catboost_is_a_peer_where_it_is_installed(bench: Any, tmp_path: Path) -> None:
     pytest.importorskip(
         "catboost", reason="catboost is not installed: make bench, or pip install galaxyblr[bench]"
     )
@@ -79,13 +82,13 @@ def test_catboost_is_a_peer_where_it_is_installed(bench, tmp_path):
     assert 0 < fit["log_loss"] < np.log(3)
 
 
-def test_no_fit_begins_after_the_budget(bench, tmp_path):
+def test_no_fit_begins_after_the_budget(bench: Any, tmp_path: Path) -> None:
     bench.main(arguments(tmp_path, "--methods", "linear", "--minutes", "0"))
     assert stored(tmp_path / "results") == []
 
 
 @pytest.mark.parametrize("biased", [False, True])
-def test_draws_have_every_class_twice_and_no_test_row(bench, biased):
+def test_draws_have_every_class_twice_and_no_test_row(bench: Any, *, biased: bool) -> None:
     whole = bench.SETS["digits"]()
     kept = np.delete(np.arange(len(whole.y)), np.flatnonzero(whole.y == 3)[15:])
     labelled = replace(
@@ -105,7 +108,7 @@ def test_draws_have_every_class_twice_and_no_test_row(bench, biased):
     assert bench.draw(labelled, 5000, 0, biased=biased) is None
 
 
-def fit(table, method: str, split: int, loss: float, *, code: str = "", size: str = "100"):
+def fit(table: Any, method: str, split: int, loss: float, *, code: str = "", size: str = "100") -> Any:
     return table.Fit("stars", size, False, split, method, code, 100, 50, loss, loss, 0.2, 0.03, 1.0)  # noqa: FBT003
 
 
@@ -113,7 +116,7 @@ def fit(table, method: str, split: int, loss: float, *, code: str = "", size: st
     ("ours", "word"),
     [([0.1, 0.11, 0.12], "first"), ([0.201, 0.199, 0.203], "tied"), ([0.2, 0.31, 0.2], "behind")],
 )
-def test_the_verdict_is_of_paired_differences(table, ours, word):
+def test_the_verdict_is_of_paired_differences(table: Any, ours: list[float], word: str) -> None:
     fits = [fit(table, "ours", k, loss, code="new") for k, loss in enumerate(ours)]
     fits += [fit(table, "ours", 0, 9.0, code="old", size="200"), fit(table, "weak peer", 0, 0.9)]
     fits += [fit(table, "peer", k, 0.2) for k in range(3)]
@@ -122,7 +125,7 @@ def test_the_verdict_is_of_paired_differences(table, ours, word):
     assert f"| {word} |" in page
 
 
-def test_a_failure_of_ours_is_no_verdict_on_the_other_splits(table):
+def test_a_failure_of_ours_is_no_verdict_on_the_other_splits(table: Any) -> None:
     fits = [fit(table, method, k, loss) for method, loss in (("ours", 0.1), ("peer", 0.2)) for k in range(3)]
     failed = replace(
         fits[0], split=3, log_loss=None, calibration_error=None, failure="TrainingError: few rows"
@@ -132,14 +135,14 @@ def test_a_failure_of_ours_is_no_verdict_on_the_other_splits(table):
     assert "ours: TrainingError, 1 of 4 |" in page
 
 
-def test_the_newest_code_is_shown_unless_another_is_asked_for(table):
+def test_the_newest_code_is_shown_unless_another_is_asked_for(table: Any) -> None:
     fits = [fit(table, "ours", 0, 0.3, code="old"), fit(table, "ours", 0, 0.1, code="new")]
     assert "| 0.1000 |" in (newest := table.table_page([*fits, fit(table, "peer", 0, 0.2)]))
     assert "| 0.3000 |" not in newest
     assert "| 0.3000 |" in table.table_page([*fits, fit(table, "peer", 0, 0.2)], code="old")
 
 
-def test_a_line_that_a_kill_cut_off_is_passed_over(bench, table, tmp_path):
+def test_a_line_that_a_kill_cut_off_is_passed_over(bench: Any, table: Any, tmp_path: Path) -> None:
     whole = fit(table, "peer", 0, 0.2)
     line = json.dumps(asdict(whole))
     (tmp_path / "stars.jsonl").write_text(f"{line}\n{line[:40]}")

@@ -19,7 +19,7 @@ import speed_units  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results" / "speed.json"
 
 
-def test_the_page_is_of_this_version_and_of_what_was_measured(tmp_path):
+def test_the_page_is_of_this_version_and_of_what_was_measured(tmp_path: Path) -> None:
     stored = speed_page.read_results(RESULTS)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert set(stored) == set(bench_speed.PARTS), "run: make bench"
@@ -30,13 +30,13 @@ def test_the_page_is_of_this_version_and_of_what_was_measured(tmp_path):
     assert (ROOT / "docs" / "pictures" / "slopes.svg").exists()
 
 
-def test_a_ratio_is_of_one_round():
+def test_a_ratio_is_of_one_round() -> None:
     row = bench_speed.measured("ours", "theirs", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0], goal=1.5)
     assert (row.ratio, row.least, row.most) == (2.0, 1.0, 3.0)
     assert (row.seconds, row.unit_seconds) == (4.0, 2.0)
 
 
-def test_a_missed_goal_stands_in_bold(tmp_path):
+def test_a_missed_goal_stands_in_bold(tmp_path: Path) -> None:
     rows = [bench_speed.measured("ours", "theirs", [2.0], [1.0], goal=goal) for goal in (1.5, 2.5)]
     part = {
         "machine": vars(speed_page.Machine.here(2)),
@@ -52,7 +52,7 @@ def test_a_missed_goal_stands_in_bold(tmp_path):
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_the_rows_are_correlated_and_of_unit_scale(k):
+def test_the_rows_are_correlated_and_of_unit_scale(k: int) -> None:
     Phi, t = speed_units.polynomial(4000, 50, k)
     assert Phi.shape == (4000, 50)
     assert set(t) == set(range(k))

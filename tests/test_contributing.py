@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ PAGE = Path(__file__).resolve().parent.parent / "CONTRIBUTING.md"
 
 
 @pytest.fixture
-def example(tmp_path):
+def example(tmp_path: Path) -> Any:
     """Return a function from a section's heading to what its Python example defines."""
 
     def run(heading: str) -> dict[str, object]:
@@ -28,7 +29,7 @@ def example(tmp_path):
     return run
 
 
-def test_the_basis(example):
+def test_the_basis(example: Any) -> None:
     X = np.random.default_rng(0).normal(3, [1, 50], size=(40, 2))
     basis = example("Add a basis")["Kink"].fit(X)
     assert basis(X).shape == (40, 5)
@@ -40,7 +41,7 @@ def test_the_basis(example):
         assert basis.jacobian(X)[:, :, feature] == pytest.approx(slope, rel=1e-6, abs=1e-9)
 
 
-def test_the_link(example):
+def test_the_link(example: Any) -> None:
     link = example("Add a likelihood")["LOGLOG"]
     a = np.linspace(-3, 5, 33)
     assert link.name not in LINKS
@@ -59,7 +60,7 @@ def test_the_link(example):
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_names_only_what_there_is(page):
+def test_names_only_what_there_is(page: str) -> None:
     root = PAGE.parent
     text = (root / page).read_text("utf-8")
     for name in set(re.findall(r"`((?:blr|catalogs|flows|tests|docs)/[\w/]*\.?\w*)`", text)):

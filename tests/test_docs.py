@@ -73,7 +73,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda p: p.name)
-def test_examples_run(page, tmp_path, monkeypatch):
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One page is one session, from its top to its end."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -83,8 +83,22 @@ def test_examples_run(page, tmp_path, monkeypatch):
         exec(compile(block, f"{page.name}, example {i + 1}", "exec"), names)  # noqa: S102 - our own pages
 
 
+def test_the_readme_says_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", text_of(ROOT / "README.md"), flags=re.DOTALL)
+    exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own page
+    told = re.findall(r"^print.*  # ([^:\n]*)", block, flags=re.MULTILINE)
+    for said, printed in zip(told, capsys.readouterr().out.splitlines(), strict=True):
+        words = [re.sub(r"[\[\]]", " ", text).split() for text in (said, printed)]
+        for one, other in zip(*words, strict=True):
+            if re.fullmatch(r"-?[\d.]+", one):
+                last_digit = 10.0 ** -len(one.partition(".")[2])
+                assert float(other) == pytest.approx(float(one), abs=0.51 * last_digit)
+            else:
+                assert one == other
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_resolve(page):
+def test_links_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")
@@ -98,7 +112,7 @@ def test_links_resolve(page):
                 assert anchor in slugs, f"{page.name} links to {target}"
 
 
-def test_every_page_is_reached_from_the_index():
+def test_every_page_is_reached_from_the_index() -> None:
     reached, ahead = set(), [DOCS / "index.md"]
     while ahead:
         page = ahead.pop()
@@ -110,7 +124,7 @@ def test_every_page_is_reached_from_the_index():
     assert written <= reached
 
 
-def test_every_key_of_the_specification_is_described():
+def test_every_key_of_the_specification_is_described() -> None:
     """With its default; and no key that there is not."""
     rows = re.findall(
         r"^\| `([\w.()]+)` \| ([^|]*) \|", text_of(ROOT / "docs" / "specification.md"), flags=re.MULTILINE
@@ -119,7 +133,7 @@ def test_every_key_of_the_specification_is_described():
     assert written == dict(keys_of(Specification))
 
 
-def test_flags_and_columns_are_described():
+def test_flags_and_columns_are_described() -> None:
     page = text_of(ROOT / "docs" / "flags.md")
     for flag, meaning in FLAG_MEANINGS.items():
         assert f"| {int(flag).bit_length() - 1} | {int(flag)} | `{flag.name}` | {meaning} |" in page
@@ -130,7 +144,7 @@ def test_flags_and_columns_are_described():
         assert f"| `{name}` | {kinds.get(datatype, datatype)} | `{column.ucd}` |" in page
 
 
-def test_tests_that_a_page_names_exist():
+def test_tests_that_a_page_names_exist() -> None:
     """Below the folder `tests/blr`, as `test_file.py::test_name`."""
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text_of(ROOT / "docs" / "accuracy.md"))
     assert len(named) > 20
@@ -139,7 +153,7 @@ def test_tests_that_a_page_names_exist():
         assert f"\ndef {name}(" in text_of(path), f"{file}::{name}"
 
 
-def test_names_of_the_methods_exist():
+def test_names_of_the_methods_exist() -> None:
     page = text_of(ROOT / "docs" / "methods.md")
     for module, name in re.findall(r"`blr\.(?:([\w.]+)\.)?(\w+)[(`]", page):
         assert hasattr(importlib.import_module(f"blr.{module}") if module else blr, name), (

@@ -6,6 +6,7 @@ import doctest
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEP
 
 
 @pytest.mark.parametrize(("face", "name"), NAMES, ids=[f"{face.__name__}.{name}" for face, name in NAMES])
-def test_a_docstring_with_an_example_that_runs(face, name, tmp_path, monkeypatch):
+def test_a_docstring_with_an_example_that_runs(
+    face: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     documented = getattr(face, name)
     text = inspect.getdoc(documented) or ""
@@ -34,7 +37,7 @@ def test_a_docstring_with_an_example_that_runs(face, name, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(("face", "name"), NAMES, ids=[f"{face.__name__}.{name}" for face, name in NAMES])
-def test_what_a_function_raises_is_said(face, name):
+def test_what_a_function_raises_is_said(face: ModuleType, name: str) -> None:
     documented = getattr(face, name)
     if inspect.isfunction(documented):
         assert "Raises\n------\n" in (inspect.getdoc(documented) or "")

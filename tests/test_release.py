@@ -22,7 +22,7 @@ def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
+def test_the_conda_recipe_asks_for_what_the_wheel_asks_for() -> None:
     recipe = yaml.safe_load(text_of("release/conda/recipe.yaml"))
     assert recipe["context"]["version"] == PROJECT["version"]
     expected = set()
@@ -35,7 +35,7 @@ def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
     assert recipe["build"]["python"]["entry_points"] == [f"blr = {PROJECT['scripts']['blr']}"]
 
 
-def test_citation_and_archive_are_of_this_version_and_these_papers():
+def test_citation_and_archive_are_of_this_version_and_these_papers() -> None:
     citation, archive = yaml.safe_load(text_of("CITATION.cff")), json.loads(text_of(".zenodo.json"))
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == archive["license"] == PROJECT["license"]
@@ -47,14 +47,14 @@ def test_citation_and_archive_are_of_this_version_and_these_papers():
     assert {related["identifier"] for related in archive["related_identifiers"]} <= set(cited)
 
 
-def test_every_python_that_is_claimed_is_tried():
+def test_every_python_that_is_claimed_is_tried() -> None:
     claimed = {c.rsplit(" ", 1)[1] for c in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", c)}
     workflow = yaml.safe_load(text_of(".github/workflows/ci.yml"))
     assert set(workflow["jobs"]["run"]["strategy"]["matrix"]["python"]) == claimed
     assert min(claimed, key=lambda v: int(v.split(".")[1])) == PROJECT["requires-python"].removeprefix(">=")
 
 
-def test_the_release_workflow_publishes_by_trust_and_only_tags():
+def test_the_release_workflow_publishes_by_trust_and_only_tags() -> None:
     workflow = yaml.safe_load(text_of(".github/workflows/release.yml"))
     assert workflow[True]["push"].keys() == {"tags"}  # YAML takes `on` for a truth value
     assert workflow["permissions"] == {"contents": "read"}
@@ -79,7 +79,7 @@ CHANGELOG = """# Changelog
 """
 
 
-def test_the_notes_of_a_release_are_its_section_of_the_changelog():
+def test_the_notes_of_a_release_are_its_section_of_the_changelog() -> None:
     assert release_notes("v1.2.0", CHANGELOG, "1.2.0") == "### Added\n\n- A thing."
     assert release_notes("v1.1.0", CHANGELOG, "1.1.0") == "- Another."
 
@@ -91,6 +91,6 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog():
         ("v1.3.0", "1.3.0", r"CHANGELOG.md has no section \[1.3.0\]; rename \[Unreleased\]"),
     ],
 )
-def test_a_release_without_notes_or_of_another_version_stops(tag, version, message):
+def test_a_release_without_notes_or_of_another_version_stops(tag: str, version: str, message: str) -> None:
     with pytest.raises(SystemExit, match=message):
         release_notes(tag, CHANGELOG, version)

@@ -13,7 +13,9 @@ import runpy
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -32,7 +34,7 @@ NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture
-def making(monkeypatch):
+def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return a function that imports a module of `docs/making`, which is in no package."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(DOCS / "making"))
@@ -43,7 +45,7 @@ def making(monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_and_options_of_a_page_exist(page):
+def test_commands_and_options_of_a_page_exist(page: Path) -> None:
     import typer
 
     text = page.read_text(encoding="utf-8")
@@ -63,7 +65,7 @@ def test_commands_and_options_of_a_page_exist(page):
 
 
 @pytest.mark.parametrize("script", PICTURES, ids=lambda script: script.stem)
-def test_a_script_of_the_gallery_draws(script):
+def test_a_script_of_the_gallery_draws(script: Path) -> None:
     from flows.plots.style import svg
 
     title, _, text = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition(
@@ -77,7 +79,7 @@ def test_a_script_of_the_gallery_draws(script):
     assert len([*root.iter("{http://www.w3.org/2000/svg}path")]) > 10
 
 
-def test_the_command_line_page_has_every_command_and_option(making):
+def test_the_command_line_page_has_every_command_and_option(making: Any) -> None:
     page = making("command_line").command_line_page()
     assert "## blr models promote" in page
     assert re.search(r"\| `--store DIR` +\| `models` \| Folder of the model store\. \|", page)
@@ -85,13 +87,13 @@ def test_the_command_line_page_has_every_command_and_option(making):
     assert "`same`, `parquet`, `fits`" in page
 
 
-def test_the_page_of_keys_says_types_and_bounds(making):
+def test_the_page_of_keys_says_types_and_bounds(making: Any) -> None:
     page = making("specification_keys").specification_page()
     assert re.search(r"\| `held_out` \| number, at least 0 and below 0\.9 \| `0\.2` \|", page)
     assert "`averaged`, `model`" in page
 
 
-def test_modules_that_pages_import_are_in_the_reference(making):
+def test_modules_that_pages_import_are_in_the_reference(making: Any) -> None:
     documented = making("api").MODULES
     text = "\n".join(page.read_text(encoding="utf-8") for page in [*PAGES, *PICTURES])
     imported = set(re.findall(r"^from ((?:blr|catalogs|flows)[\w.]*) import", text, flags=re.MULTILINE))
@@ -104,7 +106,7 @@ def test_modules_that_pages_import_are_in_the_reference(making):
             )
 
 
-def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making):
+def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making: Any) -> None:
     links = making("links")
     page = DOCS / "decisions" / "layout.md"
     adapted = links.adapt_links(
@@ -121,7 +123,7 @@ def test_links_that_leave_the_folder_lead_to_a_copy_or_to_the_repository(making)
     assert copied == "[d](../../json.md)"
 
 
-def test_sentences_are_counted_as_a_reader_would(making):
+def test_sentences_are_counted_as_a_reader_would(making: Any) -> None:
     sentences = making("reading").sentences
     table, code = "| a | b |\n|---|---|\n| x | y |", "```py\nno no no\n```"
     text = f"# Head\n\nOne two three. `code` goes on, e.g. Here is more.\n\n{table}\n\n{code}\n"
@@ -129,7 +131,7 @@ def test_sentences_are_counted_as_a_reader_would(making):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
-def test_a_notebook_parses_and_names_what_there_is(notebook, making):
+def test_a_notebook_parses_and_names_what_there_is(notebook: Path, making: Any) -> None:
     content = json.loads(notebook.read_text(encoding="utf-8"))
     assert content["nbformat"] == 4
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
@@ -153,7 +155,7 @@ def test_a_notebook_parses_and_names_what_there_is(notebook, making):
                 assert hasattr(importlib.import_module(name), node.attr), ast.unparse(node)
 
 
-def test_what_builds_the_site_elsewhere_is_what_make_docs_builds():
+def test_what_builds_the_site_elsewhere_is_what_make_docs_builds() -> None:
     read_the_docs = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
     assert read_the_docs["sphinx"] == {"configuration": "docs/conf.py", "fail_on_warning": True}
     named = [step["requirements"] for step in read_the_docs["python"]["install"] if "requirements" in step]
@@ -164,7 +166,7 @@ def test_what_builds_the_site_elsewhere_is_what_make_docs_builds():
     assert workflow["permissions"] == {"contents": "read"}
 
 
-def test_the_pins_of_the_site_are_those_of_the_package_too():
+def test_the_pins_of_the_site_are_those_of_the_package_too() -> None:
     """Else the site would be built with other versions than the tests."""
 
     def pins(name: str) -> dict[str, set[str]]:
@@ -181,3 +183,10 @@ def test_the_pins_of_the_site_are_those_of_the_package_too():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for requirement in project["dependency-groups"]["docs"]:
         assert re.split(r"[>=]", requirement)[0] in site
+
+
+def test_every_change_builds_the_site() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "site.yml").read_text(encoding="utf-8"))
+    assert {"push", "pull_request"} <= workflow[True].keys()  # YAML takes `on` for a truth value
+    steps = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
+    assert "make docs" in steps

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,7 +30,7 @@ def expected_errors() -> dict[int, str]:
     return {i: mark.group(1) for i, mark in marks.items() if mark}
 
 
-def test_mypy_rejects_wrong_calls_and_accepts_correct_ones():
+def test_mypy_rejects_wrong_calls_and_accepts_correct_ones() -> None:
     command = [sys.executable, "-m", "mypy", "--no-error-summary", TYPING / "correct.py", TYPING / "wrong.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert not done.stderr
@@ -44,7 +45,7 @@ def test_mypy_rejects_wrong_calls_and_accepts_correct_ones():
     assert all(code in by_line[line] for line, code in expected.items()), done.stdout
 
 
-def test_pyright_agrees():
+def test_pyright_agrees() -> None:
     program = shutil.which("pyright") or shutil.which("basedpyright")
     if program is None:
         pytest.skip(
@@ -60,7 +61,7 @@ def test_pyright_agrees():
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_the_three_lists_of_a_face_agree(face):
+def test_the_three_lists_of_a_face_agree(face: ModuleType) -> None:
     """What type checkers read, what is imported at run time, and `__all__`."""
     tree = ast.parse(inspect.getsource(face))
     (block,) = (
@@ -77,7 +78,7 @@ def test_the_three_lists_of_a_face_agree(face):
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_a_name_stays_the_same_object(face):
+def test_a_name_stays_the_same_object(face: ModuleType) -> None:
     """Whatever has been imported before: no module has the name of a function that its package offers."""
     for name in face.__all__:
         value = getattr(face, name)
@@ -87,13 +88,13 @@ def test_a_name_stays_the_same_object(face):
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_a_version_and_an_error_that_lists_the_names(face):
+def test_a_version_and_an_error_that_lists_the_names(face: ModuleType) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", face.__version__)
     with pytest.raises(AttributeError, match=r"no attribute 'fit_evidense'; it offers .*\w+, \w+"):
         _ = face.fit_evidense
 
 
-def test_completion_finds_names_and_members():
+def test_completion_finds_names_and_members() -> None:
     """Jedi is what IPython and notebooks complete by."""
     jedi = pytest.importorskip("jedi", reason="jedi is not installed")
     before = "import blr, catalogs, flows\nq = blr.fit_evidence([[1.0]], [0, 1])\n"

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from flows.orchestration.settings import prefect_environment, start_embedded_server
 
@@ -55,7 +56,7 @@ def wait_for(condition: Callable[[], list[object]]) -> list[object]:
     return found
 
 
-def _flow():
+def _flow() -> Any:
     from prefect import flow, task
 
     @task

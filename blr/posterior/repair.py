@@ -82,7 +82,7 @@ def served(
     rows: ArrayLike | None = None,
     work: float | None = None,
 ) -> Served:
-    """Return the posterior to be served in place of the Laplace fit `q`, checked where the fit's verdict is red.
+    """Return the posterior to predict with; a Laplace fit `q` with a red verdict is checked, and replaced if it fails.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ class Copyable(Protocol):
 
 
 class Partition(Copyable, Protocol):
-    """One file of a catalogue; its `key` is its stable name: the path relative to the catalogue's root.
+    """One file of a catalogue.  Its `key` is its path relative to the catalogue's root, and stays the same.
 
     Examples
     --------
@@ -228,16 +228,17 @@ class Whole(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Catalog:
-    """An opened catalogue; `whole` is what belongs to all its files together, where there is such.
+    """An opened catalogue: its format, its columns, and its files as partitions.
 
-    Where a table in memory was written down, `changed` says of columns what has become of them already, and
-    `left_behind` what of the table there was no place for; `read_back` what its own library will read of a Parquet
-    copy in another way.
+    `whole` is for formats such as HATS, which have files that belong to the whole catalogue and to no partition.
+    The last three fields are for a table in memory that was written to a file first.  `changed` says how a column
+    differs from the table's.  `left_behind` lists what the file has no place for.  `read_back` says which columns
+    of a Parquet copy the table's own library reads in another way.
 
     Raises
     ------
     catalogs.CatalogError
-        From the methods, if a column is not there or the file is damaged.
+        Raised by the methods, if a column is missing or the file is damaged.
 
     Examples
     --------

@@ -39,7 +39,7 @@ CREDIBLE = 0.95
 
 @dataclass(frozen=True)
 class NewColumn:
-    """A column to be added.  `width` is the longest text, in bytes, of a string column (FITS needs it).
+    """A column that an annotation adds.  A column of texts has a `width`: its longest text in bytes, which FITS needs.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made the annotation: written as HISTORY in FITS and as metadata in Parquet and VOTable.
+    """What made an annotation.  FITS files have it as HISTORY cards, Parquet and VOTable files as metadata.
 
     Examples
     --------
@@ -95,15 +95,15 @@ def standard_columns(
     sets: bool = False,
     selected: Sequence[str] = (),
 ) -> tuple[NewColumn, ...]:
-    """Return the columns of an annotation, in order; K = 2 classes have a `logit_mean` too.
+    """Return the columns that an annotation adds, in order.  With two classes there is also a `logit_mean`.
 
-    The full ones begin with the standard ones.  Behind them stands the column of prediction sets, where there are
-    `sets`, then one for each of the classes that objects are `selected` of.
+    `columns="full"` adds more columns after the standard ones.  With `sets` the column of prediction sets follows.
+    The last columns say which objects are selected: one column for each class in `selected`.
 
     Raises
     ------
     catalogs.errors.NameClashError
-        If two classes give columns of one name.
+        If two classes would get columns of the same name.
 
     Examples
     --------

@@ -62,12 +62,12 @@ Array = np.ndarray[Any, Any]
 
 
 def parse(text: str) -> Expression:
-    """Return the expression that a text says; `ExpressionError` shows what is wrong with it, and where.
+    """Return the expression of columns that a text stands for, such as `bmag - jmag`.
 
     Raises
     ------
     catalogs.errors.ExpressionError
-        If the text is no expression; the message shows the place.
+        If the text is not an expression; the message shows what is wrong, and where.
 
     Examples
     --------

@@ -33,18 +33,19 @@ def annotate_table(
     rows: int = BATCH_ROWS,
     threads: int = 1,
 ) -> AnyTable:
-    """Return a copy of an astropy, pandas or Arrow table with new columns; the table itself stays as it is.
+    """Return a copy of an astropy, pandas or Arrow table with new columns; the table itself does not change.
 
-    `compute` gets the columns `read` as Arrow, `rows` rows at a time, under the names that `catalogs.open(table)` gives
-    them: nulls where astropy has masks, `name.ra` of a SkyCoord, the levels of pandas' index.  Columns that an earlier
-    annotation made are replaced, the users' bits of its flags kept.  The provenance is where the library's writers find
-    it: lines of HISTORY in astropy's `meta`, pandas' `attrs`, Arrow's schema metadata.  What else speaks Arrow (Polars)
-    comes back as an Arrow table.
+    `compute` gets Arrow batches of at most `rows` rows with the columns `read`.  Their names are those of
+    `catalogs.open(table)`: `name.ra` for the right ascension of a SkyCoord, and the names of pandas' index levels.
+    Masked values of astropy are nulls there.  Columns of an earlier annotation are replaced; the flag bits that belong
+    to users are kept.  The provenance goes where the library's writers look for it: lines of HISTORY in astropy's
+    `meta`, pandas' `attrs`, or Arrow's schema metadata.  Other tables with an Arrow interface, such as Polars', come
+    back as Arrow tables.
 
     Raises
     ------
     catalogs.CatalogError
-        If a column is not there, or a new one has the name of an old one (NameClashError).
+        If a column is missing, or a new column has the name of an old one (NameClashError).
 
     Examples
     --------

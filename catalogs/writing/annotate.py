@@ -64,24 +64,24 @@ def annotate(
     keep: Sequence[str] = (),
     form: str | None = None,
 ) -> Written:
-    """Copy every partition, margins too, to the folder `out` with new columns; return the files written.
+    """Copy all partitions of a catalogue, margins too, to the folder `out` and add columns; return the files written.
 
-    `compute` gets a record batch of the columns `read`, n rows, and returns an array (n,) of each new column's type.
+    `compute` gets a record batch with the columns `read` and n rows.  It returns an array (n,) for each new column.
 
-    A file keeps its name, or its path below the catalogue's root.  Columns that an earlier annotation made are
-    replaced, the users' bits of its flags kept.  A "slim" copy has, of the old columns, those of `keep` only: id
-    and position.  A catalogue with files of its own beside the partitions (HATS) appears at once, when all are
-    whole; of a part of one, see `finish`.  `form` asks for another format, "parquet" or "fits"; what that, or the
-    Parquet of a table in memory, has no place for stands in the result's `warnings`.
-
-    Before any work: ColumnNotFoundError; NameClashError where a column of somebody else's has a new one's name;
-    OutputExistsError, unless `overwrite`; StorageError where there is no room.  At work: DamagedFileError where a file
-    is not what it was when it was opened; ValueError and TypeError where `compute` returns something else.
+    A copy has the file's name, or its path below the catalogue's root.  Columns of an earlier annotation are replaced;
+    the flag bits that belong to users are kept.  With `mode="slim"` a copy has only the old columns in `keep`, such as
+    identifier and position.  A HATS catalogue appears at once, when all its files are written; `finish` completes one
+    that was annotated in parts.  `form` is the format of the copies, "parquet" or "fits", where it is not the input's.
+    The result's `warnings` list what that format has no place for.
 
     Raises
     ------
     catalogs.CatalogError
-        If a column is not there, a new one has the name of an old one (NameClashError), or a file is in the way.
+        Before anything is written: ColumnNotFoundError if a column of `read` is missing, NameClashError if a column of
+        another maker has the name of a new one, OutputExistsError if a copy exists and `overwrite` is not set, and
+        StorageError if the disk has too little room.  Later: DamagedFileError if a file is damaged or has changed.
+    ValueError, TypeError
+        If `compute` returns arrays of another length or type.
 
     Examples
     --------

@@ -127,7 +127,7 @@ class ReprocessRequest:
     specification: Annotated[
         "Specification | Path",
         Parameter(
-            words="Specification of target, flags and output folder: path of a TOML file, or on a form its content.",
+            words="Specification of target, flags and output folder: a TOML file; in Prefect's form, its content.",
             metavar="SPEC",
             positional=True,
             command_line_type=Path,
@@ -194,7 +194,10 @@ class ExplainRequest:
     store: Annotated[Path, STORE] = Path("models")
     id_column: Annotated[
         str | None,
-        Parameter(words="Column that names an object; default: what looks like it.", metavar="COLUMN"),
+        Parameter(
+            words="Column with the names of the objects; default: the one that looks like it.",
+            metavar="COLUMN",
+        ),
     ] = None
     specification: Annotated[
         Path | None,
@@ -205,7 +208,7 @@ class ExplainRequest:
         ),
     ] = None
     table: Annotated[
-        str | None, Parameter(words="Of a file with several: its name or number.", metavar="NAME")
+        str | None, Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
     ] = None
     html: Annotated[Path | None, Parameter(words="Write a page too.", metavar="FILE", written=True)] = None
 

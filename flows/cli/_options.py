@@ -60,12 +60,18 @@ Store = Annotated[
     typer.Option("--store", metavar="DIR", help="Folder of the model store.", callback=on_this_machine),
 ]
 DemoFolder = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Where everything goes.", callback=on_this_machine)
+    Path,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder for everything that the demonstration writes.",
+        callback=on_this_machine,
+    ),
 ]
 OutFile = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FILE", help="Write it here instead of printing it.", callback=on_this_machine
+        "--out", metavar="FILE", help="File to write to; default: print it.", callback=on_this_machine
     ),
 ]
 AsJson = Annotated[
@@ -91,7 +97,13 @@ Quiet = Annotated[
 ]
 Port = Annotated[
     int | None,
-    typer.Option("--port", metavar="N", min=1, max=65535, help="On 127.0.0.1; default: 4200, if free."),
+    typer.Option(
+        "--port",
+        metavar="N",
+        min=1,
+        max=65535,
+        help="Port on 127.0.0.1; default: 4200, or another where that is taken.",
+    ),
 ]
 
 Notify = Annotated[

@@ -81,7 +81,8 @@ def _show_version(asked: bool) -> None:
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print it and exit.")
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Classify galaxy catalogues with Bayesian logistic models that know when they do not know."""

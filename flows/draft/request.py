@@ -9,7 +9,7 @@ from flows.runs.parameters import Parameter
 __all__ = ["InitRequest", "InspectRequest"]
 
 LIMIT = Parameter(words="Look at so many rows only.", least=1, metavar="N")
-TABLE = Parameter(words="Of a file with several: its name or number.", metavar="NAME")
+TABLE = Parameter(words="Name or number of the table, in a file with several.", metavar="NAME")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class InitRequest:
     columns: Annotated[
         Path | None,
         Parameter(
-            words="Names of columns beside those we know, in TOML (docs/column-names.md); default: blr-columns.toml "
+            words="TOML file with more names of columns (docs/column-names.md); default: blr-columns.toml "
             "beside --out, or here.",
             metavar="FILE",
         ),

@@ -37,11 +37,11 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Model:
-    """What `train` makes and `classify` uses.
+    """A trained model: `train` makes it, `classify` uses it.
 
-    `candidates` is the evidence table and `selected` the row of it that became the model; `columns` is what the
-    labelled catalogue says of the columns that the features need.  `folder` is where the model was read from, with what
-    lies beside its file; None for one that has just been made.
+    `candidates` is the table of the candidates with their evidence; `selected` is the row that became the model.
+    `columns` is the metadata of the columns that the features need, as in the labelled catalogue.  `folder` is the
+    folder that the model was read from, or None for a model that has just been made.
 
     Examples
     --------

@@ -30,7 +30,7 @@ SHORTEST_PREFIX = 4
 
 @dataclass(frozen=True)
 class Store(StoreFolder):
-    """The models below a folder; a `temporary` one, of a trial, lies where the machine's temporary files lie.
+    """A folder of models.  A trial has a `temporary` store, among the machine's temporary files.
 
     Examples
     --------

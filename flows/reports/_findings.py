@@ -16,6 +16,7 @@ __all__ = [
     "Level",
     "approximation_finding",
     "begun_small",
+    "odd_headline",
     "plain_end",
     "refusal",
     "skill_finding",
@@ -135,23 +136,33 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
     """Yield what is strange in a catalogue that was classified."""
     shares = {flag.name: flag for flag in found.flags}
     unlike = {
-        "OUT_OF_DOMAIN": ("unlike the training set", "Look at them before using their classes."),
-        "BEYOND_LABELS": ("beyond the range of the labelled objects", "Label some of them."),
-        "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", ""),
+        "OUT_OF_DOMAIN": (
+            "unlike the training set",
+            "unlike the training set",
+            "Look at them before using their classes.",
+        ),
+        "BEYOND_LABELS": (
+            "beyond the range of the labelled objects",
+            "beyond the labelled range",
+            "Label some of them.",
+        ),
+        "UNCLASSIFIABLE": ("without any feature, or outside the selection: no class", "without a class", ""),
     }
-    for name, (words, advice) in unlike.items():
+    for name, (words, short, advice) in unlike.items():
         flag = shares.get(name)
         if flag is not None and flag.count:
             yield Finding(
                 what=f"{flag.count:,} of {found.n_rows:,} objects ({flag.share:.1%}) are {words} ({name})",
                 level="care" if flag.share > MUCH_FLAGGED else "plain",
                 advice=advice,
+                short=f"objects {short} ({flag.share:.1%})",
             )
     if found.drifted:
         yield Finding(
             what=f"Features distributed unlike the training's: {', '.join(found.drifted)}",
             level="care",
             advice="Compare units and sentinels first. If the objects differ, train with this catalogue as [target].",
+            short=f"drifted features ({len(found.drifted)})",
         )
     never = [c.name for c in found.counts if not c.assigned]
     if never and found.n_rows:
@@ -160,7 +171,16 @@ def strange_findings(found: Classification) -> Iterator[Finding]:
             what=f"No object is assigned to {expected}",
             level="care",
             advice="Count such a class by its probabilities, not by assigned objects.",
+            short=f"classes never assigned ({len(never)})",
         )
+
+
+def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
+    """Return a sentence that names what needs a look; without any finding it is `nothing`."""
+    worth = [f.clause for f in findings if f.level in ("care", "bad")]
+    if worth:
+        return f"Look at: {', '.join(dict.fromkeys(worth))}."
+    return f"Nothing needs a look. Counted: {', '.join(f.clause for f in findings)}." if findings else nothing
 
 
 def worst_level(findings: tuple[Finding, ...]) -> Literal["good", "care", "bad"]:

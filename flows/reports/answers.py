@@ -13,7 +13,7 @@ from flows.reports._findings import (
     Answer,
     Finding,
     approximation_finding,
-    begun_small,
+    odd_headline,
     plain_end,
     refusal,
     skill_finding,
@@ -124,21 +124,11 @@ def _odd(report: TrainReport) -> Answer:
         *_never_assigned(report),
         *(f for c in report.classifications for f in strange_findings(c)),
     )
-    worth = [f for f in findings if f.level in ("care", "bad")]
-    if worth:
-        short = (
-            f"{plain_end(worth[0].what)}."
-            if len(worth) == 1
-            else f"{len(worth)} things: {begun_small([worth[0].what])}; and more."
-        )
-    else:
-        short = (
-            f"{plain_end(findings[0].what)}."
-            if findings
-            else "Nothing was left out, and every class is assigned."
-        )
     return Answer(
-        question="What is new or odd?", short=short, level="care" if worth else "good", findings=findings
+        question="What is new or odd?",
+        short=odd_headline(findings, "Nothing was left out, and every class is assigned."),
+        level="care" if any(f.level in ("care", "bad") for f in findings) else "good",
+        findings=findings,
     )
 
 
@@ -157,26 +147,38 @@ def _left_out(report: TrainReport) -> Iterator[Finding]:
             + more,
             level="care" if n > MUCH_FLAGGED * max(1, left.n_selected) else "plain",
             advice="Give them a class under [label] classes, or list them under exclude.",
+            short=f"labels of no class ({n:,} objects)",
         )
     if left.unlabelled:
-        yield Finding(what=f"{left.unlabelled:,} objects have no label, and train nothing")
+        yield Finding(
+            what=f"{left.unlabelled:,} objects have no label, and train nothing",
+            short=f"objects without a label ({left.unlabelled:,})",
+        )
     if left.n_read > left.n_selected:
-        yield Finding(what=f"{left.n_read - left.n_selected:,} rows are outside catalog.where")
+        outside = left.n_read - left.n_selected
+        yield Finding(
+            what=f"{outside:,} rows are outside catalog.where",
+            short=f"rows outside the selection ({outside:,})",
+        )
     if left.conflicts:
         yield Finding(
-            what=f"{left.conflicts:,} objects have labels in conflict, and were left out", level="care"
+            what=f"{left.conflicts:,} objects have labels in conflict, and were left out",
+            level="care",
+            short=f"labels in conflict ({left.conflicts:,} objects)",
         )
     if left.disputed:
         yield Finding(
             what=f"Objects whose reviewers differ, so that they count as votes: {left.disputed:,}",
             level="care",
             advice="Look at them together; the remarks name them.",
+            short=f"reviewers who differ ({left.disputed:,} objects)",
         )
     if left.without_features:
         yield Finding(
             what=f"{left.without_features:,} {report.judged_by} objects have no feature measured: they get the class "
             "shares as probabilities",
             level="care",
+            short=f"objects without any feature ({left.without_features:,})",
         )
 
 
@@ -188,6 +190,7 @@ def _never_assigned(report: TrainReport) -> Iterator[Finding]:
             what=f"No {report.judged_by} object is assigned to {', '.join(never)}",
             level="care",
             advice="Count the class by its probabilities, not by assigned objects; or merge it with another.",
+            short=f"classes never assigned ({len(never)})",
         )
 
 

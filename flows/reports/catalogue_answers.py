@@ -9,6 +9,7 @@ from flows.reports._findings import (
     Answer,
     Finding,
     approximation_finding,
+    odd_headline,
     plain_end,
     refusal,
     skill_finding,
@@ -120,24 +121,27 @@ def _summed_words(found: Classification) -> str:
 
 def _odd(found: Classification, troubles: ReleaseTroubles) -> Answer:
     files = [
-        Finding(what=f"{name} could not be annotated: {plain_end(why)}", level="bad")
+        Finding(
+            what=f"{name} could not be annotated: {plain_end(why)}",
+            level="bad",
+            short=f"files that could not be annotated ({len(troubles.quarantined):,})",
+        )
         for name, why in troubles.quarantined.items()
     ]
     files += [
-        Finding(what=f"{name} is left for the next run: {plain_end(why)}", level="care")
+        Finding(
+            what=f"{name} is left for the next run: {plain_end(why)}",
+            level="care",
+            short=f"files left for the next run ({len(troubles.deferred):,})",
+        )
         for name, why in troubles.deferred.items()
     ]
-    findings = (*files[:MOST_FILES], *_more(files), *strange_findings(found))
-    worth = [f for f in findings if f.level in ("care", "bad")]
-    first = (worth or [*findings])[:1]
-    more = f" And {len(worth) - 1} more." if len(worth) > 1 else ""
+    odd = (*files, *strange_findings(found))
     return Answer(
         question="What is new or odd?",
-        short=f"{plain_end(first[0].what)}.{more}"
-        if first
-        else "Nothing: every file was annotated, and no object is odd.",
-        level="care" if worth else "good",
-        findings=findings,
+        short=odd_headline(odd, "Nothing: every file was annotated, and no object is odd."),
+        level="care" if any(f.level in ("care", "bad") for f in odd) else "good",
+        findings=(*files[:MOST_FILES], *_more(files), *odd[len(files) :]),
     )
 
 

@@ -39,7 +39,10 @@ class ReviewRequest:
         ),
     ] = None
     outliers: Annotated[
-        int, Parameter(words="Objects in the list of outliers of a budget.", least=0, metavar="N")
+        int,
+        Parameter(
+            words="Number of objects in the list of outliers that --budget writes.", least=0, metavar="N"
+        ),
     ] = 20
     per_class: Annotated[
         bool, Parameter(words="Share the budget equally between the classes that the model gives.")

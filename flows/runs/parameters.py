@@ -79,7 +79,9 @@ OUTPUT_FOLDER = Parameter(
     words="Folder that `blr classify` has written.", metavar="OUT", positional=True, published=True
 )
 IDENTIFIER = Parameter(
-    words="Column that names an object; default: what looks like it.", flag="--id", metavar="COLUMN"
+    words="Column with the names of the objects; default: the one that looks like it.",
+    flag="--id",
+    metavar="COLUMN",
 )
 THREADS = Parameter(
     words="Threads for the computation; default: the cores of the machine.", least=1, metavar="N"
@@ -104,7 +106,7 @@ def read_edges(text: str) -> list[float]:
 
 BINS = Parameter(words="Bins of the expression, of as many objects each.", least=2, metavar="N")
 EDGES = Parameter(
-    words="Edges between the bins, in the place of their number.",
+    words="Edges between the bins, instead of their number.",
     metavar="A,B,...",
     command_line_type=str | None,
     parse=read_edges,

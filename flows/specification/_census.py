@@ -24,7 +24,7 @@ class CensusTable(SpecificationTable):
         default=None,
         min_length=1,
         max_length=49,
-        description="Edges between the bins, in the place of their number",
+        description="Edges between the bins, instead of their number",
     )
 
     @model_validator(mode="after")

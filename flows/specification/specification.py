@@ -132,7 +132,7 @@ class Flags(SpecificationTable):
 
 
 class Specification(SpecificationTable):
-    """Everything that a model and its annotations depend on.
+    """A specification: everything that a model and its annotations depend on.
 
     Examples
     --------

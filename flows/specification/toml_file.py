@@ -37,12 +37,12 @@ def load_specification(path: Path | str) -> Specification:
 
 
 def read_specification(specification: Specification | str | Path) -> Specification:
-    """Return the specification itself, or the one in a file.
+    """Return the specification in a TOML file; a `Specification` is returned as it is.
 
     Raises
     ------
     flows.errors.SpecificationError
-        If the file is not there, is not TOML, or says what a specification may not.
+        If the file is missing, is not TOML, or has a key or a value that a specification does not allow.
 
     Examples
     --------

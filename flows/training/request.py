@@ -20,7 +20,7 @@ class TrainRequest:
     specification: Annotated[
         "Specification | Path",
         Parameter(
-            words="Specification of what to train: path of a TOML file, or on a form its content.",
+            words="Specification of what to train: a TOML file; in Prefect's form, its content.",
             metavar="SPEC",
             positional=True,
             command_line_type=Path,

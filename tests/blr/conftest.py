@@ -14,6 +14,8 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from blr.arrays import Matrix, Vector
+
 CDF = {
     "logistic": (stats.logistic.logcdf, stats.logistic.logsf),
     "probit": (stats.norm.logcdf, stats.norm.logsf),
@@ -22,7 +24,9 @@ CDF = {
 }
 
 
-def log_likelihood(Phi, t, W, likelihood="logistic", weight=None):
+def log_likelihood(
+    Phi: Matrix, t: Vector, W: Vector, likelihood: str = "logistic", weight: None = None
+) -> float:
     """Return ln p(D|w); W (M,) or (K, M), t (N,) or (N, K) fractions."""
     weight = np.ones(len(Phi)) if weight is None else weight
     if likelihood == "softmax":
@@ -34,12 +38,12 @@ def log_likelihood(Phi, t, W, likelihood="logistic", weight=None):
     return float(weight @ terms)
 
 
-def _logistic_parts(Phi, t, w, weight):
+def _logistic_parts(Phi: Matrix, t: Vector, w: Vector, weight: Vector) -> tuple[Vector, Matrix]:
     y = 1 / (1 + np.exp(-Phi @ w))
     return Phi.T @ (weight * (t - y)), (Phi.T * (weight * y * (1 - y))) @ Phi
 
 
-def _softmax_parts(Phi, t, w, weight):
+def _softmax_parts(Phi: Matrix, t: Matrix, w: Vector, weight: Vector) -> tuple[Vector, Matrix]:
     K, M = t.shape[1], Phi.shape[1]
     a = Phi @ w.reshape(K, M).T
     y = np.exp(a - logsumexp(a, axis=1, keepdims=True))
@@ -61,7 +65,14 @@ class DenseFit:
     log_evidence: float
 
 
-def dense_fit(Phi, t, prior_mean, prior_covariance, likelihood="logistic", weight=None):
+def dense_fit(
+    Phi: Matrix,
+    t: np.ndarray,
+    prior_mean: Vector,
+    prior_covariance: Matrix,
+    likelihood: str = "logistic",
+    weight: Vector | None = None,
+) -> DenseFit:
     """Return the Laplace fit by plain Newton in all weights; the prior is given in full, (D,) and (D, D)."""
     weight = np.ones(len(Phi)) if weight is None else weight
     parts = _softmax_parts if likelihood == "softmax" else _logistic_parts
@@ -70,7 +81,7 @@ def dense_fit(Phi, t, prior_mean, prior_covariance, likelihood="logistic", weigh
     w = np.array(prior_mean, dtype=float)
     shape = (t.shape[1], -1) if likelihood == "softmax" else (D,)
 
-    def objective(v):
+    def objective(v: Vector) -> float:
         return log_likelihood(Phi, t, v.reshape(shape), likelihood, weight) - 0.5 * (v - prior_mean) @ P @ (
             v - prior_mean
         )
@@ -91,7 +102,7 @@ def dense_fit(Phi, t, prior_mean, prior_covariance, likelihood="logistic", weigh
     return DenseFit(w, A, value, evidence)
 
 
-def make_binary(seed, N=200, M=4, scale=1.0):
+def make_binary(seed: int, N: int = 200, M: int = 4, scale: float = 1.0) -> tuple[Matrix, Vector]:
     """Return Phi (N, M), with a column of ones, and labels 0 and 1 drawn from a logistic model."""
     rng = np.random.default_rng(seed)
     Phi = np.column_stack([np.ones(N), rng.standard_normal((N, M - 1))])
@@ -100,7 +111,7 @@ def make_binary(seed, N=200, M=4, scale=1.0):
     return Phi, t
 
 
-def make_softmax(seed, N=200, M=4, K=3, scale=1.0):
+def make_softmax(seed: int, N: int = 200, M: int = 4, K: int = 3, scale: float = 1.0) -> tuple[Matrix, ...]:
     """Return Phi (N, M) and one-hot labels (N, K) drawn from a softmax model."""
     rng = np.random.default_rng(seed)
     Phi = np.column_stack([np.ones(N), rng.standard_normal((N, M - 1))])
@@ -110,7 +121,7 @@ def make_softmax(seed, N=200, M=4, K=3, scale=1.0):
     return Phi, np.eye(K)[k]
 
 
-def random_covariance(rng, D):
+def random_covariance(rng: np.random.Generator, D: int) -> Matrix:
     """Return a well conditioned covariance that is neither diagonal nor of unit scale, (D, D)."""
     B = rng.standard_normal((D, D))
     return B @ B.T / D + 0.3 * np.eye(D)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
+from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.boundary import decision_boundary
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact
 from blr.predictive.softmax import softmax_exact
@@ -25,7 +28,7 @@ class StandIn:
     covariance: np.ndarray
     likelihood: str = "logistic"
 
-    def predict_proba(self, Phi, method="exact"):
+    def predict_proba(self, Phi: Matrix, method: str = "exact") -> Vector:
         if self.likelihood == "softmax":
             K = self.mean.size // Phi.shape[1]
             V = self.covariance.reshape(K, Phi.shape[1], K, Phi.shape[1])
@@ -35,24 +38,31 @@ class StandIn:
         variance = np.einsum("nm,mr,nr->n", Phi, self.covariance, Phi)
         return binary_exact(Phi @ self.mean, variance * (method == "exact"))
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> Matrix:
         return rng.multivariate_normal(self.mean, self.covariance, n)
 
 
 @pytest.fixture(scope="module")
-def linear():
+def linear() -> Any:
     """Standardised coordinates that are the coordinates themselves, but for a third feature with mean 5."""
     X = np.array([[s, t, u] for s in (-1, 1) for t in (-1, 1) for u in (4, 6)], dtype=float)
     return fit_basis("linear", X)
 
 
-def probabilities(q, basis, points, axes=(0, 1), at=None, method="exact"):
+def probabilities(
+    q: LaplacePosterior | StandIn,
+    basis: Any,
+    points: Matrix,
+    axes: tuple[int, ...] = (0, 1),
+    at: None = None,
+    method: str = "exact",
+) -> np.ndarray:
     X = np.tile(basis.standardisation.mean if at is None else at, (len(points), 1))
     X[:, list(axes)] = points
     return q.predict_proba(basis(X), method)
 
 
-def test_the_plugin_boundary_of_a_linear_basis_is_a_straight_line(linear):
+def test_the_plugin_boundary_of_a_linear_basis_is_a_straight_line(linear: Any) -> None:
     q = StandIn(np.array([0.5, 1.0, 2.0, 0.0]), np.eye(4))
     (line,) = decision_boundary(q, linear, 0.8, extent=EXTENT)
     np.testing.assert_allclose(0.5 + line @ [1.0, 2.0], np.log(4), atol=1e-8)
@@ -62,7 +72,7 @@ def test_the_plugin_boundary_of_a_linear_basis_is_a_straight_line(linear):
 
 @pytest.mark.parametrize("level", [0.001, 0.1, 0.5, 0.9, 0.97])
 @pytest.mark.parametrize(("kind", "method"), [("plugin", "plugin"), ("moderated", "exact")])
-def test_points_are_on_the_level(linear, level, kind, method):
+def test_points_are_on_the_level(linear: Any, level: float, kind: str, method: str) -> None:
     q = StandIn(np.array([0.5, 1.0, 2.0, 0.0]), 0.1 * np.eye(4))
     curves = decision_boundary(q, linear, level, kind=kind, extent=EXTENT, resolution=40)
     for curve in curves:
@@ -71,7 +81,7 @@ def test_points_are_on_the_level(linear, level, kind, method):
     assert curves or level in {0.001, 0.97}
 
 
-def test_moderation_leaves_one_half_and_bends_other_levels_away(linear):
+def test_moderation_leaves_one_half_and_bends_other_levels_away(linear: Any) -> None:
     q = StandIn(np.array([0.0, 2.0, 0.0, 0.0]), np.diag([0.1, 0.0, 0.5, 0.0]))
     (half,) = decision_boundary(q, linear, kind="moderated", extent=EXTENT)
     np.testing.assert_allclose(half[:, 0], 0, atol=1e-8)
@@ -83,7 +93,7 @@ def test_moderation_leaves_one_half_and_bends_other_levels_away(linear):
     assert bent[far, 0].min() > bent[near, 0].max() + 0.2
 
 
-def test_sampled_boundaries_scatter_about_the_plugin(linear):
+def test_sampled_boundaries_scatter_about_the_plugin(linear: Any) -> None:
     q = StandIn(np.array([0.0, 2.0, 1.0, 0.0]), 0.02 * np.eye(4))
     sampled = decision_boundary(
         q, linear, kind="sampled", extent=EXTENT, n_samples=40, rng=np.random.default_rng(0), resolution=30
@@ -98,7 +108,7 @@ def test_sampled_boundaries_scatter_about_the_plugin(linear):
     np.testing.assert_array_equal(sampled[7][0], again[7][0])
 
 
-def test_other_axes_and_other_values_of_the_rest(linear):
+def test_other_axes_and_other_values_of_the_rest(linear: Any) -> None:
     q = StandIn(np.array([0.0, 1.0, 0.0, 2.0]), np.zeros((4, 4)))
     (line,) = decision_boundary(q, linear, axes=(2, 1), at=[0.6, 0, 0], extent=(4.0, 6.0, -1.0, 1.0))
     np.testing.assert_allclose(line[:, 0], 4.7, atol=1e-8)
@@ -107,7 +117,7 @@ def test_other_axes_and_other_values_of_the_rest(linear):
     assert decision_boundary(q, linear, axes=(0, 1), at=[0, 0, 50], extent=EXTENT) == []
 
 
-def test_closed_curves_close():
+def test_closed_curves_close() -> None:
     X = np.random.default_rng(0).normal(size=(50, 2))
     basis = fit_basis("polynomial", X, degree=2)
     names = basis.names(("x", "y"))
@@ -120,7 +130,7 @@ def test_closed_curves_close():
     np.testing.assert_array_equal(curves[0][0], curves[0][-1])
 
 
-def three_classes():
+def three_classes() -> tuple[StandIn, Any, Vector]:
     """Return a posterior whose class k wins in its own third of the plane, and its basis."""
     X = np.array([[s, t] for s in (-1, 1) for t in (-1, 1)], dtype=float)
     angle = np.array([0.5, 0.5 + 2 / 3 * np.pi, 0.5 + 4 / 3 * np.pi])
@@ -129,7 +139,7 @@ def three_classes():
 
 
 @pytest.mark.parametrize(("kind", "method"), [("plugin", "plugin"), ("moderated", "exact")])
-def test_three_classes_tie_along_three_rays(kind, method):
+def test_three_classes_tie_along_three_rays(kind: str, method: str) -> None:
     q, basis, angle = three_classes()
     curves = decision_boundary(q, basis, kind=kind, extent=EXTENT, resolution=80)
     assert len(curves) == 3
@@ -143,7 +153,7 @@ def test_three_classes_tie_along_three_rays(kind, method):
     np.testing.assert_allclose(np.minimum(opposite, 2 * np.pi - opposite).min(axis=1), 0, atol=1e-3)
 
 
-def test_the_level_of_one_class_of_three():
+def test_the_level_of_one_class_of_three() -> None:
     q, basis, _ = three_classes()
     for kind, method in (("plugin", "plugin"), ("moderated", "exact")):
         curves = decision_boundary(q, basis, 0.7, kind=kind, of=2, extent=EXTENT, resolution=60)
@@ -152,7 +162,7 @@ def test_the_level_of_one_class_of_three():
 
 
 @pytest.mark.parametrize("kind", ["linear", "rbf"])
-def test_with_real_posteriors(kind):
+def test_with_real_posteriors(kind: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2)) * [1.0, 1e-3] + [3.0, 7.0]
     t = (X[:, 0] - 3 + rng.normal(size=200) > 0).astype(int)
@@ -170,7 +180,7 @@ def test_with_real_posteriors(kind):
     assert len(drawn) == 3
 
 
-def test_the_sampled_boundary_knows_softmax_and_links(linear):
+def test_the_sampled_boundary_knows_softmax_and_links(linear: Any) -> None:
     q, basis, _ = three_classes()
     drawn = decision_boundary(
         q, basis, kind="sampled", rng=np.random.default_rng(0), n_samples=2, extent=EXTENT
@@ -189,7 +199,7 @@ def test_the_sampled_boundary_knows_softmax_and_links(linear):
     np.testing.assert_allclose(line[:, 0], 1.0, atol=1e-8)
 
 
-def test_errors_say_what_to_do(linear):
+def test_errors_say_what_to_do(linear: Any) -> None:
     q = StandIn(np.zeros(4), np.eye(4))
     with pytest.raises(ValueError, match="level is 1; give a probability between 0 and 1"):
         decision_boundary(q, linear, 1)

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import beta, binomtest
 from sklearn import metrics
 
+from blr.arrays import Matrix, Vector
 from blr.calibration import (
     brier_parts,
     brier_score,
@@ -19,7 +20,9 @@ from blr.calibration import (
 )
 
 
-def example(K=3, n=400, seed=0, temperature=1.0):
+def example(
+    K: int = 3, n: int = 400, seed: int = 0, temperature: float = 1.0
+) -> tuple[Matrix, np.ndarray, Vector]:
     """Return probabilities (n, K), classes drawn from them at another temperature, and weights."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(K), n)
@@ -31,7 +34,7 @@ def example(K=3, n=400, seed=0, temperature=1.0):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("K", [2, 3])
-def test_scores_against_scikit_learn(K, weighted):
+def test_scores_against_scikit_learn(K: int, *, weighted: bool) -> None:
     p, t, w = example(K)
     weight = w if weighted else None
     assert log_loss(p, t, weight=weight) == pytest.approx(
@@ -46,19 +49,19 @@ def test_scores_against_scikit_learn(K, weighted):
         assert brier_score(p, t, weight=weight) == pytest.approx(theirs, rel=1e-12)
 
 
-def test_a_probability_of_one_may_be_rounded_up_but_not_more():
+def test_a_probability_of_one_may_be_rounded_up_but_not_more() -> None:
     p, t = np.array([[1.0000000000000004, 1e-257], [0.5, 0.5]]), np.array([0, 1])
     assert log_loss(p, t) == pytest.approx(np.log(2) / 2)
     with pytest.raises(ValueError, match="expected probabilities between 0 and 1"):
         log_loss(p + 1e-6, t)
 
 
-def test_certain_and_wrong_costs_what_it_costs_scikit_learn():
+def test_certain_and_wrong_costs_what_it_costs_scikit_learn() -> None:
     p, t = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 0])
     assert log_loss(p, t) == pytest.approx(metrics.log_loss(t, p, labels=[0, 1]), rel=1e-12)
 
 
-def test_shares_are_averages_over_labels():
+def test_shares_are_averages_over_labels() -> None:
     p, _, _ = example()
     votes = np.random.default_rng(1).multinomial(7, [0.2, 0.3, 0.5], len(p))
     rows, classes = np.repeat(np.arange(len(p)), 3), np.tile(np.arange(3), len(p))
@@ -72,7 +75,7 @@ def test_shares_are_averages_over_labels():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("bins", [1, 10])
-def test_brier_parts_add_up(K, weighted, bins):
+def test_brier_parts_add_up(K: int, *, weighted: bool, bins: int) -> None:
     p, t, w = example(K)
     parts = brier_parts(p, t, bins=bins, weight=w if weighted else None)
     total = (
@@ -88,7 +91,7 @@ def test_brier_parts_add_up(K, weighted, bins):
         assert parts.resolution == pytest.approx(0, abs=1e-15)
 
 
-def test_brier_parts_of_few_forecast_values_have_no_terms_within_bins():
+def test_brier_parts_of_few_forecast_values_have_no_terms_within_bins() -> None:
     rng = np.random.default_rng(0)
     p = rng.choice([0.1, 0.4, 0.8], 600)
     t = rng.random(600) < p
@@ -102,7 +105,7 @@ def test_brier_parts_of_few_forecast_values_have_no_terms_within_bins():
     assert parts.uncertainty == pytest.approx(t.mean() * (1 - t.mean()), rel=1e-12)
 
 
-def test_calibration_error_of_an_example():
+def test_calibration_error_of_an_example() -> None:
     p = np.repeat([0.2, 0.6], 50)
     t = np.r_[np.arange(50) < 20, np.arange(50) < 30]  # shares 0.4 and 0.6
     assert calibration_error(p, t, bins=2) == pytest.approx(0.5 * 0.2)
@@ -110,7 +113,7 @@ def test_calibration_error_of_an_example():
     assert calibration_error(both, t.astype(int), bins=2) == pytest.approx(0.5 * 0.2)
 
 
-def test_bins_hold_equal_mass_and_never_part_equal_values():
+def test_bins_hold_equal_mass_and_never_part_equal_values() -> None:
     rng = np.random.default_rng(0)
     p, w = rng.random(1000), rng.gamma(1, 1, 1000)
     t = rng.random(1000) < p
@@ -125,7 +128,7 @@ def test_bins_hold_equal_mass_and_never_part_equal_values():
     assert tied.predicted[0] == 0
 
 
-def test_a_weight_of_two_is_a_row_twice():
+def test_a_weight_of_two_is_a_row_twice() -> None:
     p, t, _ = example(3, 60)
     w = np.random.default_rng(1).integers(0, 3, 60)
     again = np.repeat(np.arange(60), w)
@@ -135,7 +138,7 @@ def test_a_weight_of_two_is_a_row_twice():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
-def test_intervals_against_scipy(level):
+def test_intervals_against_scipy(level: float) -> None:
     p = np.repeat([0.1, 0.5, 0.9], 20)
     t = np.r_[np.zeros(20), np.arange(20) < 7, np.ones(20)]
     wilson = reliability_curve(p, t, level=level)
@@ -149,7 +152,7 @@ def test_intervals_against_scipy(level):
     assert jeffreys.high[2] == 1
 
 
-def test_curves_of_all_classes():
+def test_curves_of_all_classes() -> None:
     p, t, w = example(3)
     curves = reliability_curves(p, t, bins=5, weight=w)
     assert len(curves) == 3
@@ -158,7 +161,7 @@ def test_curves_of_all_classes():
     np.testing.assert_allclose(curves[2].low, one.low, rtol=1e-14)
 
 
-def test_the_interval_covers_and_is_seeded():
+def test_the_interval_covers_and_is_seeded() -> None:
     p, t, _ = example(2, 2000, temperature=2.0)
     low, high = calibration_error_interval(p, t, rng=np.random.default_rng(3))
     assert low < calibration_error(p, t) < high
@@ -169,7 +172,7 @@ def test_the_interval_covers_and_is_seeded():
     assert calibration_error_interval(*calm[:2], rng=np.random.default_rng(0))[0] < 0.02
 
 
-def test_errors_say_what_to_do():
+def test_errors_say_what_to_do() -> None:
     p, t, _ = example()
     with pytest.raises(ValueError, match="expected class indices 0 to 2"):
         log_loss(p, t + 1)

@@ -1,12 +1,17 @@
 """The loops in C against their twins in NumPy, of shapes that fill a vector, leave a rest, or are empty."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from blr import compiled, sums
+from blr.arrays import Matrix, Vector
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.posterior.variational import refine
 from blr.predictive import expectations
@@ -22,10 +27,10 @@ SHAPES = [(1, 1), (3, 2), (4, 4), (7, 3), (64, 8), (100, 13), (129, 50), (5, 130
 
 
 @pytest.fixture
-def both(monkeypatch):
+def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Return a function that calls another with the loops and without."""
 
-    def call(function):
+    def call(function: Callable[..., Any]) -> tuple[Any, ...]:
         quick = function()
         with monkeypatch.context() as patch:
             patch.setattr(compiled, "loops", None)
@@ -34,7 +39,9 @@ def both(monkeypatch):
     return call
 
 
-def close(quick, slow, tolerance=1e-12):
+def close(
+    quick: list[Any] | tuple[Any, ...], slow: list[Any] | tuple[Any, ...], tolerance: float = 1e-12
+) -> None:
     for a, b in zip(quick, slow, strict=True):
         np.testing.assert_allclose(
             a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))
@@ -44,7 +51,9 @@ def close(quick, slow, tolerance=1e-12):
 @pytest.mark.parametrize(("n", "M"), SHAPES)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("scale", [0.3, 40.0])
-def test_sums_of_two_classes(n, M, weighted, scale, both):
+def test_sums_of_two_classes(
+    n: int, M: int, *, weighted: bool, scale: float, both: Callable[..., Any]
+) -> None:
     rng = np.random.default_rng([n, M])
     Phi, w, t = rng.normal(size=(n, M)), scale * rng.normal(size=M), rng.choice([0.0, 0.25, 1.0], n)
     weight = rng.uniform(0.1, 3, n) if weighted else None
@@ -54,7 +63,7 @@ def test_sums_of_two_classes(n, M, weighted, scale, both):
         close(quick, slow)
 
 
-def test_sums_keep_their_relative_accuracy_where_all_rows_are_certain(both):
+def test_sums_keep_their_relative_accuracy_where_all_rows_are_certain(both: Callable[..., Any]) -> None:
     Phi, t = np.full((50, 1), 30.0), np.ones(50)
     quick, slow = both(lambda: sums.likelihood_terms(Bernoulli(), np.ones(1))(Phi, t, None))
     for a, b in zip(quick, slow, strict=True):
@@ -63,7 +72,7 @@ def test_sums_keep_their_relative_accuracy_where_all_rows_are_certain(both):
 
 @pytest.mark.parametrize(("n", "M"), SHAPES)
 @pytest.mark.parametrize("K", [3, 5])
-def test_sums_of_many_classes(n, M, K, both):
+def test_sums_of_many_classes(n: int, M: int, K: int, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([n, M, K])
     likelihood = Categorical(K)
     Phi, t = rng.normal(size=(n, M)), rng.dirichlet(np.ones(K), n)
@@ -74,7 +83,9 @@ def test_sums_of_many_classes(n, M, K, both):
 @pytest.mark.parametrize(("n", "M"), SHAPES)
 @pytest.mark.parametrize("C", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-5)])
-def test_output_covariances(n, M, C, dtype, tolerance, both):
+def test_output_covariances(
+    n: int, M: int, C: int, dtype: type[Any], tolerance: float, both: Callable[..., Any]
+) -> None:
     rng = np.random.default_rng([n, M, C])
     Phi, U = (
         rng.normal(size=(n, M)).astype(dtype),
@@ -84,7 +95,7 @@ def test_output_covariances(n, M, C, dtype, tolerance, both):
     close([quick], [slow], tolerance)
 
 
-def test_no_row_depends_on_its_neighbours():
+def test_no_row_depends_on_its_neighbours() -> None:
     rng = np.random.default_rng(0)
     Phi, U = rng.normal(size=(37, 11)), np.tril(rng.normal(size=(22, 22)))
     V = sums.output_covariances(Phi, U, 2)
@@ -95,7 +106,7 @@ def test_no_row_depends_on_its_neighbours():
 @pytest.mark.parametrize("K", [3, 4, 5, 7])
 @pytest.mark.parametrize("n_nodes", [5, 64, 1024])
 @pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
-def test_softmax_at_nodes(K, n_nodes, spread, both):
+def test_softmax_at_nodes(K: int, n_nodes: int, spread: float, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, n_nodes])
     m, B = 3 * rng.normal(size=(9, K)), spread * rng.normal(size=(9, K, K - 1)) / K
     z, w = rng.normal(size=(n_nodes, K - 1)), rng.dirichlet(np.ones(n_nodes))
@@ -107,7 +118,7 @@ def test_softmax_at_nodes(K, n_nodes, spread, both):
 @pytest.mark.parametrize("K", [3, 4, 5, 8])
 @pytest.mark.parametrize("n", [1, 4, 11])
 @pytest.mark.parametrize("sd", [0.0, 0.3, 1.5, 6.0])
-def test_expected_softmax(K, n, sd, both):
+def test_expected_softmax(K: int, n: int, sd: float, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, n])
     mean, root = 3 * rng.normal(size=(n, K)), sd * rng.normal(size=(n, K, K)) / np.sqrt(2 * K)
     V = root @ root.transpose(0, 2, 1)
@@ -124,7 +135,7 @@ def test_expected_softmax(K, n, sd, both):
 
 @pytest.mark.parametrize("n", [1, 4, 7, 1000])
 @pytest.mark.parametrize("sd", [0.0, 0.1, 0.4, 0.9, 1.9])
-def test_integrals_of_two_classes(n, sd, both):
+def test_integrals_of_two_classes(n: int, sd: float, both: Callable[..., Any]) -> None:
     mean = np.concatenate([[-700.0, 0.0], 5 * np.random.default_rng(n).normal(size=n)])[-n:]
     quick, slow = both(lambda: binary_integrals(mean, np.full(n, sd**2)))
     for a, b in zip(quick, slow, strict=True):
@@ -133,14 +144,16 @@ def test_integrals_of_two_classes(n, sd, both):
 
 @pytest.mark.parametrize("n", [1, 8, 29])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_rows_of_draws_of_two_classes(n, dtype, tolerance, both):
+def test_rows_of_draws_of_two_classes(
+    n: int, dtype: type[Any], tolerance: float, both: Callable[..., Any]
+) -> None:
     rng = np.random.default_rng(n)
     a = np.concatenate([[0.0, 90.0, -90.0], 20 * rng.normal(size=5 * n - 3)])[: 5 * n]
     a, t = a.reshape(5, 1, n).astype(dtype), rng.choice([0.0, 0.3, 1.0], n)[None].astype(dtype)
     close(*both(lambda: whitened._logistic_rows(a.copy(), t)), tolerance)
 
 
-def test_values_and_derivatives_of_a_likelihood(both):
+def test_values_and_derivatives_of_a_likelihood(both: Callable[..., Any]) -> None:
     rng = np.random.default_rng(5)
     a, t = 30 * rng.normal(size=(50, 1)), rng.choice([0.0, 0.3, 1.0], 50)
     close(*both(lambda: Bernoulli().derivatives(a, t)))
@@ -152,18 +165,18 @@ def test_values_and_derivatives_of_a_likelihood(both):
 @pytest.mark.parametrize("K", [2, 3, 6])
 @pytest.mark.parametrize("n", [1, 8, 29])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_rows_of_draws(K, n, dtype, tolerance, both):
+def test_rows_of_draws(K: int, n: int, dtype: type[Any], tolerance: float, both: Callable[..., Any]) -> None:
     rng = np.random.default_rng([K, n])
     a, t = (20 * rng.normal(size=(6, K, n))).astype(dtype), rng.dirichlet(np.ones(K), n).T.astype(dtype)
     close(*both(lambda: whitened._softmax_rows(a.copy(), t)), tolerance)
 
 
-def test_fits_are_the_same_with_and_without(both):
+def test_fits_are_the_same_with_and_without(both: Callable[..., Any]) -> None:
     rng = np.random.default_rng(1)
     Phi = np.column_stack([np.ones(300), rng.normal(size=(300, 4))])
     t = (Phi @ rng.normal(size=(5, 3)) + rng.gumbel(size=(300, 3))).argmax(axis=1)
 
-    def fitted():
+    def fitted() -> tuple[Vector, Matrix, Matrix]:
         q = refine(fit_evidence(Phi, t, likelihood="softmax"))
         return q.mean, q.precision, q.predict_proba(Phi)
 
@@ -189,18 +202,18 @@ def test_fits_are_the_same_with_and_without(both):
         ),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(call, said):
+def test_arrays_that_do_not_fit_are_refused(call: Callable[..., Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         call(compiled.loops)
 
 
-def test_an_array_that_may_not_be_written_is_refused():
+def test_an_array_that_may_not_be_written_is_refused() -> None:
     out = np.ones((1, 2, 2))
     out.flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
         compiled.loops.weighted_grams(np.ones((3, 2)), np.ones((3, 1)), out)
 
 
-def test_an_environment_variable_leaves_the_work_to_numpy():
+def test_an_environment_variable_leaves_the_work_to_numpy() -> None:
     code = "from blr import compiled; assert compiled.loops is None"
     subprocess.run([sys.executable, "-c", code], env={"BLR_COMPILED": "0", "PATH": ""}, check=True)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy as scipy_entropy
 
+from blr.arrays import Matrix, Vector
 from blr.decisions import (
     FLAG_MEANINGS,
     REJECTED,
@@ -26,7 +27,7 @@ from blr.decisions import (
 NAN = np.full(3, np.nan)
 
 
-def test_flags_are_those_of_the_contract():
+def test_flags_are_those_of_the_contract() -> None:
     names = [
         "LOW_CONFIDENCE",
         "CLOSE_CALL",
@@ -47,7 +48,7 @@ def test_flags_are_those_of_the_contract():
         FLAG_MEANINGS[Flag.FLIPPED] = ""
 
 
-def test_entropy():
+def test_entropy() -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(4), 20)
     np.testing.assert_allclose(entropy(p), scipy_entropy(p, axis=1), rtol=1e-13)
     np.testing.assert_array_equal(entropy([[1.0, 0.0], [0.5, 0.5]]), [0.0, np.log(2)])
@@ -57,19 +58,19 @@ def test_entropy():
     np.testing.assert_allclose(mutual_information([[0.5, 0.5]], [0.2]), np.log(2) - 0.2)
 
 
-def test_pairwise_confidence():
+def test_pairwise_confidence() -> None:
     p = np.array([[0.2, 0.5, 0.3], [0.9, 0.1, 0.0], [1 / 3, 1 / 3, 1 / 3], NAN])
     np.testing.assert_allclose(pairwise_confidence(p), [0.5 / 0.8, 0.9, 0.5, np.nan])
 
 
 @given(st.integers(2, 6), st.integers(0, 1000))
-def test_pairwise_confidence_is_that_of_the_sorted_pair(K, seed):
+def test_pairwise_confidence_is_that_of_the_sorted_pair(K: int, seed: int) -> None:
     p = np.random.default_rng(seed).dirichlet(np.ones(K), 5)
     top = np.sort(p, axis=1)[:, -2:]
     np.testing.assert_allclose(pairwise_confidence(p), top[:, 1] / top.sum(axis=1), rtol=1e-14)
 
 
-def test_confidence_flags():
+def test_confidence_flags() -> None:
     p = np.array([[0.31, 0.69], [0.3, 0.7], [0.45, 0.55], [0.05, 0.95], [np.nan, np.nan]])
     low, close = int(Flag.LOW_CONFIDENCE), int(Flag.CLOSE_CALL)
     flags = flag_confidence(p, close_call=0.11)
@@ -81,7 +82,7 @@ def test_confidence_flags():
     assert flag_confidence([[0.6, 0.05, 0.35]], low_confidence=0.6).tolist() == [0]
 
 
-def test_flipped():
+def test_flipped() -> None:
     moderated = np.array([[0.6, 0.4], [0.4, 0.6], NAN[:2]])
     plugin = np.array([[0.4, 0.6], [0.1, 0.9], [0.4, 0.6]])
     assert flag_flipped(moderated, plugin).tolist() == [int(Flag.FLIPPED), 0, 0]
@@ -90,7 +91,7 @@ def test_flipped():
 
 
 @given(st.floats(0, 1), st.integers(1, 40), st.integers(0, 99))
-def test_a_budget_is_spent_and_never_overspent(budget, n, seed):
+def test_a_budget_is_spent_and_never_overspent(budget: float, n: int, seed: int) -> None:
     confidence = np.random.default_rng(seed).choice(np.linspace(0.5, 1, 15), n)
     threshold = budget_threshold(confidence, budget)
     flagged = np.count_nonzero(confidence < threshold)
@@ -99,7 +100,7 @@ def test_a_budget_is_spent_and_never_overspent(budget, n, seed):
     assert flagged + max(ties, 1) > int(budget * n)
 
 
-def test_budget_of_distinct_confidences_is_exact():
+def test_budget_of_distinct_confidences_is_exact() -> None:
     confidence = np.append(np.random.default_rng(0).permutation(1000) / 2000 + 0.5, np.nan)
     assert np.count_nonzero(confidence < budget_threshold(confidence, 0.1)) == 100
     assert np.count_nonzero(confidence < budget_threshold(confidence, 1.0)) == 1000
@@ -109,18 +110,18 @@ def test_budget_of_distinct_confidences_is_exact():
         budget_threshold(NAN, 0.1)
 
 
-def test_decisions_under_equal_costs_are_the_largest_probability():
+def test_decisions_under_equal_costs_are_the_largest_probability() -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(3), 50)
     np.testing.assert_array_equal(decide(p, 1 - np.eye(3)), p.argmax(axis=1))
 
 
-def test_decisions_of_the_textbook():
+def test_decisions_of_the_textbook() -> None:
     """PRML §1.5.2: to miss a cancer costs 1000, a false alarm 1."""
     cost = [[0, 1000], [1, 0]]  # truth: cancer, normal; decision: cancer, normal
     assert decide([[0.0009, 0.9991], [0.0011, 0.9989]], cost).tolist() == [1, 0]
 
 
-def test_reject_option():
+def test_reject_option() -> None:
     p = np.array([[0.95, 0.05], [0.8, 0.2], [0.5, 0.5], [np.nan, np.nan]])
     assert decide(p, 1 - np.eye(2), reject=0.2).tolist() == [0, 0, REJECTED, REJECTED]
     assert decide(p, 1 - np.eye(2)).tolist() == [0, 0, 0, REJECTED]
@@ -134,16 +135,16 @@ def test_reject_option():
         ([[0.5, 0.5]], np.nan, "reject is NaN"),
     ],
 )
-def test_decisions_say_what_is_wrong(p, reject, said):
+def test_decisions_say_what_is_wrong(p: list[list[float]], reject: float | None, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         decide(p, np.eye(2), reject=reject)
 
 
-def test_rows_without_probabilities_are_rejected():
+def test_rows_without_probabilities_are_rejected() -> None:
     assert decide([[np.nan, np.nan], [0.4, 0.6]], 1 - np.eye(2)).tolist() == [-1, 1]
 
 
-def test_more_decisions_than_classes():
+def test_more_decisions_than_classes() -> None:
     cost = [[0.0, 1.0, 0.3], [1.0, 0.0, 0.3]]  # the third: observe again
     assert decide([[0.9, 0.1], [0.6, 0.4]], cost).tolist() == [0, 2]
     with pytest.raises(ValueError, match=r"cost has shape \(3, 2\); expected \(2, number of decisions\)"):
@@ -154,7 +155,7 @@ def test_more_decisions_than_classes():
         decide([0.9, 0.1], cost)
 
 
-def slow_curve(confidence, wrong):
+def slow_curve(confidence: list[float], wrong: list[bool]) -> Matrix:
     points = []
     for c in sorted(set(confidence), reverse=True):
         kept = [w for q, w in zip(confidence, wrong, strict=True) if q >= c]
@@ -162,7 +163,9 @@ def slow_curve(confidence, wrong):
     return np.array(points).T
 
 
-def slow_errors_caught(confidence, wrong, fraction, rng, n=3000):
+def slow_errors_caught(
+    confidence: Vector, wrong: Vector, fraction: float, rng: np.random.Generator, n: int = 3000
+) -> float:
     """Return the mean share found over random orders of ties; a fractional row counts as far as it goes."""
     total = 0.0
     for _ in range(n):
@@ -177,7 +180,7 @@ def slow_errors_caught(confidence, wrong, fraction, rng, n=3000):
 
 
 @given(st.integers(1, 60), st.integers(0, 50))
-def test_risk_coverage_against_a_loop(n, seed):
+def test_risk_coverage_against_a_loop(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     confidence, wrong = rng.choice(np.linspace(0.5, 1, 9), n), rng.random(n) < 0.3
     curve = risk_coverage(confidence, wrong)
@@ -187,7 +190,7 @@ def test_risk_coverage_against_a_loop(n, seed):
     np.testing.assert_array_equal(curve.threshold, threshold)
 
 
-def test_area_under_the_risk_coverage_curve():
+def test_area_under_the_risk_coverage_curve() -> None:
     rng = np.random.default_rng(0)
     confidence = rng.choice(np.linspace(0.5, 1, 7), 300)
     wrong = rng.random(300) < 1 - confidence
@@ -199,7 +202,7 @@ def test_area_under_the_risk_coverage_curve():
     assert risk_coverage(np.ones(10), np.arange(10) < 3).area == pytest.approx(0.3)
 
 
-def test_errors_caught_against_random_orders_of_ties():
+def test_errors_caught_against_random_orders_of_ties() -> None:
     rng = np.random.default_rng(1)
     confidence, wrong = rng.choice([0.5, 0.7, 0.9], 15), (rng.random(15) < 0.4).astype(float)
     fractions = [0.0, 0.13, 0.4, 0.77, 1.0]
@@ -209,14 +212,14 @@ def test_errors_caught_against_random_orders_of_ties():
     assert found[[0, -1]].tolist() == [0, 1]
 
 
-def test_errors_caught_when_confidence_is_perfect_or_useless():
+def test_errors_caught_when_confidence_is_perfect_or_useless() -> None:
     wrong = np.arange(100) < 20
     np.testing.assert_allclose(errors_caught(np.arange(100), wrong, [0.1, 0.2, 0.5]), [0.5, 1, 1])
     np.testing.assert_allclose(errors_caught(np.ones(100), wrong, [0.1, 0.2]), [0.1, 0.2])
     assert errors_caught(np.ones(3), np.zeros(3), [0.1]).tolist() == [1.0]
 
 
-def test_review_curves_say_what_is_wrong():
+def test_review_curves_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="expected the same"):
         risk_coverage(np.ones(3), np.ones(2))
     with pytest.raises(ValueError, match="holds NaN"):
@@ -226,7 +229,7 @@ def test_review_curves_say_what_is_wrong():
 
 
 @pytest.mark.parametrize("wrong", [[2, 0], [-1, 0]])
-def test_more_errors_than_rows_are_refused(wrong):
+def test_more_errors_than_rows_are_refused(wrong: list[int]) -> None:
     for curve in (lambda: risk_coverage([0.6, 0.9], wrong), lambda: errors_caught([0.6, 0.9], wrong, [0.5])):
         with pytest.raises(ValueError, match="expected 0, 1, or the share"):
             curve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ FEW, MANY, DATA_SETS = 64, 512, 6
 
 
 @pytest.fixture(scope="module")
-def script():
+def script() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
-def test_errors_fall_by_the_power_that_is_drawn(script):
+def test_errors_fall_by_the_power_that_is_drawn(script: dict[str, Any]) -> None:
     few, many = (script["medians"](n, DATA_SETS) for n in (FEW, MANY))
     for name, power in (script["PROBABILITIES"] | script["EVIDENCES"]).items():
         found = np.log(many[name] / few[name]) / np.log(MANY / FEW)
@@ -27,7 +28,7 @@ def test_errors_fall_by_the_power_that_is_drawn(script):
     assert many["refined"] < 1e-5 < many["plug-in"] < many["Laplace"] < 5e-3
 
 
-def test_the_truth_is_that_of_a_finer_rule(script, monkeypatch):
+def test_the_truth_is_that_of_a_finer_rule(script: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     Phi = np.column_stack([np.ones(16), rng.standard_normal(16)])
     t = (rng.random(16) < 0.6).astype(float)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -25,7 +28,7 @@ red_is_expected = pytest.mark.filterwarnings("ignore::blr.estimators.UntrustedPo
 
 @red_is_expected
 @parametrize_with_checks([LaplaceClassifier()])
-def test_scikit_learns_own_checks(estimator, check):
+def test_scikit_learns_own_checks(estimator: LaplaceClassifier, check: Callable[..., Any]) -> None:
     check(estimator)
 
 
@@ -43,7 +46,7 @@ def test_it_is_the_fit_underneath() -> None:
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
 @pytest.mark.parametrize("load", [load_wine, pytest.param(load_breast_cancer, marks=pytest.mark.long)])
-def test_it_predicts(load, posterior: str) -> None:
+def test_it_predicts(load: Callable[..., Any], posterior: str) -> None:
     X, y = load(return_X_y=True)
     c = LaplaceClassifier(posterior=posterior).fit(X[::2], y[::2])
     assert c.score(X[1::2], y[1::2]) > 0.93

@@ -7,22 +7,23 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from blr.gaussian import BLOCK_ROWS, Gaussian, cholesky_of_precision
+from tests.blr.conftest import Twin
 
 
 @pytest.fixture
-def gaussian(dense):
+def gaussian(dense: Twin) -> Gaussian:
     rng = np.random.default_rng(0)
     return Gaussian(rng.standard_normal(5), np.linalg.inv(dense.covariance(rng, 5)))
 
 
-def test_the_factor_is_cholesky_and_lower(gaussian):
+def test_the_factor_is_cholesky_and_lower(gaussian: Gaussian) -> None:
     L = gaussian.cholesky
     assert np.array_equal(L, np.tril(L))
     assert L @ L.T == pytest.approx(gaussian.precision, rel=1e-13)  # noqa: SIM300
     assert gaussian.jitter == 0
 
 
-def test_moments_and_density_are_scipys(gaussian):
+def test_moments_and_density_are_scipys(gaussian: Gaussian) -> None:
     theirs = multivariate_normal(gaussian.mean, np.linalg.inv(gaussian.precision))
     w = gaussian.mean + 0.3
     assert gaussian.covariance == pytest.approx(theirs.cov, rel=1e-12)
@@ -30,26 +31,26 @@ def test_moments_and_density_are_scipys(gaussian):
     assert gaussian.log_det_precision == pytest.approx(np.linalg.slogdet(gaussian.precision)[1], rel=1e-12)
 
 
-def test_variance_is_the_length_of_the_whitened_rows(gaussian):
+def test_variance_is_the_length_of_the_whitened_rows(gaussian: Gaussian) -> None:
     X = np.random.default_rng(1).standard_normal((BLOCK_ROWS + 3, 5))
     dense = np.einsum("nd,de,ne->n", X, np.linalg.inv(gaussian.precision), X)
     assert gaussian.variance(X) == pytest.approx(dense, rel=1e-11)
     assert np.sum(gaussian.whiten(X) ** 2, axis=1) == pytest.approx(dense, rel=1e-11)
 
 
-def test_a_rows_variance_does_not_depend_on_its_neighbours(gaussian):
+def test_a_rows_variance_does_not_depend_on_its_neighbours(gaussian: Gaussian) -> None:
     X = np.random.default_rng(1).standard_normal((2 * BLOCK_ROWS, 5))
     assert np.array_equal(gaussian.variance(X)[:BLOCK_ROWS], gaussian.variance(X[:BLOCK_ROWS]))
 
 
-def test_samples_have_its_moments(gaussian):
+def test_samples_have_its_moments(gaussian: Gaussian) -> None:
     draws = gaussian.sample(200_000, np.random.default_rng(2))
     sd = np.sqrt(np.diag(gaussian.covariance))
     assert np.abs(draws.mean(axis=0) - gaussian.mean).max() < 5 * sd.max() / np.sqrt(200_000)
     assert np.cov(draws.T) == pytest.approx(gaussian.covariance, abs=0.02)
 
 
-def test_scales_from_1e_minus_12_to_1e12_side_by_side(dense):
+def test_scales_from_1e_minus_12_to_1e12_side_by_side(dense: Twin) -> None:
     A = np.linalg.inv(dense.covariance(np.random.default_rng(0), 5))
     scale = np.array([1e-12, 1e-6, 1.0, 1e6, 1e12])
     L, jitter = cholesky_of_precision(A * np.outer(scale, scale))
@@ -57,7 +58,7 @@ def test_scales_from_1e_minus_12_to_1e12_side_by_side(dense):
     assert pytest.approx(cholesky_of_precision(A)[0], rel=1e-10) == L / scale[:, None]
 
 
-def test_collinear_weights_take_a_jitter_that_is_told():
+def test_collinear_weights_take_a_jitter_that_is_told() -> None:
     x = np.array([1.0, 2.0, 3.0])
     A = np.outer(x, x)
     L, jitter = cholesky_of_precision(A)
@@ -65,14 +66,14 @@ def test_collinear_weights_take_a_jitter_that_is_told():
     assert pytest.approx(A, rel=1e-12) == L @ L.T
 
 
-def test_refuses_what_is_no_precision():
+def test_refuses_what_is_no_precision() -> None:
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite; its quadratic form is negative"):
         cholesky_of_precision(np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="every entry must be positive and finite"):
         cholesky_of_precision(np.diag([1.0, -1.0]))
 
 
-def test_a_flat_weight_takes_a_jitter():
+def test_a_flat_weight_takes_a_jitter() -> None:
     L, jitter = cholesky_of_precision(np.diag([4.0, 0.0]))
     assert 0 < jitter < 1e-12
     assert L[0, 0] == pytest.approx(2.0)

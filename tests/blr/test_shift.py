@@ -167,7 +167,9 @@ def test_sandwich_is_the_posterior_where_the_model_holds_and_wider_where_rows_re
 
 
 @pytest.mark.parametrize("improve", [lambda q: q, blr.refine, lambda q: blr.sample_posterior(q, n_draws=256)])
-def test_a_sandwich_keeps_the_evidence_and_the_verdict_and_predicts_by_its_own_covariance(improve) -> None:
+def test_a_sandwich_keeps_the_evidence_and_the_verdict_and_predicts_by_its_own_covariance(
+    improve: Callable[..., Any],
+) -> None:
     rng = np.random.default_rng(6)
     Phi = np.column_stack([np.ones(60), rng.standard_normal(60)])
     t, weight = (rng.random(60) < 0.5).astype(float), np.full(60, 5.0)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.differentiate import jacobian
 
 import blr.sums
+from blr.arrays import Matrix, Vector
 from blr.fitting.streams import Stream
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.sums import Rows, chunk_rows, likelihood_terms, output_covariances, skewness_term
+from tests.blr.conftest import Twin
 
 
 @pytest.fixture
-def small_chunks(monkeypatch):
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even small data into many chunks and groups."""
     monkeypatch.setattr(blr.sums, "_CHUNK_BYTES", 64)
     monkeypatch.setattr(blr.sums, "_MIN_ROWS", 16)
@@ -22,7 +26,7 @@ def small_chunks(monkeypatch):
 
 
 @pytest.fixture(params=["logistic", "softmax", "cauchit"])
-def case(request, dense):
+def case(request: pytest.FixtureRequest, dense: Twin) -> tuple[Any, ...]:
     """Return a likelihood, Phi, t, weights of the rows, and weights of the model."""
     rng = np.random.default_rng(3)
     if request.param == "softmax":
@@ -39,7 +43,9 @@ def case(request, dense):
     return likelihood, Phi, t, rng.gamma(2.0, size=len(Phi)), theta
 
 
-def dense_terms(likelihood, Phi, t, weight, theta):
+def dense_terms(
+    likelihood: Bernoulli, Phi: Matrix, t: Vector, weight: Vector, theta: Vector
+) -> tuple[float, Vector, Matrix]:
     """Return value, gradient and Hessian with one Kronecker product a row."""
     C = likelihood.n_outputs
     value, gradient, packed = likelihood.derivatives(Phi @ theta.reshape(C, -1).T, t)
@@ -50,7 +56,7 @@ def dense_terms(likelihood, Phi, t, weight, theta):
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_chunks_add_up_to_the_dense_sum(case, threads):
+def test_chunks_add_up_to_the_dense_sum(case: dict[str, Any] | tuple[Any, ...], threads: int) -> None:
     likelihood, Phi, t, weight, theta = case
     found = Rows(Phi, t, weight, threads).accumulate(likelihood_terms(likelihood, theta))
     for ours, theirs in zip(found, dense_terms(likelihood, Phi, t, weight, theta), strict=True):
@@ -58,7 +64,7 @@ def test_chunks_add_up_to_the_dense_sum(case, threads):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_not_a_bit_depends_on_the_threads(case):
+def test_not_a_bit_depends_on_the_threads(case: dict[str, Any] | tuple[Any, ...]) -> None:
     likelihood, Phi, t, weight, theta = case
     runs = [Rows(Phi, t, weight, k).accumulate(likelihood_terms(likelihood, theta)) for k in (1, 2, 3, 8)]
     for run in runs[1:]:
@@ -67,7 +73,7 @@ def test_not_a_bit_depends_on_the_threads(case):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_a_stream_is_the_rows_it_brings(case):
+def test_a_stream_is_the_rows_it_brings(case: dict[str, Any] | tuple[Any, ...]) -> None:
     likelihood, Phi, t, weight, theta = case
     chunks = [(Phi[i : i + 77], t[i : i + 77], weight[i : i + 77]) for i in range(0, len(Phi), 77)]
     stream = Stream(chunks, lambda t, w: (t, w), 5, 2)
@@ -77,7 +83,7 @@ def test_a_stream_is_the_rows_it_brings(case):
         assert x == pytest.approx(y, rel=1e-12, abs=1e-12)
 
 
-def test_without_weights_and_hessian(case):
+def test_without_weights_and_hessian(case: dict[str, Any] | tuple[Any, ...]) -> None:
     likelihood, Phi, t, _, theta = case
     value, gradient = Rows(Phi, t).accumulate(likelihood_terms(likelihood, theta, hessian=False))
     expected = dense_terms(likelihood, Phi, t, np.ones(len(Phi)), theta)
@@ -87,7 +93,7 @@ def test_without_weights_and_hessian(case):
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("C", [1, 2, 5])
-def test_output_covariances_are_rows_of_a_quadratic_form(dense, C):
+def test_output_covariances_are_rows_of_a_quadratic_form(dense: Twin, C: int) -> None:
     rng = np.random.default_rng(0)
     Phi = rng.standard_normal((40, 3))  # three blocks of rows, the last one not full
     S = dense.covariance(rng, C * 3)
@@ -98,27 +104,29 @@ def test_output_covariances_are_rows_of_a_quadratic_form(dense, C):
         assert found[n] == pytest.approx(J @ S @ J.T, rel=1e-11)
 
 
-def test_skewness_is_the_gradient_of_the_traced_hessian(case, dense):
+def test_skewness_is_the_gradient_of_the_traced_hessian(
+    case: dict[str, Any] | tuple[Any, ...], dense: Twin
+) -> None:
     likelihood, Phi, t, weight, theta = case
     Phi, t, weight = Phi[:40], t[:40], weight[:40]
     S = dense.covariance(np.random.default_rng(1), len(theta))
     U = Gaussian(theta, np.linalg.inv(S)).inverse_cholesky
     (g,) = Rows(Phi, t, weight).accumulate(skewness_term(likelihood, theta, U))
 
-    def trace(x):
+    def trace(x: np.ndarray) -> np.ndarray:
         H = [dense_terms(likelihood, Phi, t, weight, v)[2] for v in x.reshape(len(theta), -1).T]
         return np.array([np.trace(h @ S) for h in H]).reshape(x.shape[1:])
 
     assert g == pytest.approx(jacobian(trace, theta).df, rel=1e-6, abs=1e-6)
 
 
-def test_chunk_boundaries_depend_on_the_columns_alone():
+def test_chunk_boundaries_depend_on_the_columns_alone() -> None:
     assert chunk_rows(1) == 2**18
     assert chunk_rows(50) == 4096
     assert chunk_rows(10**6) == 256
 
 
-def test_every_nth_row_makes_up_for_the_rest(dense):
+def test_every_nth_row_makes_up_for_the_rest(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=101)
     part = Rows(Phi, t).every(4)
     assert len(part.Phi) == 26
@@ -127,13 +135,13 @@ def test_every_nth_row_makes_up_for_the_rest(dense):
     assert np.array_equal(Rows(Phi, t, t + 1).every(4).weight, 4 * (t[::4] + 1))
 
 
-def test_a_stream_that_is_used_up_says_so():
+def test_a_stream_that_is_used_up_says_so() -> None:
     stream = Stream([], lambda t, w: (t, w), 2)
     with pytest.raises(ValueError, match="the stream has no chunks; it must be re-iterable"):
         stream.accumulate(likelihood_terms(Bernoulli(), np.zeros(2)))
 
 
-def test_a_stream_that_changes_its_columns_says_so():
+def test_a_stream_that_changes_its_columns_says_so() -> None:
     stream = Stream(
         [(np.ones((3, 2)), np.ones(3), None), (np.ones((3, 4)), np.ones(3), None)], lambda t, w: (t, w), 2
     )
@@ -141,8 +149,8 @@ def test_a_stream_that_changes_its_columns_says_so():
         stream.accumulate(likelihood_terms(Bernoulli(), np.zeros(2)))
 
 
-def test_an_error_in_a_chunk_reaches_the_caller():
-    def fails(*_chunk):  # noqa: ANN002  a chunk is what comes
+def test_an_error_in_a_chunk_reaches_the_caller() -> None:
+    def fails(*_chunk) -> None:  # noqa: ANN002  a chunk is what comes
         raise ZeroDivisionError("in a thread")
 
     with pytest.raises(ZeroDivisionError, match="in a thread"):

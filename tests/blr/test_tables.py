@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import astropy.units as u
 import numpy as np
@@ -15,6 +17,7 @@ import blr
 from blr.arrays import NamedMatrix
 from blr.basis.kinds import BASES, basis_from_dict
 from blr.member import Member
+from blr.posterior.kinds import LaplacePosterior
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(120, 2))
@@ -36,7 +39,7 @@ TABLES = {
 
 
 @pytest.fixture(scope="module")
-def q3():
+def q3() -> LaplacePosterior:
     """Return a softmax fit with named features."""
     basis = blr.fit_basis("linear", FRAME)
     names = np.array(["E", "S0", "S"])[np.digitize(X[:, 0] + rng.normal(size=120), [-0.5, 0.5])]
@@ -44,7 +47,7 @@ def q3():
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_table_is_its_array_with_names(kind):
+def test_a_table_is_its_array_with_names(kind: str) -> None:
     table = TABLES[kind]
     basis, plain = blr.fit_basis("polynomial", table, degree=2), blr.fit_basis("polynomial", X, degree=2)
     np.testing.assert_array_equal(basis(table), plain(X))
@@ -54,14 +57,14 @@ def test_a_table_is_its_array_with_names(kind):
     assert list(q.summary()["function"]) == ["1", "u_r", "r_i", "u_r^2", "u_r r_i", "r_i^2"]
 
 
-def test_polars_frames_are_taken():
+def test_polars_frames_are_taken() -> None:
     polars = pytest.importorskip("polars", reason="polars is not installed")
     frame = polars.DataFrame({"u_r": X[:, 0], "r_i": X[:, 1]})
     np.testing.assert_array_equal(blr.fit_basis("linear", frame)(frame), blr.fit_basis("linear", X)(X))
 
 
 @pytest.mark.parametrize("kind", BASES)
-def test_columns_are_taken_by_name_and_names_are_stored(kind):
+def test_columns_are_taken_by_name_and_names_are_stored(kind: str) -> None:
     basis = blr.fit_basis(kind, FRAME, rng=np.random.default_rng(1))
     shuffled = FRAME.assign(id=range(120))[["id", "r_i", "u_r"]]
     np.testing.assert_array_equal(basis(shuffled), basis(X))
@@ -84,13 +87,13 @@ def test_columns_are_taken_by_name_and_names_are_stored(kind):
     ],
     ids=lambda labels: type(labels).__name__,
 )
-def test_columns_of_labels(labels):
+def test_columns_of_labels(labels: Any) -> None:
     q = blr.fit_evidence(X, labels)
     assert q.classes == ("early", "late")
     assert q.log_evidence == blr.fit_evidence(X, WORDS).log_evidence
 
 
-def test_a_table_of_votes_names_the_classes():
+def test_a_table_of_votes_names_the_classes() -> None:
     votes = pd.DataFrame({"smooth": rng.integers(1, 9, 120), "featured": rng.integers(1, 9, 120)})
     q = blr.fit(X, votes, blr.GaussianPrior.isotropic(2), "softmax")
     assert q.classes == ("smooth", "featured")
@@ -122,13 +125,13 @@ def test_a_table_of_votes_names_the_classes():
         (lambda _, q: q.summary(95), "level is 95, expected a probability between 0 and 1"),
     ],
 )
-def test_what_does_not_fit_is_named(use, message):
+def test_what_does_not_fit_is_named(use: Callable[..., Any], message: str) -> None:
     basis = blr.fit_basis("linear", FRAME)
     with pytest.raises(ValueError, match=message):
         use(basis, blr.fit_evidence(basis(FRAME), T))
 
 
-def test_names_stay_with_rows_and_with_nothing_else():
+def test_names_stay_with_rows_and_with_nothing_else() -> None:
     Phi = blr.fit_basis("linear", FRAME)(FRAME)
     assert Phi[:5].names == Phi[T].names == Phi.copy().names == ("1", "u_r", "r_i")
     assert Phi[:, 1:].names is None
@@ -138,7 +141,7 @@ def test_names_stay_with_rows_and_with_nothing_else():
     assert isinstance(Phi.sum(), float)
 
 
-def test_a_summary_is_what_the_precision_says(q3):
+def test_a_summary_is_what_the_precision_says(q3: LaplacePosterior) -> None:
     """Less the mean over classes; by the dense way, which inverts the precision of all K M weights."""
     summary = q3.summary(0.9)
     P = np.kron(np.eye(3) - 1 / 3, np.eye(3))
@@ -152,7 +155,7 @@ def test_a_summary_is_what_the_precision_says(q3):
 
 
 @pytest.mark.usefixtures("few_draws")
-def test_a_summary_of_draws_is_of_the_draws(q3):
+def test_a_summary_of_draws_is_of_the_draws(q3: LaplacePosterior) -> None:
     s = blr.sample_posterior(q3, rng=np.random.default_rng(0))
     summary, gaussian = s.summary(), q3.summary()
     np.testing.assert_allclose(summary["mean"], gaussian["mean"], atol=0.5 * gaussian["sd"].max())
@@ -161,7 +164,7 @@ def test_a_summary_of_draws_is_of_the_draws(q3):
     assert (summary["mean"] < summary["high"]).all()
 
 
-def test_a_summary_is_a_table_for_every_library(q3):
+def test_a_summary_is_a_table_for_every_library(q3: LaplacePosterior) -> None:
     summary = q3.summary()
     frame = pd.DataFrame(summary)
     assert list(frame.columns) == ["function", "class", "mean", "sd", "low", "high"]
@@ -171,13 +174,13 @@ def test_a_summary_is_a_table_for_every_library(q3):
     assert len({len(line) for line in lines}) == 1
 
 
-def test_names_are_stored_with_a_posterior(q3):
+def test_names_are_stored_with_a_posterior(q3: LaplacePosterior) -> None:
     stored = blr.Posterior.from_dict(q3.to_dict())
     assert list(stored.summary()["function"]) == ["1", "u_r", "r_i"] * 3
     assert "functions" not in blr.fit_evidence(X, T).to_dict()
 
 
-def test_everything_says_what_it_is_in_a_line(q3):
+def test_everything_says_what_it_is_in_a_line(q3: LaplacePosterior) -> None:
     q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), WORDS)
     assert repr(q).startswith(
         "<LaplacePosterior: logistic, classes early, late, 3 functions, 120 rows, log evidence -"
@@ -207,14 +210,14 @@ def test_everything_says_what_it_is_in_a_line(q3):
     assert "u_r" in q._repr_html_()
 
 
-def test_html_is_escaped():
+def test_html_is_escaped() -> None:
     q = blr.fit_evidence(pd.DataFrame({"<b>": X[:, 0], "i": 1.0}), np.where(T, "<script>", "b"))
     html = q._repr_html_()
     assert "<script>" not in html
     assert "&lt;b&gt;" in html
 
 
-def test_columns_of_many_rows_are_looked_at_too():
+def test_columns_of_many_rows_are_looked_at_too() -> None:
     """Rows are predicted block by block."""
     q = blr.fit_evidence(blr.fit_basis("linear", FRAME)(FRAME), T)
     many = pd.DataFrame(rng.normal(size=(30_000, 3)), columns=["1", "u_r", "r_i"])
@@ -223,7 +226,7 @@ def test_columns_of_many_rows_are_looked_at_too():
         q.predict_proba(many[["1", "r_i", "u_r"]])
 
 
-def test_scores_and_a_classifier_say_what_they_are():
+def test_scores_and_a_classifier_say_what_they_are() -> None:
     basis = blr.fit_basis("linear", X)
     q, missing = blr.fit_evidence(basis(X), WORDS), np.zeros(X.shape, dtype=bool)
     missing[0] = True

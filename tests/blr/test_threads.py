@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -18,14 +19,14 @@ def blas_threads() -> set[int]:
 
 
 @pytest.fixture(autouse=True)
-def two_threads():
+def two_threads() -> Iterator[None]:
     with threadpool_limits(2, user_api="blas"):
         if blas_threads() != {2}:
             pytest.skip("BLAS here has one thread")
         yield
 
 
-def test_the_last_to_leave_restores_the_threads():
+def test_the_last_to_leave_restores_the_threads() -> None:
     with single_threaded_blas():
         with suppress(ValueError), single_threaded_blas():
             raise ValueError
@@ -33,7 +34,7 @@ def test_the_last_to_leave_restores_the_threads():
     assert blas_threads() == {2}
 
 
-def test_another_thread_that_leaves_restores_nothing():
+def test_another_thread_that_leaves_restores_nothing() -> None:
     def nested() -> None:
         with single_threaded_blas(), single_threaded_blas():
             pass
@@ -47,7 +48,7 @@ def test_another_thread_that_leaves_restores_nothing():
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_map_keeps_the_order_and_ends_at_an_error(keep):
+def test_a_map_keeps_the_order_and_ends_at_an_error(*, keep: bool) -> None:
     assert list(ordered_map(lambda x: x * x, range(50), threads=3, keep=keep)) == [x * x for x in range(50)]
     done = []
 
@@ -65,7 +66,7 @@ def test_a_map_keeps_the_order_and_ends_at_an_error(keep):
     assert len(done) == after
 
 
-def test_kept_threads_serve_several_callers_and_a_child_has_its_own():
+def test_kept_threads_serve_several_callers_and_a_child_has_its_own() -> None:
     results = {}
 
     def caller(i: int) -> None:

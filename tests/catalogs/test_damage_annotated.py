@@ -124,9 +124,9 @@ def test_damaged_files_are_annotated_or_refused(
                 place = copy_of(whole, tmp_path / "damaged")
                 target = victim(place, rng)
                 target.write_bytes(damage(target.read_bytes(), rng))
-                start = time.monotonic()
+                start = time.process_time()
                 outcomes[tried(place, tmp_path / f"{kind} {i}")] += 1
-                assert time.monotonic() - start < SECONDS
+                assert time.process_time() - start < SECONDS
             record_property(f"{name}, {kind}", dict(outcomes))
             print(f"{name}, {kind}: {dict(outcomes)}")  # noqa: T201 -- the counts are the report
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -1,5 +1,7 @@
 """Opening catalogues: by content before name, folders, patterns, tables in memory, and what is no catalogue."""
 
+from __future__ import annotations
+
 import gc
 import warnings
 from pathlib import Path
@@ -46,7 +48,7 @@ EXPECTED = {"row": [0, 1, 2, 3], "mag": [20.5, 21.5, None, 19.0], "type": ["G", 
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("suffix", ["right", ".dat", ""])
-def test_content_tells_the_format(tmp_path, kind, suffix):
+def test_content_tells_the_format(tmp_path: Path, kind: str, suffix: str) -> None:
     """Whatever the name, the same table is read from every format."""
     path = written(kind, tmp_path / ("a" + (SUFFIXES[kind] if suffix == "right" else suffix)))
     catalog = catalogs.open(path)
@@ -56,7 +58,7 @@ def test_content_tells_the_format(tmp_path, kind, suffix):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_every_format_is_annotated_through_the_same_call(tmp_path, kind):
+def test_every_format_is_annotated_through_the_same_call(tmp_path: Path, kind: str) -> None:
     catalog = catalogs.open(written(kind, tmp_path / ("a" + SUFFIXES[kind])))
     (out,) = catalogs.annotate(catalog, tmp_path / "out", COLUMNS, computing(4), read=["row"], rows=3)
     again = catalogs.open(out)
@@ -68,7 +70,7 @@ def test_every_format_is_annotated_through_the_same_call(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_folders_and_patterns(tmp_path, kind):
+def test_folders_and_patterns(tmp_path: Path, kind: str) -> None:
     """Several files of a format are one catalogue; copies keep the layout below its root."""
     for name in ("a/1", "b/2"):
         (tmp_path / name).parent.mkdir()
@@ -83,7 +85,7 @@ def test_folders_and_patterns(tmp_path, kind):
     assert [f.relative_to(out).as_posix() for f in files] == keys
 
 
-def test_a_file_of_another_name_only(tmp_path):
+def test_a_file_of_another_name_only(tmp_path: Path) -> None:
     """A single column of text is taken for a table by its suffix alone."""
     (tmp_path / "a.csv").write_text("name\nNGC 1\n")
     assert catalogs.open(tmp_path / "a.csv").names == ("name",)
@@ -92,7 +94,7 @@ def test_a_file_of_another_name_only(tmp_path):
         catalogs.open(tmp_path / "a.pdf")
 
 
-def test_what_is_not_there(tmp_path):
+def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "galaxies.fits").touch()
     with pytest.raises(CatalogError, match=r"did you mean 'galaxies\.fits'"):
         catalogs.open(tmp_path / "galaxis.fits")
@@ -103,7 +105,7 @@ def test_what_is_not_there(tmp_path):
         catalogs.open(tmp_path / "empty")
 
 
-def test_folders_of_several_formats_or_columns_are_refused(tmp_path):
+def test_folders_of_several_formats_or_columns_are_refused(tmp_path: Path) -> None:
     written("csv", tmp_path / "1.csv")
     written("fits", tmp_path / "2.fits")
     with pytest.raises(FormatError, match="csv and fits"):
@@ -113,14 +115,14 @@ def test_folders_of_several_formats_or_columns_are_refused(tmp_path):
         catalogs.open(tmp_path / "[12].*")
 
 
-def test_options_reach_the_format(tmp_path):
+def test_options_reach_the_format(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("row,v\n0,-\n1,2\n")
     assert str(catalogs.open(tmp_path / "a.csv", missing=["-"]).column("v").datatype) == "int64"
     with pytest.raises(FormatError, match="leave it out"):
         catalogs.open(tmp_path / "a.csv", 1)
 
 
-def test_a_named_index_of_pandas_is_a_column():
+def test_a_named_index_of_pandas_is_a_column() -> None:
     frame = pd.DataFrame({"objid": [2**60 + 1, 5, 7], "field": ["a", "a", "b"], "mag": [1.0, 2.0, 3.0]})
     for named in (["objid"], ["field", "objid"]):
         found = catalogs.open(frame.set_index(named))
@@ -139,12 +141,12 @@ def test_a_named_index_of_pandas_is_a_column():
         pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]),
     ],
 )
-def test_tables_in_memory_that_are_no_catalogue(table):
+def test_tables_in_memory_that_are_no_catalogue(table: pa.Table | pd.DataFrame) -> None:
     with pytest.raises(FormatError, match=r"got a .*, expected|got a .*; expected"):
         catalogs.open(table)
 
 
-def test_pandas_in_memory():
+def test_pandas_in_memory() -> None:
     """A frame is a catalogue like any other, until nothing uses it; the same frame has the same hash."""
     frame = pd.DataFrame(TABLE)
     catalog = catalogs.open(frame)
@@ -157,7 +159,7 @@ def test_pandas_in_memory():
     assert not folder.exists()
 
 
-def test_astropy_in_memory(tmp_path):
+def test_astropy_in_memory(tmp_path: Path) -> None:
     """Units, UCDs, masks, vectors and coordinates of an astropy table; its copy is a Parquet file."""
     table = QTable(
         {
@@ -189,7 +191,7 @@ def test_astropy_in_memory(tmp_path):
     assert catalogs.open(out).column("flux").unit == "Jy"
 
 
-def test_what_a_table_in_memory_loses_is_said(tmp_path):
+def test_what_a_table_in_memory_loses_is_said(tmp_path: Path) -> None:
     """Complex numbers, alone, in vectors and in lists, and bytes that are no text; of the columns that are kept."""
     lists = np.empty(3, dtype=object)
     lists[:] = [np.array([1 + 2j]), np.array([], dtype=complex), np.array([3j, 4])]
@@ -239,7 +241,7 @@ def test_what_a_table_in_memory_loses_is_said(tmp_path):
     assert slim.warnings == (told["z"],)
 
 
-def test_arrow_in_memory_and_what_is_no_table():
+def test_arrow_in_memory_and_what_is_no_table() -> None:
     assert catalogs.open(pa.table(TABLE)).n_rows == 4
     with pytest.raises(FormatError, match="got list; expected the path"):
         catalogs.open([1, 2])
@@ -249,7 +251,9 @@ def test_arrow_in_memory_and_what_is_no_table():
     ("form", "suffix"), [("parquet", ".parquet"), ("fits", ".fits"), ("ascii.ecsv", ".ecsv")]
 )
 @pytest.mark.parametrize(("unit", "refused"), [("mmag", True), ("mag", False), (None, False)])
-def test_files_in_different_units_are_not_one_catalogue(tmp_path, form, suffix, unit, refused):
+def test_files_in_different_units_are_not_one_catalogue(
+    tmp_path: Path, form: str, suffix: str, unit: str | None, *, refused: bool
+) -> None:
     """A number of the second file would be taken for one in the first file's unit."""
     for name, stated in (("a", "mag"), ("b", unit)):
         table = Table(TABLE)
@@ -264,14 +268,14 @@ def test_files_in_different_units_are_not_one_catalogue(tmp_path, form, suffix, 
         catalogs.open(tmp_path)
 
 
-def test_spellings_of_a_unit_are_one_unit(tmp_path):
+def test_spellings_of_a_unit_are_one_unit(tmp_path: Path) -> None:
     for name, stated in (("a", "erg / s"), ("b", "erg s-1")):
         schema = pa.schema([pa.field("flux", pa.float64(), metadata={"unit": stated})])
         pq.write_table(pa.table({"flux": [1.0]}, schema), tmp_path / f"{name}.parquet")
     assert catalogs.open(tmp_path).n_rows == 2
 
 
-def test_notes_beside_tables_are_no_tables(tmp_path):
+def test_notes_beside_tables_are_no_tables(tmp_path: Path) -> None:
     written("fits", tmp_path / "tile.fits")
     (tmp_path / "README.txt").write_text("made by, us\non, Monday\n")
     assert catalogs.open(tmp_path).n_rows == 4
@@ -281,7 +285,7 @@ def test_notes_beside_tables_are_no_tables(tmp_path):
     assert catalogs.open(tmp_path).n_rows == 4
 
 
-def test_a_folder_of_parquet_with_another_table_is_refused(tmp_path):
+def test_a_folder_of_parquet_with_another_table_is_refused(tmp_path: Path) -> None:
     written("parquet", tmp_path / "a.parquet")
     written("fits", tmp_path / "b.fits")
     with pytest.raises(FormatError, match=r"holds Parquet files and b\.fits, .* such as '.*/\*\.parquet'"):
@@ -289,7 +293,7 @@ def test_a_folder_of_parquet_with_another_table_is_refused(tmp_path):
     assert catalogs.open(tmp_path / "*.parquet").n_rows == 4
 
 
-def test_what_is_of_no_known_format_can_be_converted(tmp_path):
+def test_what_is_of_no_known_format_can_be_converted(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0")
     with pytest.raises(FormatError, match=r"Table\.read\('x\.h5', format=\.\.\.\)\.write"):
         catalogs.open(tmp_path / "x.h5")
@@ -310,7 +314,7 @@ BLANKS = """# NUMBER MAG_AUTO ra
 
 
 @pytest.mark.parametrize("kind", ["ascii.sextractor", "ascii.ipac", "ascii"])
-def test_tables_that_had_to_be_converted_are_read(tmp_path, kind):
+def test_tables_that_had_to_be_converted_are_read(tmp_path: Path, kind: str) -> None:
     """Whatever their name is."""
     path = tmp_path / "test.cat.txt"
     if kind == "ascii.ipac":
@@ -324,7 +328,7 @@ def test_tables_that_had_to_be_converted_are_read(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_catalogue_is_a_line_and_in_a_notebook_its_columns(kind, tmp_path):
+def test_a_catalogue_is_a_line_and_in_a_notebook_its_columns(kind: str, tmp_path: Path) -> None:
     """Rows that are not in a header are not counted for a line."""
     path = written(kind, tmp_path / f"<a>{SUFFIXES[kind]}")
     catalog = catalogs.open(path)

@@ -25,7 +25,7 @@ import yaml
 from flows.models.judged_rows import JUDGED_ROWS_FILE
 from flows.models.store import Store
 from tests.e2e.browser import Browser, browser, missing
-from tests.e2e.conftest import HOSTILE
+from tests.e2e.conftest import HOSTILE, Team
 from tests.e2e.running import PATIENCE, PROGRAMS, Prefect, wait_for
 from tests.flows.watching import listener
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # its own waits are 
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory) -> Iterator[Browser]:
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if (absent := missing()) is not None:
         pytest.skip(absent)
     with browser(tmp_path_factory.mktemp("browser")) as window:
@@ -41,7 +41,7 @@ def window(tmp_path_factory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def pages(team, window) -> Browser:
+def pages(team: Team, window: Browser) -> Browser:
     window.open(team.prefect.url)
     (password,) = window.some("input[type=password]")
     password.send_keys(team.prefect.password)
@@ -50,7 +50,7 @@ def pages(team, window) -> Browser:
     return window
 
 
-def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team):
+def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team: Team) -> None:
     told = {d["name"]: d for d in team.prefect.find("deployments")}
     assert {"train", "classify", "reprocess", "promote"} == set(told)
     assert {s["slug"]: s["active"] for s in told["train"]["schedules"]} == {"sundays": False}
@@ -62,13 +62,13 @@ def test_every_flow_is_deployed_with_its_schedules_as_they_are_in_the_file(team)
         assert deployment["concurrency_limit"] is None, "its lease would kill long runs"
 
 
-def test_a_stranger_gets_nothing(team):
+def test_a_stranger_gets_nothing(team: Team) -> None:
     for password in ("", "blr:guess"):
         status, answer = team.prefect.ask("POST", "/flow_runs/filter", {}, password=password)
         assert status == 401, answer
 
 
-def test_parameters_have_types_choices_and_bounds(team):
+def test_parameters_have_types_choices_and_bounds(team: Team) -> None:
     schema = json.dumps(team.prefect.deployment("train")["parameter_openapi_schema"])
     assert '"enum": ["evidence", "bic"' in schema
     assert '"description": "What ranks the candidates' in schema
@@ -78,7 +78,7 @@ def test_parameters_have_types_choices_and_bounds(team):
     assert (status, "threads" in str(answer)) == (409, True), answer
 
 
-def test_the_form_draws_choices_and_nested_tables(team, pages):
+def test_the_form_draws_choices_and_nested_tables(team: Team, pages: Browser) -> None:
     deployment = team.prefect.deployment("train")
     pages.open(f"{team.prefect.url}/v2/deployments/deployment/{deployment['id']}/run")
     pages.shows("Specification of what to train")
@@ -89,7 +89,7 @@ def test_the_form_draws_choices_and_nested_tables(team, pages):
     pages.picture(f"{team.database}-nested")
 
 
-def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
+def test_a_run_starts_from_the_form_and_shows_what_it_found(team: Team, pages: Browser) -> None:
     deployment = team.prefect.deployment("classify")
     pages.open(f"{team.prefect.url}/v2/deployments/deployment/{deployment['id']}/run")
     pages.shows("NAME, for its champion", "Replace what another model")
@@ -127,7 +127,7 @@ def test_a_run_starts_from_the_form_and_shows_what_it_found(team, pages):
     assert "bad" not in pages.driver.title
 
 
-def test_a_scheduled_run_fires(team):
+def test_a_scheduled_run_fires(team: Team) -> None:
     deployment = team.prefect.deployment("classify")
     run = team.prefect.run_ended(deployment_id=deployment["id"], auto_scheduled=True)
     assert run["state_name"] == "Completed", team.prefect.logs(run)
@@ -138,7 +138,7 @@ def test_a_scheduled_run_fires(team):
     assert outputs == ["field-0.parquet", "field-1.parquet"]
 
 
-def test_an_event_starts_a_run_with_what_it_tells(team):
+def test_an_event_starts_a_run_with_what_it_tells(team: Team) -> None:
     """The delivery script's word that a release has arrived; templates of triggers are plain strings."""
     deployment = team.prefect.deployment("reprocess")
     run = team.prefect.run_ended(deployment_id=deployment["id"], auto_scheduled=False)
@@ -153,7 +153,7 @@ NEWER = ("0123456789ab", "0123456789ac")
 """Versions of two challengers: one will be rejected, the other one promoted."""
 
 
-def test_a_person_promotes_and_rejects_on_the_page(team, pages):
+def test_a_person_promotes_and_rejects_on_the_page(team: Team, pages: Browser) -> None:
     """The approval form: what it shows, what it asks for, and what becomes of the answer."""
     if team.database != "sqlite":
         pytest.skip("the form is the pages', whatever the database: tried on SQLite")
@@ -213,7 +213,7 @@ sys.exit([*codes, run(automate), run(automate)] != [0, 2, 0, 0])
 """
 
 
-def test_the_alert_of_a_nightly_run_that_failed_reaches_the_team(team):
+def test_the_alert_of_a_nightly_run_that_failed_reaches_the_team(team: Team) -> None:
     """`blr deployments automate` finds what it needs by name; a webhook hears of the run, its end and why."""
     if team.database != "sqlite":
         pytest.skip("automations are the server's, whatever its database: tried on SQLite")
@@ -243,7 +243,7 @@ def test_the_alert_of_a_nightly_run_that_failed_reaches_the_team(team):
     assert alert["text"].startswith(f'{run["name"]}: Failed. no "disk"')
 
 
-def test_no_secret_is_told(team):
+def test_no_secret_is_told(team: Team) -> None:
     """Neither the API's password nor the database's: not in logs of programs and runs, nor on pages."""
     database = team.prefect.settings.get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
     secrets = [team.prefect.password.partition(":")[2], *filter(None, [urlsplit(database).password])]
@@ -262,7 +262,7 @@ SILENCE = 10
 
 
 @pytest.mark.long
-def test_only_runs_that_are_silent_are_crashed(team):
+def test_only_runs_that_are_silent_are_crashed(team: Team) -> None:
     """A run that completed stays so when a heartbeat comes after its end, as in Prefect's issues 18653 and 21932."""
     if team.database != "sqlite":
         pytest.skip("the rules are the server's, whatever its database: tried on SQLite")

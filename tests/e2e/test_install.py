@@ -20,6 +20,7 @@ from email.parser import Parser
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def run(command: list[str | Path], **options: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Iterator[zipfile.ZipFile]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
     folder = tmp_path_factory.mktemp("wheel")
     run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT])
     (path,) = folder.glob("*.whl")
@@ -52,7 +53,7 @@ def metadata(wheel: zipfile.ZipFile, name: str) -> str:
     return wheel.read(path).decode()
 
 
-def test_the_wheel_holds_three_typed_packages_and_nothing_else(wheel):
+def test_the_wheel_holds_three_typed_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     entries = set(wheel.namelist())
     assert {entry.split("/")[0] for entry in entries if ".dist-info/" not in entry} == {
         "blr",
@@ -69,20 +70,20 @@ def test_the_wheel_holds_three_typed_packages_and_nothing_else(wheel):
     assert sources == {entry for entry in entries if ".dist-info/" not in entry}
 
 
-def test_the_wheel_has_a_console_script_and_the_licence(wheel):
+def test_the_wheel_has_a_console_script_and_the_licence(wheel: zipfile.ZipFile) -> None:
     assert "blr = flows.cli.app:main" in metadata(wheel, "entry_points.txt")
     assert "BSD 3-Clause" in metadata(wheel, "licenses/LICENSE")
     assert Parser().parsestr(metadata(wheel, "METADATA"))["License-Expression"] == "BSD-3-Clause"
 
 
-def test_the_wheel_has_the_loops_in_c_for_this_platform(wheel):
+def test_the_wheel_has_the_loops_in_c_for_this_platform(wheel: zipfile.ZipFile) -> None:
     if compiled.loops is None:
         pytest.skip("the loops in C were not built here")
     assert [e for e in wheel.namelist() if e.startswith("blr/_loops.") and not e.endswith(".pyi")]
     assert "Tag: cp311-abi3-" in metadata(wheel, "WHEEL")
 
 
-def test_without_a_compiler_the_wheel_is_pure_python(tmp_path):
+def test_without_a_compiler_the_wheel_is_pure_python(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for package in ("blr", "catalogs", "flows"):
         shutil.copytree(
@@ -102,12 +103,12 @@ def test_without_a_compiler_the_wheel_is_pure_python(tmp_path):
 @pytest.mark.parametrize(
     "bound", ["prefect<4,>=3.8.8", "fastapi<0.151,>=0.139", "sqlalchemy[asyncio]<2.1,>=2.0"]
 )
-def test_the_wheel_bounds_what_breaks_prefect(wheel, bound):
+def test_the_wheel_bounds_what_breaks_prefect(wheel: zipfile.ZipFile, bound: Any) -> None:
     assert bound in Parser().parsestr(metadata(wheel, "METADATA")).get_all("Requires-Dist")
 
 
 @pytest.fixture(scope="module")
-def plain_install(tmp_path_factory) -> Path:
+def plain_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make an environment with `pip install .`, no pins: return its programs' folder."""
     folder = tmp_path_factory.mktemp("plain")
     reach = [*PIP, "download", "--no-deps", "--no-cache-dir", "--dest", folder / "probe", "hatchling"]
@@ -125,19 +126,23 @@ def plain_install(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def clean_environment(tmp_path) -> dict[str, str]:
+def clean_environment(tmp_path: Path) -> dict[str, str]:
     """Return a user's environment who never heard of Prefect, with a home of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "PYTHON"))}
     return kept | {"HOME": str(tmp_path), "DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 
 
 @pytest.mark.slow
-def test_a_plain_install_has_a_command_line(plain_install, clean_environment, tmp_path):
+def test_a_plain_install_has_a_command_line(
+    plain_install: Path, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
     assert "classify" in run([plain_install / "blr", "--help"], env=clean_environment, cwd=tmp_path)
 
 
 @pytest.mark.slow
-def test_a_plain_install_runs_flows_on_the_embedded_server(plain_install, clean_environment, tmp_path):
+def test_a_plain_install_runs_flows_on_the_embedded_server(
+    plain_install: Path, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
     command = [plain_install / "python", PROBE, "embedded", tmp_path / "prefect"]
     answer = run(command, env=clean_environment, cwd=tmp_path)
     assert json.loads(answer) == {
@@ -148,7 +153,9 @@ def test_a_plain_install_runs_flows_on_the_embedded_server(plain_install, clean_
 
 
 @pytest.mark.long
-def test_a_plain_install_schedules_cron_deployments(plain_install, clean_environment, tmp_path):
+def test_a_plain_install_schedules_cron_deployments(
+    plain_install: Path, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
     environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "prefect")}
     with server(plain_install, environment, tmp_path) as url:
         command = [plain_install / "python", PROBE, "schedule", "nightly"]

@@ -44,7 +44,7 @@ def address(process: subprocess.Popen[bytes], log: Path) -> str:
     return str(wait_for(said, "the address"))
 
 
-def test_serves_schedules_and_pages_and_leaves_nothing_behind(survey, tmp_path):
+def test_serves_schedules_and_pages_and_leaves_nothing_behind(survey: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(survey, tmp_path / "survey"))
     environment = clean_environment()
     subprocess.run(

@@ -94,7 +94,7 @@ def write(folder: Path, ending: str) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["parquet", "fits", "vot", "ecsv", "csv"])
-def test_full_columns_of_three_classes_and_again(store, tmp_path, ending):
+def test_full_columns_of_three_classes_and_again(store: Path, tmp_path: Path, ending: str) -> None:
     source = write(store, ending)
     classified(store, source, tmp_path / "one", 'columns = "full"')
     path = tmp_path / "one" / source.name
@@ -122,7 +122,7 @@ def test_full_columns_of_three_classes_and_again(store, tmp_path, ending):
     assert np.array_equal(again["id"], found["id"])
 
 
-def test_a_blank_separated_table_through_the_flow(store, tmp_path):
+def test_a_blank_separated_table_through_the_flow(store: Path, tmp_path: Path) -> None:
     """Its copy is ECSV, is listed as such, and is left alone by the next run."""
     source = tmp_path / "t.dat"
     Table.read(write(store, "ecsv"), format="ascii.ecsv").write(source, format="ascii.commented_header")
@@ -137,7 +137,7 @@ def test_a_blank_separated_table_through_the_flow(store, tmp_path):
     assert copy_name("t.dat", None, source) == "t.ecsv"
 
 
-def test_a_user_keeps_bits_through_the_flow(store, tmp_path):
+def test_a_user_keeps_bits_through_the_flow(store: Path, tmp_path: Path) -> None:
     source = write(store, "parquet")
     classified(store, source, tmp_path / "one", "")
     table = pq.read_table(tmp_path / "one" / "t.parquet")
@@ -154,7 +154,7 @@ def test_a_user_keeps_bits_through_the_flow(store, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["slim", "annotated"])
-def test_hats_through_the_flow(store, tmp_path, mode):
+def test_hats_through_the_flow(store: Path, tmp_path: Path, mode: str) -> None:
     root = write_collection(tmp_path / "collection")
     wanted = f'mode = "{mode}"\ncolumns = "full"\nselected = true\n[flags]\ncompleteness = {{ {CLASSES[0]} = 0.8 }}'
     told = classified(store, root, tmp_path / "out", wanted)
@@ -179,7 +179,9 @@ def test_hats_through_the_flow(store, tmp_path, mode):
 
 
 @pytest.mark.parametrize("ending", ["csv", "ecsv", "vot", "fits", "parquet"])
-def test_provenance_lies_in_the_file_where_it_can_and_always_in_the_manifest(store, tmp_path, ending):
+def test_provenance_lies_in_the_file_where_it_can_and_always_in_the_manifest(
+    store: Path, tmp_path: Path, ending: str
+) -> None:
     source = write(store, ending)
     told = classified(store, source, tmp_path / "out", "")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,7 +136,7 @@ def workers(cluster: distributed.LocalCluster, n: int) -> str:
 
 
 @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.long), 2, 3])
-def test_the_same_bytes_as_by_threads(cluster, survey, n):
+def test_the_same_bytes_as_by_threads(cluster: distributed.LocalCluster, survey: Path, n: int) -> None:
     heard = Heard()
     with listening(heard):
         told = classified(survey, f"on-{n}", engine=workers(cluster, n))
@@ -155,14 +156,14 @@ def kill_one(cluster: distributed.LocalCluster) -> None:
 @pytest.mark.parametrize(
     "n", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)]
 )
-def test_a_worker_killed_in_the_middle(cluster, survey, n):
+def test_a_worker_killed_in_the_middle(cluster: distributed.LocalCluster, survey: Path, n: int) -> None:
     address = workers(cluster, n)
     with listening(Heard(lambda: kill_one(cluster))):
         classified(survey, f"killed-{n}", engine=address)
     assert content(survey, f"killed-{n}") == content(survey, "threads")
 
 
-def test_a_run_killed_while_its_workers_go_on(cluster, survey):
+def test_a_run_killed_while_its_workers_go_on(cluster: distributed.LocalCluster, survey: Path) -> None:
     """What they still finish does no harm to the next run, which begins at once."""
     address = workers(cluster, 2)
     command = "classify release --model morphology --store models --out out/orphans --direct --engine"
@@ -183,7 +184,7 @@ def test_a_run_killed_while_its_workers_go_on(cluster, survey):
     assert content(survey, "orphans") == content(survey, "threads")
 
 
-def test_stopped_by_ctrl_c_and_gone_on(cluster, survey):
+def test_stopped_by_ctrl_c_and_gone_on(cluster: distributed.LocalCluster, survey: Path) -> None:
     address = workers(cluster, 1)
     with (
         listening(Heard(lambda: os.kill(os.getpid(), signal.SIGINT))),
@@ -231,7 +232,9 @@ def started_by_hand(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.long
-def test_a_scheduler_killed_and_the_commands_of_the_page(survey, monkeypatch):
+def test_a_scheduler_killed_and_the_commands_of_the_page(
+    survey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The page's commands start what the run asks for; a killed scheduler ends it in a sentence; it goes on."""
     monkeypatch.chdir(survey)
     with (
@@ -258,7 +261,9 @@ def annotated_again(survey: Path, name: str) -> int:
     return len(done)
 
 
-def test_workers_that_differ_are_refused(cluster, survey, monkeypatch):
+def test_workers_that_differ_are_refused(
+    cluster: distributed.LocalCluster, survey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = workers(cluster, 1)
     monkeypatch.setattr(versions, "PACKAGES", ("numpy", "no-such-package"))
     monkeypatch.setattr(versions, "version", {"numpy": "1.0", "no-such-package": "2.0"}.get)
@@ -272,7 +277,9 @@ def test_workers_that_differ_are_refused(cluster, survey, monkeypatch):
     assert not (survey / "out/differ").exists()
 
 
-def test_a_worker_that_ends_while_versions_are_compared(cluster, monkeypatch):
+def test_a_worker_that_ends_while_versions_are_compared(
+    cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is no worker without the package: those that are left are asked again."""
     address, asked, ask = workers(cluster, 2), [], distributed.Client.run
 
@@ -288,7 +295,7 @@ def test_a_worker_that_ends_while_versions_are_compared(cluster, monkeypatch):
     assert len(asked) > 1
 
 
-def test_sums_on_workers_are_those_of_threads(cluster):
+def test_sums_on_workers_are_those_of_threads(cluster: distributed.LocalCluster) -> None:
     with EngineChoice(address=workers(cluster, 2)).opened(1) as engine:
         assert isinstance(engine, DaskEngine)
         values = [0.1 * i for i in range(20)]
@@ -297,19 +304,21 @@ def test_sums_on_workers_are_those_of_threads(cluster):
             list(engine.map(len, [1]))
 
 
-def test_what_no_worker_outlives_is_lost(cluster):
+def test_what_no_worker_outlives_is_lost(cluster: distributed.LocalCluster) -> None:
     with EngineChoice(address=workers(cluster, 1)).opened(1) as engine:
         ((item, lost),) = engine.map(os._exit, [1])
     assert (item, type(lost)) == (1, Lost)
     assert "2 workers in turn were killed" in lost.reason
 
 
-def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(survey, monkeypatch):
+def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(
+    survey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its copy has the same bytes; the others are annotated as ever."""
     seen = []
 
     class Tight(ThreadEngine):
-        def map(self, work, items):
+        def map(self, work: Path, items: Any) -> Iterator[Any]:
             for item in items:
                 files = {file["name"]: file.get("batch_rows") for file in json.loads(item)["files"]}
                 seen.append(files)
@@ -329,11 +338,11 @@ def test_a_file_that_does_not_fit_into_memory_is_tried_in_small_batches(survey, 
     assert copies[0] == copies[1]
 
 
-def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey):
+def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey: Path) -> None:
     """A group is taken apart; the file is tried again the next time, although it stays as it is."""
 
     class Small(ThreadEngine):
-        def map(self, work, items):
+        def map(self, work: Path, items: Any) -> Iterator[Any]:
             for item in items:
                 names = [file["name"] for file in json.loads(item)["files"]]
                 yield item, Lost("too large") if "p4.parquet" in names else work(item)
@@ -355,7 +364,7 @@ def test_files_that_no_worker_outlives_are_quarantined_the_others_not(survey):
     }
 
 
-def test_a_worker_may_annotate_several_files_at_once(survey):
+def test_a_worker_may_annotate_several_files_at_once(survey: Path) -> None:
     classified_on(ThreadEngine(3, is_remote=True), survey, "side-by-side")
     assert content(survey, "side-by-side") == content(survey, "threads")
 
@@ -367,7 +376,7 @@ def classified_on(engine: ThreadEngine, survey: Path, name: str) -> object:
         return classified(survey, name)
 
 
-def test_a_release_brought_up_to_date_by_workers(survey, make):
+def test_a_release_brought_up_to_date_by_workers(survey: Path, make: SimpleNamespace) -> None:
     """Differences are reported as by threads, and files that were touched are hashed by workers and kept."""
     spec = survey / "spec.toml"
     (survey / "night").mkdir()
@@ -441,7 +450,13 @@ def by_threads(shards: TrainingShards) -> list[bytes]:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_fit_has_the_same_bits_on_workers(cluster, shards, by_threads, monkeypatch, n):
+def test_a_fit_has_the_same_bits_on_workers(
+    cluster: distributed.LocalCluster,
+    shards: TrainingShards,
+    by_threads: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    n: int,
+) -> None:
     """Of two workers one is killed in the middle."""
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 400)
     address = workers(cluster, n)
@@ -454,7 +469,7 @@ def test_a_fit_has_the_same_bits_on_workers(cluster, shards, by_threads, monkeyp
         assert evidence_fit(replace(shards, engine=engine), kill) == by_threads
 
 
-def test_a_worker_that_does_not_see_the_rows(cluster, tmp_path):
+def test_a_worker_that_does_not_see_the_rows(cluster: distributed.LocalCluster, tmp_path: Path) -> None:
     read = ShardReader(StoredRows(tmp_path / "nowhere"), (0,), n_classes=2, binary=True, held_out_too=True)
     work = ShardSum(read, None, lambda X, _t, _w: (len(X),))
     with (
@@ -519,7 +534,9 @@ LAST_KILL = 14
 @pytest.mark.parametrize(
     "n", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)]
 )
-def test_a_model_has_the_same_bytes_on_workers(cluster, labelled, n, killed):
+def test_a_model_has_the_same_bytes_on_workers(
+    cluster: distributed.LocalCluster, labelled: Path, n: int, killed: Any
+) -> None:
     """A whole training, from the rows' reading on; where workers are killed, one then and two at later sums."""
     address, heard = workers(cluster, n), Heard(lambda: killed and kill_one(cluster))
 

@@ -1,7 +1,10 @@
 """Typed values and their JSON: nothing lost, defaults left out, damage named."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +31,7 @@ class Parts:
 PARTS = Parts("a", (Share(None), Share(0.5, 3)), {"S": 1.0})
 
 
-def test_fields_are_keys_and_defaults_are_left_out():
+def test_fields_are_keys_and_defaults_are_left_out() -> None:
     assert to_document(PARTS) == {
         "name": "a",
         "shares": [{"p": None}, {"p": 0.5, "n": 3}],
@@ -36,12 +39,12 @@ def test_fields_are_keys_and_defaults_are_left_out():
     }
 
 
-def test_a_file_gives_the_value_back(tmp_path):
+def test_a_file_gives_the_value_back(tmp_path: Path) -> None:
     write_document(tmp_path / "parts.json", PARTS)
     assert read_document(Parts, tmp_path / "parts.json") == PARTS
 
 
-def test_keys_of_other_versions_are_passed_over():
+def test_keys_of_other_versions_are_passed_over() -> None:
     document = to_document(PARTS) | {"of a newer version": 1}
     assert from_document(Parts, document, source="parts.json") == PARTS
 
@@ -50,29 +53,29 @@ def test_keys_of_other_versions_are_passed_over():
     ("change", "words"),
     [({"name": 3}, "parts.json: got 3 for 'name'"), ({"shares": [{}]}, "for 'shares.0.p' .*required")],
 )
-def test_what_does_not_fit_is_named(change: dict[str, Any], words: str):
+def test_what_does_not_fit_is_named(change: dict[str, Any], words: str) -> None:
     with pytest.raises(DocumentError, match=words):
         from_document(Parts, to_document(PARTS) | change, source="parts.json")
 
 
-def test_no_json_is_named(tmp_path):
+def test_no_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "parts.json").write_text("{")
     with pytest.raises(DocumentError, match="got no JSON"):
         read_document(Parts, tmp_path / "parts.json")
 
 
-def test_a_number_that_json_has_not_is_an_error(tmp_path):
+def test_a_number_that_json_has_not_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Out of range"):
         write_document(tmp_path / "parts.json", Share(math.nan))
     assert not (tmp_path / "parts.json").exists()
 
 
-def test_a_field_of_the_wrong_type_is_a_mistake():
+def test_a_field_of_the_wrong_type_is_a_mistake() -> None:
     with pytest.raises(PydanticSerializationError):
         to_document(Share("0.5"))  # type: ignore[arg-type]
 
 
-def test_the_schema_asks_for_fields_without_a_default():
+def test_the_schema_asks_for_fields_without_a_default() -> None:
     schema = json_schema(Parts)
     assert schema["required"] == ["name", "shares", "by_class"]
     assert schema["$defs"]["Share"]["properties"]["n"]["type"] == "integer"

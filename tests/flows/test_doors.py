@@ -28,14 +28,14 @@ def where(pattern: str) -> set[str]:
     return {path.relative_to(FLOWS).as_posix() for path in paths}
 
 
-def test_only_their_own_folder_validates_specifications():
+def test_only_their_own_folder_validates_specifications() -> None:
     assert where(r"\bSpecification\.model_validate") == {
         "specification/toml_file.py",
     }
     assert where(r"load_specification\(") == {"specification/toml_file.py"}
 
 
-def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
+def test_the_steps_of_a_training_take_the_specification_that_was_read(folder: Path) -> None:
     specification, requests = read_specification(folder / "spec.toml"), []
 
     def first_step(request: TrainingTask) -> Ingested:
@@ -47,14 +47,14 @@ def test_the_steps_of_a_training_take_the_specification_that_was_read(folder):
     assert request.specification is specification
 
 
-def test_one_function_takes_texts_apart_that_name_models():
+def test_one_function_takes_texts_apart_that_name_models() -> None:
     assert where(r'\.partition\("@"\)|"@" in|\.split\("@"') == {"runs/model_reference.py"}
     assert ModelReference.parse("morphology") == ModelReference("morphology")
     assert ModelReference.parse("morphology@0123") == ModelReference("morphology", "0123")
     assert ModelReference("morphology", "0123").label == "morphology@0123"
 
 
-def test_a_model_is_looked_for_once(trained, tmp_path, monkeypatch):
+def test_a_model_is_looked_for_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken_apart = []
     parse = ModelReference.parse
     monkeypatch.setattr(ModelReference, "parse", lambda text: taken_apart.append(text) or parse(text))
@@ -64,7 +64,7 @@ def test_a_model_is_looked_for_once(trained, tmp_path, monkeypatch):
     assert taken_apart == ["morphology", "morphology"]
 
 
-def test_labels_are_read_once(folder, monkeypatch):
+def test_labels_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows and the report's quality take the same tables, which may come from a URL."""
     read, of = [], LabelSource.of
     monkeypatch.setattr(
@@ -74,7 +74,7 @@ def test_labels_are_read_once(folder, monkeypatch):
     assert len(read) == 1
 
 
-def test_folders_that_are_written_to_are_checked_where_a_verb_begins():
+def test_folders_that_are_written_to_are_checked_where_a_verb_begins() -> None:
     assert where(r"\boutput_folder\(") == {
         "classification/census_taking.py",
         "classification/feature_space.py",
@@ -101,7 +101,9 @@ def test_folders_that_are_written_to_are_checked_where_a_verb_begins():
     assert where(r"\bStore\(Path") == {"training/steps.py"}
 
 
-def test_a_store_outside_of_the_roots_is_refused_by_name(tmp_path, monkeypatch):
+def test_a_store_outside_of_the_roots_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BLR_ROOTS", str(tmp_path / "survey"))
     assert Store.named(tmp_path / "survey" / "models") == Store(tmp_path / "survey" / "models")
     with pytest.raises(UsageError, match=r"^store: got .*, expected a path inside"):

@@ -40,7 +40,7 @@ def stored_result(flow_run_id: object) -> object:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_the_flows_do_the_same_as_the_plain_functions(work):
+def test_the_flows_do_the_same_as_the_plain_functions(work: Path) -> None:
     from flows.classify import classify
     from flows.train import train
 
@@ -70,7 +70,7 @@ def test_the_flows_do_the_same_as_the_plain_functions(work):
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_one_task_holds_an_engine(work):
+def test_one_task_holds_an_engine(work: Path) -> None:
     """And processes of this machine give the bytes that threads give."""
     pytest.importorskip("distributed")
     from prefect.client.orchestration import get_client
@@ -91,7 +91,7 @@ def test_one_task_holds_an_engine(work):
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_failed_flow_says_what_is_wrong(work):
+def test_a_failed_flow_says_what_is_wrong(work: Path) -> None:
     from flows.errors import SpecificationError
     from flows.train import train
 
@@ -100,7 +100,7 @@ def test_a_failed_flow_says_what_is_wrong(work):
         train(work / "spec.toml", work / "models")
 
 
-def test_fn_needs_no_prefect_server(work, monkeypatch):
+def test_fn_needs_no_prefect_server(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.classify import classify
     from flows.train import train
 
@@ -111,7 +111,7 @@ def test_fn_needs_no_prefect_server(work, monkeypatch):
     assert told.status == "done"
 
 
-def test_the_form_of_the_page_has_choices_bounds_and_descriptions():
+def test_the_form_of_the_page_has_choices_bounds_and_descriptions() -> None:
     from flows.train import train
 
     schema = json.dumps(train.parameters.model_dump())
@@ -121,7 +121,7 @@ def test_the_form_of_the_page_has_choices_bounds_and_descriptions():
     assert "Folder of the model store." in schema
 
 
-def test_the_command_line_runs_flows(work, prefect_server):
+def test_the_command_line_runs_flows(work: Path, prefect_server: str) -> None:
     command = ["classify", "survey.fits", "--model", "morphology", "--out", "out", "--json", "-q"]
     done = subprocess.run(
         [sys.executable, "-m", "flows", *command],
@@ -135,6 +135,6 @@ def test_the_command_line_runs_flows(work, prefect_server):
     assert (work / "out/survey.fits").exists()
 
 
-def test_keys_of_artifacts():
+def test_keys_of_artifacts() -> None:
     assert artifact_key("Five_class.v2-Report") == "five-class-v2-report"
     assert artifact_key("…") == "blr"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import tomllib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 from types import SimpleNamespace
@@ -59,7 +60,7 @@ def csv_rows(columns: dict[str, Any]) -> list[str]:
         ("id,ra,dec,u,g,r,type", "600 of 601 texts are numbers, but not 'u'"),
     ],
 )
-def test_a_row_of_units_and_a_second_row_of_names_are_named(tmp_path, odd, told):
+def test_a_row_of_units_and_a_second_row_of_names_are_named(tmp_path: Path, odd: str, told: str) -> None:
     names, *rows = csv_rows(galaxies())
     (tmp_path / "x.csv").write_text("\n".join([names, odd, *rows]) + "\n")
     catalog = catalogs.open(tmp_path / "x.csv")
@@ -71,7 +72,7 @@ def test_a_row_of_units_and_a_second_row_of_names_are_named(tmp_path, odd, told)
 
 
 @pytest.mark.parametrize("write", [lambda x: f"{x:.5E}".replace("E", "D"), lambda x: f'"{1000 * x:,.1f}"'])
-def test_numbers_written_otherwise_are_said_to_be(tmp_path, write):
+def test_numbers_written_otherwise_are_said_to_be(tmp_path: Path, write: Callable[..., Any]) -> None:
     columns = galaxies()
     columns |= {band: [write(x) for x in columns[band]] for band in "ugr"}
     (tmp_path / "x.csv").write_text("\n".join(csv_rows(columns)) + "\n")
@@ -79,7 +80,7 @@ def test_numbers_written_otherwise_are_said_to_be(tmp_path, write):
     assert shown["u"].endswith("numbers written otherwise, expected as 1234.5 or 1.2345e3; convert them")
 
 
-def test_decimals_of_databases_are_numbers(tmp_path):
+def test_decimals_of_databases_are_numbers(tmp_path: Path) -> None:
     columns = galaxies()
     plain = started(tmp_path / "plain.parquet", columns)
     decimals = columns | {b: pa.array([decimal.Decimal(f"{x:.4f}") for x in columns[b]]) for b in "ugr"}
@@ -90,7 +91,7 @@ def test_decimals_of_databases_are_numbers(tmp_path):
     assert catalogs.arrays.values.batch_values(batch, ["id"])["id"].tolist() == columns["id"].tolist()
 
 
-def test_columns_that_tell_only_together_are_features(tmp_path):
+def test_columns_that_tell_only_together_are_features(tmp_path: Path) -> None:
     """Without a name that says magnitude, each column tells next to nothing, and their difference a third."""
     columns = galaxies()
     start = started(
@@ -101,7 +102,7 @@ def test_columns_that_tell_only_together_are_features(tmp_path):
     assert "# Together these tell more than apart" in start.text
 
 
-def test_values_beyond_float32_warn_of_nothing(tmp_path):
+def test_values_beyond_float32_warn_of_nothing(tmp_path: Path) -> None:
     columns = galaxies()
     columns["u"] = np.where(np.arange(N) % 50 == 0, 1e300, columns["u"])
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
@@ -115,7 +116,7 @@ def test_values_beyond_float32_warn_of_nothing(tmp_path):
     assert tomllib.loads(start.text)["catalog"]["sentinels"] == {"u": [1e300]}
 
 
-def test_labels_alone_make_no_specification(tmp_path):
+def test_labels_alone_make_no_specification(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"no column .* beside the label"):
         started(tmp_path / "x.parquet", {"type": galaxies()["type"]})
 
@@ -128,7 +129,7 @@ def test_labels_alone_make_no_specification(tmp_path):
         (("a\nb", "E"), r"'a\\nb': too long, or with other"),
     ],
 )
-def test_labels_that_name_no_class_are_said(tmp_path, labels, told):
+def test_labels_that_name_no_class_are_said(tmp_path: Path, labels: tuple[str, ...], told: str) -> None:
     columns = galaxies()
     columns["type"] = [labels[0] if t == "S" else labels[1] for t in columns["type"]]
     with pytest.raises(TrainingError, match=told) as raised:
@@ -136,7 +137,7 @@ def test_labels_that_name_no_class_are_said(tmp_path, labels, told):
     assert len(str(raised.value)) < 700
 
 
-def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_is_none():
+def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_is_none() -> None:
     assert set(starting_classes({"0": 50, "1": 60, "-1": 40}).doubtful) == {"-1"}
     assert not starting_classes({"-3": 50, "-1": 60, "4": 40}).doubtful  # T types
     assert set(starting_classes({"1": 50, "2": 60, "inf": 40}).doubtful) == {"inf"}
@@ -146,14 +147,14 @@ def test_codes_below_those_that_count_are_no_class_and_case_of_the_first_letter_
 
 
 @pytest.mark.parametrize("names", [("coord_ra", "coord_dec"), ("objra", "objdec"), ("ifura", "ifudec")])
-def test_places_as_rubin_and_manga_call_them(tmp_path, names):
+def test_places_as_rubin_and_manga_call_them(tmp_path: Path, names: tuple[str, ...]) -> None:
     columns = galaxies()
     columns |= dict(zip(names, (columns.pop("ra"), columns.pop("dec")), strict=True))
     written = tomllib.loads(started(tmp_path / "x.parquet", columns).text)
     assert (written["catalog"]["ra"], written["catalog"]["dec"]) == names
 
 
-def test_hours_are_suspected_or_read(tmp_path):
+def test_hours_are_suspected_or_read(tmp_path: Path) -> None:
     columns = galaxies()
     columns["ra"] /= 15
     text = started(tmp_path / "x.parquet", columns).text
@@ -169,7 +170,7 @@ def test_hours_are_suspected_or_read(tmp_path):
     ("weight", "told"),
     [("kmag * 0", "got 0 for all training rows of class 'early'"), ("hubble", "which gives text")],
 )
-def test_weights_that_weigh_nothing(folder: Path, make: SimpleNamespace, weight: str, told: str):
+def test_weights_that_weigh_nothing(folder: Path, make: SimpleNamespace, weight: str, told: str) -> None:
     text = make.specification.replace('id = "name"', f'id = "name"\nweight = "{weight}"')
     (folder / "spec.toml").write_text(text)
     with pytest.raises(TrainingError, match=told):
@@ -178,7 +179,7 @@ def test_weights_that_weigh_nothing(folder: Path, make: SimpleNamespace, weight:
 
 def test_a_target_with_texts_among_its_numbers_says_which(
     trained: Path, make: SimpleNamespace, tmp_path: Path
-):
+) -> None:
     columns = make.survey(50)
     columns["bmag"] = np.where(np.arange(50) == 7, "~", columns["bmag"].astype(str))
     make.parquet(tmp_path / "s.parquet", columns)
@@ -186,7 +187,9 @@ def test_a_target_with_texts_among_its_numbers_says_which(
         classify([tmp_path / "s.parquet"], model="morphology", store=trained / "models", out=tmp_path / "out")
 
 
-def test_copies_inside_their_catalogue_are_refused(trained: Path, make: SimpleNamespace, tmp_path: Path):
+def test_copies_inside_their_catalogue_are_refused(
+    trained: Path, make: SimpleNamespace, tmp_path: Path
+) -> None:
     """The next run would take them for the catalogue."""
     (tmp_path / "release").mkdir()
     make.parquet(tmp_path / "release" / "a.parquet", make.survey(50))
@@ -199,7 +202,7 @@ def test_copies_inside_their_catalogue_are_refused(trained: Path, make: SimpleNa
         assert told.summary.n_rows == 50
 
 
-def test_a_catalogue_without_rows_is_said_to_be(tmp_path):
+def test_a_catalogue_without_rows_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("id,u,g,type\n")
     catalog = catalogs.open(tmp_path / "x.csv")
     with pytest.raises(UsageError, match="has no rows"):
@@ -209,7 +212,7 @@ def test_a_catalogue_without_rows_is_said_to_be(tmp_path):
     assert inspect_catalog(catalog).n_rows == 0
 
 
-def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path):
+def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path: Path) -> None:
     """What was done for each column went over all columns again: minutes."""
     rng = np.random.default_rng(1)
     columns = {f"c{i}": rng.random(40) for i in range(4000)}
@@ -224,7 +227,7 @@ def test_thousands_of_columns_are_looked_at_in_seconds(tmp_path):
 @pytest.mark.parametrize("form", ["parquet", "fits"])
 def test_notes_beside_a_damaged_file_are_still_notes(
     trained: Path, make: SimpleNamespace, tmp_path: Path, form: str
-):
+) -> None:
     """They failed in its place, and with them the whole folder, for want of the features' columns."""
     release = tmp_path / "release"
     release.mkdir()
@@ -242,7 +245,7 @@ def test_notes_beside_a_damaged_file_are_still_notes(
     assert told.summary.n_rows == 100
 
 
-def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace):
+def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace) -> None:
     (folder / "spec.toml").write_text(
         make.specification.replace("\n", "\r\n"), encoding="utf-8-sig", newline=""
     )
@@ -260,7 +263,7 @@ def test_a_specification_that_notepad_wrote(folder: Path, make: SimpleNamespace)
 )
 def test_classes_may_be_listed_as_the_numbers_that_they_are(
     folder: Path, make: SimpleNamespace, kinds: type, listed: str
-):
+) -> None:
     columns = make.survey()
     codes = np.isin(columns["hubble"], ["E", "S0"])
     columns["code"] = codes.astype(np.int64).astype(str) if kinds is str else codes.astype(kinds)
@@ -274,7 +277,9 @@ def test_classes_may_be_listed_as_the_numbers_that_they_are(
     assert told.training.unlabelled == 0
 
 
-def test_an_expression_that_does_not_fit_the_columns_says_which_feature(folder: Path, make: SimpleNamespace):
+def test_an_expression_that_does_not_fit_the_columns_says_which_feature(
+    folder: Path, make: SimpleNamespace
+) -> None:
     (folder / "spec.toml").write_text(make.specification.replace('"bmag - jmag"', '"bmag[0] - jmag"'))
     with pytest.raises(CatalogError, match=r"feature 'b_j': .*holds no vectors"):
         train(folder / "spec.toml", folder / "models", dry_run=True)

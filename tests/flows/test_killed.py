@@ -7,6 +7,8 @@ import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +45,7 @@ def harmless(line: Line) -> bool:
     [pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long), 4],
     ids=["classify", "reprocess", "next release"],
 )
-def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
+def test_killed_at_steps_over_the_whole_run(bench: Bench, scenarios: list[Scenario], which: int) -> None:
     scenario = scenarios[which]
     _, steps = bench.length(scenario)
     line = at_steps(bench, scenario, [steps // 3, steps - 12])
@@ -53,7 +55,7 @@ def test_killed_at_steps_over_the_whole_run(bench, scenarios, which):
 
 
 @pytest.mark.long
-def test_terminated_at_steps_over_the_whole_run(bench, scenarios):
+def test_terminated_at_steps_over_the_whole_run(bench: Bench, scenarios: list[Scenario]) -> None:
     """While names are given too, which SIGTERM ended without a word."""
     scenario = scenarios[3]
     _, steps = bench.length(scenario)
@@ -63,35 +65,35 @@ def test_terminated_at_steps_over_the_whole_run(bench, scenarios):
 
 
 @pytest.mark.long
-def test_killed_at_random_times(bench, scenarios):
+def test_killed_at_random_times(bench: Bench, scenarios: list[Scenario]) -> None:
     line = at_times(bench, scenarios[0], 2, RANDOM)
     assert harmless(line), table([line])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
-def test_told_to_stop(bench, scenarios, number):
+def test_told_to_stop(bench: Bench, scenarios: list[Scenario], number: Any) -> None:
     line = told_to_stop(bench, scenarios[3], number, 1, RANDOM)
     assert harmless(line), table([line])
 
 
-def test_a_full_disk(bench, scenarios):
+def test_a_full_disk(bench: Bench, scenarios: list[Scenario]) -> None:
     line = full_disk(bench, scenarios[3], 1, RANDOM)
     assert harmless(line), table([line])
 
 
 @pytest.mark.long
-def test_output_made_read_only(bench, scenarios):
+def test_output_made_read_only(bench: Bench, scenarios: list[Scenario]) -> None:
     line = read_only(bench, scenarios[3], 1, RANDOM)
     assert harmless(line), table([line])
 
 
-def test_two_at_once(bench, scenarios, tmp_path):
+def test_two_at_once(bench: Bench, scenarios: list[Scenario], tmp_path: Path) -> None:
     with zygote() as forks:
         line = two_at_once(bench, Bench(forks, tmp_path), scenarios[3], 1, RANDOM)
     assert harmless(line), table([line])
 
 
-def test_the_campaign_sees_harm_where_there_is_some(scenarios):
+def test_the_campaign_sees_harm_where_there_is_some(scenarios: list[Scenario]) -> None:
     """The counts are worth nothing if they cannot be other than nought."""
     scenario = scenarios[3]
     out = shutil.copytree(scenario.after, scenario.folder / "harmed")

@@ -50,21 +50,23 @@ def assert_same_values(new: Path, before: Path) -> None:
             np.testing.assert_array_equal(got[name], values, err_msg=name)
 
 
-def test_there_are_old_files_and_they_are_small():
+def test_there_are_old_files_and_they_are_small() -> None:
     assert VERSIONS
     for version in VERSIONS:
         assert sum(path.stat().st_size for path in version.rglob("*") if path.is_file()) < 450_000
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_specifications_and_catalogues_open(old, name):
+def test_specifications_and_catalogues_open(old: Path, name: str) -> None:
     specification = read_specification(old / f"{name}.toml")
     assert specification.name == name
     for place in ("survey.parquet", "release/a.parquet", "release/b.fits", "annotated/b.fits"):
         assert catalogs.open(old / place).n_rows
 
 
-def test_models_are_listed_and_shown(old, monkeypatch, capsys):
+def test_models_are_listed_and_shown(
+    old: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(old)
     assert run(["models", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["models"]
@@ -78,13 +80,13 @@ def test_models_are_listed_and_shown(old, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_models_classify_as_they_did(old, name):
+def test_models_classify_as_they_did(old: Path, name: str) -> None:
     classify([old / "release" / "a.parquet"], model=name, store=old / "models", out=old / "new")
     before = old / ("annotated" if name == "refined" else f"classified-{name}") / "a.parquet"
     assert_same_values(old / "new" / "a.parquet", before)
 
 
-def test_a_release_is_still_up_to_date(old):
+def test_a_release_is_still_up_to_date(old: Path) -> None:
     copies = [old / "annotated" / name for name in ("a.parquet", "b.fits", "_releases/0001.json")]
     before = [path.read_bytes() for path in copies]
     done = reprocess(old / "refined.toml", store=old / "models", quiet_seconds=0)
@@ -93,7 +95,7 @@ def test_a_release_is_still_up_to_date(old):
     assert [path.read_bytes() for path in copies] == before
 
 
-def test_a_release_goes_on(old):
+def test_a_release_goes_on(old: Path) -> None:
     """A new file is annotated, the old ones are left alone, and the manifest goes on from the old one's number."""
     shutil.copy(old / "release" / "a.parquet", old / "release" / "c.parquet")
     done = reprocess(old / "refined.toml", store=old / "models", quiet_seconds=0)
@@ -102,7 +104,7 @@ def test_a_release_goes_on(old):
     assert {o.name for o in Manifest.read(old / "annotated").outputs} == {"a.parquet", "b.fits", "c.parquet"}
 
 
-def test_an_old_release_is_compared_with_a_new_one(old):
+def test_an_old_release_is_compared_with_a_new_one(old: Path) -> None:
     """Another threshold flags more rows and moves none: the old annotation was read, and the model is the same."""
     with (old / "refined.toml").open("a") as file:
         file.write("\n[flags]\nlow_confidence = 0.9\n")
@@ -122,7 +124,7 @@ def test_an_old_release_is_compared_with_a_new_one(old):
     assert difference["largest_move"] < 1e-5
 
 
-def test_an_old_champion_is_compared_with_a_new_model(old, monkeypatch):
+def test_an_old_champion_is_compared_with_a_new_model(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model trained today on the same rows is tested on the rows that the old one was tested on."""
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
@@ -137,7 +139,7 @@ def test_an_old_champion_is_compared_with_a_new_model(old, monkeypatch):
     assert abs(comparison.log_loss - comparison.champion_log_loss) < 0.2
 
 
-def test_no_machine_is_named_in_them():
+def test_no_machine_is_named_in_them() -> None:
     for path in FIXTURES.rglob("*"):
         if path.is_file() and path.suffix != ".py":
             content = path.read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import astropy.units as u
 import numpy as np
@@ -66,14 +67,14 @@ def write(path: Path, columns: dict[str, np.ndarray], unit: str | tuple[str, str
     pq.write_table(table.cast(pa.schema(fields)), path)
 
 
-def gathered(folder: Path, label: str = LABEL, more: str = ""):
+def gathered(folder: Path, label: str = LABEL, more: str = "") -> Any:
     text = TEXT.replace('dec = "dec"\n', f'dec = "dec"\n{more}') + '[split]\nby = "healpix"\n' + label
     specification = parse_specification(text, source="here", base_folder=str(folder))
     return gather(specification, [catalogs.open(folder / "survey.parquet")])
 
 
 @pytest.mark.parametrize("unit", ["rad", "sexagesimal", "hours"])
-def test_a_split_by_pixels_is_the_same_in_every_unit(tmp_path, unit):
+def test_a_split_by_pixels_is_the_same_in_every_unit(tmp_path: Path, unit: str) -> None:
     columns = survey()
     write(tmp_path / "survey.parquet", columns, "deg")
     expected = gathered(tmp_path).rows.held_out
@@ -89,7 +90,7 @@ def test_a_split_by_pixels_is_the_same_in_every_unit(tmp_path, unit):
 
 
 @pytest.mark.parametrize("unit", ["deg", "rad", "sexagesimal"])
-def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path, unit):
+def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path: Path, unit: str) -> None:
     """Two labels within the radius that differ are none, wherever they lie: at 0h, at half cells, near the poles."""
     columns = survey()
     columns["ra"][:3], columns["dec"][:3] = [0.00001, 120.5 / 3600, 77.0], [0.0, 20.5 / 3600, 89.9999]
@@ -112,7 +113,7 @@ def test_labels_by_position_whose_conflicts_cross_every_edge(tmp_path, unit):
     assert len(found.rows.target) == 237
 
 
-def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
+def test_review_lists_point_at_the_same_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -144,7 +145,7 @@ def test_review_lists_point_at_the_same_places(tmp_path, monkeypatch):
     assert "got 'ra' in 'furlong' and 'dec' in 'furlong', expected both in degrees" in remark
 
 
-def test_review_lists_go_by_the_specification(tmp_path, monkeypatch):
+def test_review_lists_go_by_the_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns of no known name, in the unit stated there, unless the classified file states another."""
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)

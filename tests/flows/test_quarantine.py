@@ -44,7 +44,9 @@ def cut(path: Path) -> bytes:
     "named", [["release"], ["release/*.parquet"], ["release/a.parquet", f"release/{DAMAGED}"]]
 )
 @pytest.mark.usefixtures("release")
-def test_classify_sets_it_aside_and_ends_with_status_3(capsys, named):
+def test_classify_sets_it_aside_and_ends_with_status_3(
+    capsys: pytest.CaptureFixture[str], named: list[str]
+) -> None:
     status = run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert (status, told["status"]) == (3, "done")
@@ -61,7 +63,9 @@ def test_classify_sets_it_aside_and_ends_with_status_3(capsys, named):
     assert run(["classify", *named, "--model", "morphology", "--out", "out", "--direct", "-q"]) == 3, "still"
 
 
-def test_it_is_shown_and_joins_the_others_once_it_is_whole(release, make, capsys):
+def test_it_is_shown_and_joins_the_others_once_it_is_whole(
+    release: Path, make: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["classify", "release", "--model", "morphology", "--out", "out", "--direct", "-q"]
     assert run(command) == 3
     said = capsys.readouterr().out
@@ -74,7 +78,7 @@ def test_it_is_shown_and_joins_the_others_once_it_is_whole(release, make, capsys
 
 
 @pytest.mark.usefixtures("release")
-def test_nothing_but_damaged_files_is_a_failure(capsys):
+def test_nothing_but_damaged_files_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["classify", f"release/{DAMAGED}", "--model", "morphology", "--out", "out", "--direct", "-q"]
     assert run(command) == 1
     assert "does not end as a Parquet file does" in capsys.readouterr().err
@@ -107,7 +111,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_partition_of_the_sky(sky, trained, tmp_path, damage):
+def test_a_partition_of_the_sky(sky: Path, trained: Path, tmp_path: Path, damage: str) -> None:
     """It keeps its name, so that nothing is there twice once it is repaired; what lists the pixels is no partition."""
     bad = sky / "dataset/Norder=1/Dir=0/Npix=45.parquet"
     name = bad.relative_to(tmp_path).as_posix()

@@ -83,7 +83,7 @@ def outputs(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_a_release_is_published_whole_and_its_files_are_those_of_a_folder():
+def test_a_release_is_published_whole_and_its_files_are_those_of_a_folder() -> None:
     told = run()
     run("annotated")
     manifest, files = published()
@@ -99,7 +99,9 @@ def test_a_release_is_published_whole_and_its_files_are_those_of_a_folder():
     assert folders() == {manifest["files"]}
 
 
-def test_a_next_release_takes_the_place_of_the_one_before(work, s3, make, monkeypatch):
+def test_a_next_release_takes_the_place_of_the_one_before(
+    work: Path, s3: Any, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old one is readable until then, what has not changed is not sent again, and left-overs are swept."""
     options = {"store": "models", "quiet_seconds": 0, "out": OUT}
     reprocess("spec.toml", **options)
@@ -131,7 +133,9 @@ def test_a_next_release_takes_the_place_of_the_one_before(work, s3, make, monkey
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_of_two_runs_one_is_told_that_the_other_was_first(make, monkeypatch):
+def test_of_two_runs_one_is_told_that_the_other_was_first(
+    make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     upload, others = ObjectStore.upload, []
 
     def meanwhile(store: ObjectStore, local: Path, key: str) -> None:
@@ -157,7 +161,7 @@ def test_of_two_runs_one_is_told_that_the_other_was_first(make, monkeypatch):
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch):
+def test_a_run_that_is_killed_while_it_sends_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     upload, sent = ObjectStore.upload, []
 
     def killed(store: ObjectStore, local: Path, key: str) -> None:
@@ -207,7 +211,7 @@ def one_after_the_other(keys: list[str], then: Callable[[], None] = lambda: None
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_copies_are_sent_while_others_are_annotated(keys):
+def test_copies_are_sent_while_others_are_annotated(keys: list[str]) -> None:
     """They are copied within the store at the end, and nothing of it is left."""
     run(steps=one_after_the_other(keys))
     manifest, files = published()
@@ -219,7 +223,7 @@ def test_copies_are_sent_while_others_are_annotated(keys):
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_what_a_killed_run_has_sent_early_is_used_by_the_next(keys):
+def test_what_a_killed_run_has_sent_early_is_used_by_the_next(keys: list[str]) -> None:
     def killed() -> None:
         raise KeyboardInterrupt
 
@@ -237,7 +241,9 @@ def test_what_a_killed_run_has_sent_early_is_used_by_the_next(keys):
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_what_was_sent_early_and_is_gone_is_sent_at_the_end(keys, monkeypatch):
+def test_what_was_sent_early_and_is_gone_is_sent_at_the_end(
+    keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another run has published meanwhile and swept, just before the copy within the store."""
     copy = ObjectStore.copy
 
@@ -253,7 +259,9 @@ def test_what_was_sent_early_and_is_gone_is_sent_at_the_end(keys, monkeypatch):
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_a_store_that_does_not_answer_meanwhile_delays_nothing(keys, monkeypatch):
+def test_a_store_that_does_not_answer_meanwhile_delays_nothing(
+    keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     upload = ObjectStore.upload
 
     def refused(store: ObjectStore, local: Path, key: str) -> None:
@@ -269,7 +277,9 @@ def test_a_store_that_does_not_answer_meanwhile_delays_nothing(keys, monkeypatch
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_a_copy_that_is_not_what_its_record_says_is_not_sent(keys, monkeypatch):
+def test_a_copy_that_is_not_what_its_record_says_is_not_sent(
+    keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked, seen = [], Output.is_in
     monkeypatch.setattr(
         Output,
@@ -286,7 +296,7 @@ def test_a_copy_that_is_not_what_its_record_says_is_not_sent(keys, monkeypatch):
 
 
 @pytest.mark.usefixtures("work", "s3")
-def test_another_machine_goes_on_from_what_is_published(monkeypatch):
+def test_another_machine_goes_on_from_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     before, files = published()
     machine(monkeypatch, "elsewhere")
@@ -306,7 +316,7 @@ def test_another_machine_goes_on_from_what_is_published(monkeypatch):
 
 
 @pytest.mark.usefixtures("work")
-def test_what_is_damaged_in_the_store_is_not_taken(s3, monkeypatch):
+def test_what_is_damaged_in_the_store_is_not_taken(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     manifest, files = published()
     place = f"survey/products/release/{manifest['files']}/p0.parquet"
@@ -323,7 +333,7 @@ def test_what_is_damaged_in_the_store_is_not_taken(s3, monkeypatch):
 
 
 @pytest.mark.usefixtures("s3")
-def test_credentials_are_nowhere(work, capfd):
+def test_credentials_are_nowhere(work: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command = f"classify release --model morphology --store models --out {OUT} --direct"
     assert command_line(command.split()) == 0
     _, files = published()
@@ -345,7 +355,9 @@ def test_credentials_are_nowhere(work, capfd):
         ("zip://out::s3://bucket/a.zip", "expected a folder here, or a URL of s3://"),
     ],
 )
-def test_where_nothing_can_be_published_is_said_before_anything_is_done(work, out, why):
+def test_where_nothing_can_be_published_is_said_before_anything_is_done(
+    work: Path, out: str, why: str
+) -> None:
     before = sorted(work.rglob("*"))
     with pytest.raises(UsageError, match=r"^out: ") as refused:
         run(out)
@@ -355,7 +367,9 @@ def test_where_nothing_can_be_published_is_said_before_anything_is_done(work, ou
 
 
 @pytest.mark.usefixtures("s3")
-def test_a_worker_publishes_only_below_urls_that_it_may_use(work, monkeypatch):
+def test_a_worker_publishes_only_below_urls_that_it_may_use(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BLR_ROOTS", f"{work}:s3://survey/other")
     with pytest.raises(UsageError, match="expected a path or a URL below"):
         run()
@@ -400,7 +414,7 @@ def az(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("work")
-def test_a_release_is_published_in_azure(az):
+def test_a_release_is_published_in_azure(az: str) -> None:
     assert run(az).status == "done"
     manifest, files = published(az)
     assert set(PARTS) <= files.keys()

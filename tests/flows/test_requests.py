@@ -1,8 +1,11 @@
 """Each option is written once: help, form and signature show the same words, bounds and defaults."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -36,17 +39,17 @@ COMMANDS = {name: request for name, (request, _) in FLOWS.items()} | {
 }
 
 
-def command(name):
+def command(name: str) -> Any:
     group = typer.main.get_command(app)
     return (group.commands["models"] if name == "promote" else group).commands[name]
 
 
-def number(text):
+def number(text: str) -> Any:
     return None if text is None else float(text)
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_the_form_shows_the_request(name):
+def test_the_form_shows_the_request(name: str) -> None:
     request, flow = FLOWS[name]
     schema = parameter_schema(flow.fn).model_dump_for_openapi()["properties"]
     asked = list(request_fields(request))
@@ -66,7 +69,7 @@ def test_the_form_shows_the_request(name):
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_the_signature_shows_the_request(name):
+def test_the_signature_shows_the_request(name: str) -> None:
     request, flow = FLOWS[name]
     signature = inspect.signature(flow.fn)
     assert list(signature.parameters) == [field.name for field in request_fields(request)]
@@ -77,7 +80,7 @@ def test_the_signature_shows_the_request(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_shows_the_request(name):
+def test_the_help_shows_the_request(name: str) -> None:
     options = {option.name: option for option in command(name).params}
     for field in request_fields(COMMANDS[name]):
         parameter = field.parameter
@@ -93,14 +96,14 @@ def test_the_help_shows_the_request(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_command_line_adds_none_of_a_requests_kind(name):
+def test_the_command_line_adds_none_of_a_requests_kind(name: str) -> None:
     """What it has of its own says how it runs and prints, not what is done."""
     fields = {field.name for field in request_fields(COMMANDS[name])}
     own = {option.name for option in command(name).params} - fields - {"help"}
     assert own <= {"dry_run", "direct", "json", "quiet", "verbose", "if_better", "reject", "undo"}
 
 
-def test_words_are_sentences():
+def test_words_are_sentences() -> None:
     for request in COMMANDS.values():
         for field in request_fields(request):
             assert re.fullmatch(r"[A-Z].*\.", field.parameter.words), (request, field.name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,9 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     time.tzset()
 
 
-def test_a_release_is_classified_and_kept_up_to_date(zone, s3, trained: Path, tmp_path: Path, make) -> None:
+def test_a_release_is_classified_and_kept_up_to_date(
+    zone: str, s3: Any, trained: Path, tmp_path: Path, make: SimpleNamespace
+) -> None:
     """Nothing is deferred, nothing is fetched twice, and a file that was put in another's place is done again."""
     for seed, name in enumerate(PARTS):
         s3.put(str(make.parquet(tmp_path / name, make.survey(60, seed=seed))), f"survey/release/{name}")

@@ -48,7 +48,7 @@ HOSTILE = '<script>alert(1)</script> | `x` **b** [l](http://evil) </td>\n# one\n
 
 
 @pytest.mark.parametrize("package", ["blr", "catalogs", "flows"])
-def test_no_code_of_ours_runs_what_it_reads(package):
+def test_no_code_of_ours_runs_what_it_reads(package: str) -> None:
     modules = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     calls = {"eval", "exec", "unsafe_load", "full_load", "read_pickle", "to_pickle"}
     for path in (ROOT / package).rglob("*.py"):
@@ -89,13 +89,13 @@ FLOWS = (train, classify, reprocess, review, promote)
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-def test_results_of_flows_are_json(flow):
+def test_results_of_flows_are_json(flow: Any) -> None:
     assert (flow.persist_result, flow.result_serializer) == (True, RESULTS)
     assert RESULTS.type == "json"
 
 
 @pytest.mark.parametrize("kind", ["subprocess.Popen", "flows.cli.app.run", "flows.version.code_version"])
-def test_a_result_is_of_a_type_of_ours(kind):
+def test_a_result_is_of_a_type_of_ours(kind: str) -> None:
     """A file of results names the type: nothing else is made of it, or called."""
     blob = json.dumps({"blr_kind": kind, "blr_document": {"args": "true"}}).encode()
     with pytest.raises(FlowError, match=f"got a result of the type '{kind}', expected one of flows"):
@@ -112,7 +112,7 @@ def test_a_result_is_of_a_type_of_ours(kind):
     ],
     ids=lambda s: s["type"],
 )
-def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path, serializer):
+def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path: Path, serializer: dict[str, Any]) -> None:
     """Prefect's own reader does run it: that is what the refusal is for."""
     results = ResultStore(
         result_storage=LocalFileSystem(basepath=str(tmp_path)),
@@ -146,14 +146,14 @@ def test_a_pickle_in_the_place_of_a_result_is_refused(tmp_path, serializer):
     [{"object_decoder": "os.system"}, {"jsonlib": "orjson"}, {"loads_kwargs": {"parse_float": "str"}}],
     ids=str,
 )
-def test_json_is_not_decoded_by_whatever_the_file_names(changed):
+def test_json_is_not_decoded_by_whatever_the_file_names(changed: dict[str, Any]) -> None:
     read_json_only()
     assert JSONSerializer().loads(b'{"a": 1}') == RESULTS.loads(b'{"a": 1}') == {"a": 1}
     with pytest.raises(FlowError, match="expected JSON"):
         JSONSerializer(**changed).loads(b"{}")
 
 
-def test_what_prefect_loads_for_a_run_reads_json_only():
+def test_what_prefect_loads_for_a_run_reads_json_only() -> None:
     """In a process of its own, as every run has: by the file that deployments name."""
     ask = "import flows.deployed; from prefect.serializers import PickleSerializer as P; print(P.loads.__module__)"
     command = [sys.executable, "-c", ask]
@@ -207,7 +207,7 @@ MODEL = "morphology"
     ],
     ids=lambda given: given.name if hasattr(given, "name") else None,
 )
-def test_no_parameter_leads_out_of_the_roots(rooted, flow, parameters):
+def test_no_parameter_leads_out_of_the_roots(rooted: Path, flow: Any, parameters: tuple[Any, ...]) -> None:
     before = {path: path.stat().st_mtime_ns for path in (rooted.parent / "outside").rglob("*")}
     with pytest.raises(UsageError, match="BLR_ROOTS"):
         flow.fn(*parameters)
@@ -215,7 +215,7 @@ def test_no_parameter_leads_out_of_the_roots(rooted, flow, parameters):
 
 
 @pytest.mark.parametrize("name", ["../../outside", "..", "a/../../../outside", "/etc", "link"])
-def test_a_models_name_is_no_path(rooted, name):
+def test_a_models_name_is_no_path(rooted: Path, name: str) -> None:
     with pytest.raises((ModelError, UsageError)):
         classify.fn([SURVEY], name, STORE, OUT)
     with pytest.raises((ModelError, UsageError)):
@@ -231,7 +231,7 @@ def unescaped(text: str) -> list[str]:
     return [part for part in ("<script", "<img", "</td", " **b**", "[l](", " `x`") if part in text]
 
 
-def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs():
+def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs() -> None:
     counts = {
         "n_rows": 3,
         "n_classified": 3,
@@ -284,7 +284,7 @@ def test_names_of_classes_flags_and_files_are_literal_on_the_pages_of_runs():
         assert len({line.replace("\\|", "").count("|") for line in rows}) == 1, "a column more"
 
 
-def test_the_card_of_a_model_takes_names_literally(trained):
+def test_the_card_of_a_model_takes_names_literally(trained: Path) -> None:
     model = Store(trained / "models").load("morphology")
     report = make_report((HOSTILE, "late"))
     bad = replace(report, provenance={HOSTILE: HOSTILE})
@@ -298,7 +298,9 @@ def test_the_card_of_a_model_takes_names_literally(trained):
 # --- secrets
 
 
-def test_a_servers_address_is_told_without_its_password(capsys, monkeypatch):
+def test_a_servers_address_is_told_without_its_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://blr:secret@127.0.0.1:1/api")
     cli_serve.run_ui(opened=False, port=None)
     said = capsys.readouterr()

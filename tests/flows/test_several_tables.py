@@ -55,7 +55,7 @@ def specification(folder: Path, path: str, table: str = "") -> Path:
     return folder / "spec.toml"
 
 
-def test_the_table_that_has_the_columns_is_meant(as_fits):
+def test_the_table_that_has_the_columns_is_meant(as_fits: Path) -> None:
     told = train(specification(as_fits, "two.fits"), as_fits / "models")
     classify([as_fits / "two.fits"], model=told.model, out=as_fits / "out", store=as_fits / "models")
     with fits.open(as_fits / "out" / "two.fits") as hdus:
@@ -67,7 +67,7 @@ def test_the_table_that_has_the_columns_is_meant(as_fits):
     assert (chosen.n_classified, chosen.top) == (200, 3)
 
 
-def test_of_two_that_have_them_one_is_named(as_fits):
+def test_of_two_that_have_them_one_is_named(as_fits: Path) -> None:
     with pytest.raises(CatalogError, match=r"DEEP.*WIDE.*say which, by name or number"):
         train(specification(as_fits, "three.fits"), as_fits / "models")
     told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
@@ -87,7 +87,7 @@ def test_of_two_that_have_them_one_is_named(as_fits):
         assert ["blr_flags" in h.columns.names for h in hdus[1:]] == [False, False, True]
 
 
-def test_votable(tmp_path):
+def test_votable(tmp_path: Path) -> None:
     resource = Resource()
     document = VOTableFile()
     document.resources.append(resource)
@@ -98,7 +98,7 @@ def test_votable(tmp_path):
     assert told.training.n_read == 200
 
 
-def test_inspect_and_init_take_the_name(as_fits, capsys):
+def test_inspect_and_init_take_the_name(as_fits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(as_fits / "three.fits")
     assert run(["inspect", file, "--table", "WIDE", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n_rows"] == 40
@@ -109,7 +109,7 @@ def test_inspect_and_init_take_the_name(as_fits, capsys):
     assert train(out, as_fits / "models", dry_run=True).training.n_read == 200
 
 
-def test_shares_are_estimated_from_the_table_that_is_classified(as_fits):
+def test_shares_are_estimated_from_the_table_that_is_classified(as_fits: Path) -> None:
     told = train(specification(as_fits, "three.fits", 'table = "deep"'), as_fits / "models")
     galaxies(40, 2).write(as_fits / "wide.fits")
     wide = specification(as_fits, "three.fits", 'table = "deep"')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def assert_same(found: Any, expected: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("kind", ["astropy", "pandas", "arrow"])
-def test_a_table_gets_what_a_file_gets(trained, tmp_path, kind):
+def test_a_table_gets_what_a_file_gets(trained: Path, tmp_path: Path, kind: str) -> None:
     survey = pq.read_table(trained / "survey.parquet")
     made = {"astropy": lambda: Table(survey.to_pydict()), "pandas": survey.to_pandas, "arrow": lambda: survey}
     table = made[kind]()
@@ -56,7 +57,7 @@ def test_a_table_gets_what_a_file_gets(trained, tmp_path, kind):
     assert_same(again, from_file(trained, tmp_path))
 
 
-def test_what_a_notebook_has_stays(trained):
+def test_what_a_notebook_has_stays(trained: Path) -> None:
     frame = pq.read_table(trained / "survey.parquet").to_pandas().set_index("name")
     frame.attrs["made by"] = "me"
     found = classify_table(frame, model=MODEL, store=trained / "models")
@@ -66,13 +67,13 @@ def test_what_a_notebook_has_stays(trained):
 
 
 @pytest.mark.parametrize("asked", [{"early": 0.9, "late": 0.1}, "em"])
-def test_class_shares(trained, tmp_path, asked):
+def test_class_shares(trained: Path, tmp_path: Path, asked: dict[str, float] | str) -> None:
     table = pq.read_table(trained / "survey.parquet")
     found = classify_table(table, model=MODEL, store=trained / "models", class_prior=asked)
     assert_same(found, from_file(trained, tmp_path, class_prior=asked))
 
 
-def test_a_specification_and_a_budget(trained, tmp_path):
+def test_a_specification_and_a_budget(trained: Path, tmp_path: Path) -> None:
     spec = tmp_path / "other.toml"
     spec.write_text(
         (trained / "spec.toml").read_text() + "[flags]\nbudget = 0.1\n[output]\ncolumns = 'full'\n"
@@ -83,7 +84,7 @@ def test_a_specification_and_a_budget(trained, tmp_path):
     assert_same(found, from_file(trained, tmp_path, specification=spec))
 
 
-def test_units_of_quantities_are_converted(trained, tmp_path):
+def test_units_of_quantities_are_converted(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(
         (trained / "spec.toml").read_text() + '[target]\nunits = { bmag = "mag" }\n'
     )
@@ -94,7 +95,7 @@ def test_units_of_quantities_are_converted(trained, tmp_path):
     assert_same(found, from_file(trained, tmp_path))
 
 
-def test_what_is_wrong_is_said(trained):
+def test_what_is_wrong_is_said(trained: Path) -> None:
     table = pq.read_table(trained / "survey.parquet").drop(["bmag"])
     with pytest.raises(
         ColumnNotFoundError, match=r"^the Table has no column 'bmag', expected by features.b_j"
@@ -113,7 +114,7 @@ ASKED = {
 
 
 @pytest.fixture
-def no_report(monkeypatch):
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the report undrawn: it takes seconds."""
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
@@ -121,7 +122,7 @@ def no_report(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_report")
-def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained, tmp_path):
+def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained: Path, tmp_path: Path) -> None:
     frame = pq.read_table(trained / "survey.parquet").to_pandas()
     own = classifier_from(
         frame,
@@ -152,7 +153,7 @@ def test_a_classifier_from_a_table_is_the_one_that_a_file_trains(trained, tmp_pa
 
 
 @pytest.mark.usefixtures("no_report")
-def test_votes_errors_units_and_masks_of_an_astropy_table(tmp_path):
+def test_votes_errors_units_and_masks_of_an_astropy_table(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     colour, n = rng.normal(size=200), 200
     smooth = rng.binomial(20, 1 / (1 + np.exp(-2 * colour)))
@@ -203,8 +204,13 @@ def test_votes_errors_units_and_masks_of_an_astropy_table(tmp_path):
     ],
 )
 def test_what_is_no_training_is_said_and_leaves_nothing(
-    trained, tmp_path, monkeypatch, change, error, message
-):
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    error: type[Any],
+    message: str,
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     frame = pq.read_table(trained / "survey.parquet").to_pandas()
     with pytest.raises(error, match=message):
@@ -213,7 +219,7 @@ def test_what_is_no_training_is_said_and_leaves_nothing(
 
 
 @pytest.mark.usefixtures("no_report")
-def test_without_candidates_those_of_blr_init_compete(trained, monkeypatch):
+def test_without_candidates_those_of_blr_init_compete(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [Candidate(basis={"kind": "polynomial", "degree": 2}), Candidate(transform="arcsinh")]
     asked = []
     monkeypatch.setattr("flows.tables.default_candidates", lambda *sizes: asked.append(sizes) or few)
@@ -224,7 +230,7 @@ def test_without_candidates_those_of_blr_init_compete(trained, monkeypatch):
     assert own.model.specification.split.by == "bmag"
 
 
-def test_partitions_get_what_a_file_gets(trained, tmp_path):
+def test_partitions_get_what_a_file_gets(trained: Path, tmp_path: Path) -> None:
     """On frames of any part of the rows, without rows too, after a journey to a worker; the index may be read."""
     from distributed.protocol.pickle import dumps, loads
 
@@ -242,7 +248,7 @@ def test_partitions_get_what_a_file_gets(trained, tmp_path):
         classifier(frame.drop(columns="bmag"))
 
 
-def test_partitions_know_no_other_rows(trained, make):
+def test_partitions_know_no_other_rows(trained: Path, make: SimpleNamespace) -> None:
     for addition, key in (
         ("[flags]\nbudget = 0.1", "flags.budget"),
         ('[shift]\nclass_prior = "em"', "shift.class_p"),

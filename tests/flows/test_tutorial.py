@@ -54,7 +54,7 @@ def work_through(page: str, said: Callable[[], str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def undrawn(tmp_path, monkeypatch):
+def undrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(" ".join(report.remarks))
@@ -62,7 +62,7 @@ def undrawn(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_tutorial_does_what_it_says(capsys):
+def test_the_tutorial_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     said = work_through("tutorial.md", lambda: capsys.readouterr().out)
     assert "-99 in 65 rows: no value?" in said["inspect galaxies.csv"]
     assert "Suspected identifier: objid" in said["inspect galaxies.csv"]
@@ -76,7 +76,7 @@ def test_the_tutorial_does_what_it_says(capsys):
 
 
 @pytest.mark.usefixtures("undrawn", "few_draws")
-def test_votes_train_and_are_classified(capsys):
+def test_votes_train_and_are_classified(capsys: pytest.CaptureFixture[str]) -> None:
     said = work_through("tutorials/galaxy-zoo-votes.md", lambda: capsys.readouterr().out)
     assert said.keys() == {"train zoo.toml", "classify zoo.fits"}
     (model,) = Store(Path("models")).versions("zoo")
@@ -90,7 +90,7 @@ def test_votes_train_and_are_classified(capsys):
 
 
 @pytest.mark.usefixtures("undrawn", "few_draws")
-def test_one_survey_trains_and_another_is_classified(capsys):
+def test_one_survey_trains_and_another_is_classified(capsys: pytest.CaptureFixture[str]) -> None:
     said = work_through("tutorials/two-surveys.md", lambda: capsys.readouterr().out)
     assert said.keys() == {"train spec.toml", "classify deep.fits"}
     table = Table.read("annotated/deep.fits")
@@ -100,7 +100,7 @@ def test_one_survey_trains_and_another_is_classified(capsys):
 
 
 @pytest.mark.usefixtures("undrawn", "few_draws")
-def test_a_release_is_kept_up_to_date(capsys):
+def test_a_release_is_kept_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     work_through("tutorials/nightly.md", lambda: capsys.readouterr().out)
     assert {path.name for path in Path("annotated").glob("*.fits")} == {
         "night1.fits",
@@ -112,14 +112,16 @@ def test_a_release_is_kept_up_to_date(capsys):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
-def test_the_first_model_of_real_galaxies(capsys):
+def test_the_first_model_of_real_galaxies(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyongc", reason="pyongc has the galaxies; it comes with the extra 'demo'")
     said = work_through("tutorials/first-model.md", lambda: capsys.readouterr().out)
     assert "sbrightn" in said["inspect openngc.fits"]
     assert len(Table.read("annotated/openngc.fits")) > 10_000
 
 
-def test_the_commands_of_the_page_on_reviewing(trained, tmp_path, monkeypatch):
+def test_the_commands_of_the_page_on_reviewing(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(trained / "models", "models")
     classify([trained / "survey.parquet"], model="morphology", store=Path("models"), out=Path("annotated"))
@@ -141,5 +143,5 @@ def test_the_commands_of_the_page_on_reviewing(trained, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "option", ["--budget", "--outliers", "--per-class", "--by", "--edges", "--top", "--draw"]
 )
-def test_the_page_on_reviewing_names_the_options(option):
+def test_the_page_on_reviewing_names_the_options(option: str) -> None:
     assert option in (DOCS / "reviewing.md").read_text(encoding="utf-8")

@@ -43,7 +43,7 @@ posterior = "laplace"
 """
 
 
-def test_sdss_trains_and_6dfgs_is_classified(tmp_path, monkeypatch):
+def test_sdss_trains_and_6dfgs_is_classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, path in (("sdss.csv", SDSS), ("sixdf.xml.bz2", SIXDF)):
         if not path.exists():
             pytest.skip(f"{path} is not here")

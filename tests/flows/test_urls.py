@@ -50,7 +50,9 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
 
 @pytest.fixture
-def survey(trained: Path, tmp_path: Path, make: SimpleNamespace, web: Web, monkeypatch) -> Survey:
+def survey(
+    trained: Path, tmp_path: Path, make: SimpleNamespace, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> Survey:
     """Return a model, a release of three files at a URL, and what to do with them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").symlink_to(trained / "models")
@@ -207,7 +209,7 @@ def test_a_word_that_is_new_is_learned(survey: Survey, web: Web) -> None:
     ],
 )
 def test_one_that_does_not_come_is_set_aside(
-    survey: Survey, web: Web, capsys, word: str, reason: str
+    survey: Survey, web: Web, capsys: pytest.CaptureFixture[str], word: str, reason: str
 ) -> None:
     tagged = web.odd[0]
     web.odd = [tagged, ("b.parquet", word)]
@@ -360,7 +362,9 @@ def test_estimated_shares(survey: Survey, web: Web) -> None:
     assert survey.classify(survey.url, class_prior="em").status == "nothing to do"
 
 
-def test_secrets_are_kept_nowhere(survey: Survey, web: Web, capsys, tmp_path: Path) -> None:
+def test_secrets_are_kept_nowhere(
+    survey: Survey, web: Web, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     web.odd = [*web.odd, ("release", "password")]
     url = survey.url.replace("//", "//user:secret@") + "/a.parquet?X-Amz-Signature=SIGNED"
     command = ["classify", url, "--model", "morphology", "--out", "out"]
@@ -388,7 +392,9 @@ def test_secrets_are_kept_nowhere(survey: Survey, web: Web, capsys, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["survey.parquet", "survey.fits"])
 @pytest.mark.usefixtures("survey")
-def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, name: str) -> None:
+def test_inspect_init_and_train(
+    web: Web, trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -411,7 +417,7 @@ def test_inspect_init_and_train(web: Web, trained: Path, capsys, monkeypatch, na
     assert there.training.inputs == here.training.inputs
 
 
-def test_inspect_of_several(survey: Survey, capsys) -> None:
+def test_inspect_of_several(survey: Survey, capsys: pytest.CaptureFixture[str]) -> None:
     told = {}
     survey.write("d.fits")
     survey.write("e.fits", 1)
@@ -425,7 +431,9 @@ def test_inspect_of_several(survey: Survey, capsys) -> None:
 
 
 @pytest.mark.usefixtures("survey")
-def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeypatch) -> None:
+def test_labels_at_a_url(
+    web: Web, make: SimpleNamespace, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -440,7 +448,7 @@ def test_labels_at_a_url(web: Web, make: SimpleNamespace, trained: Path, monkeyp
     assert told.training.training_counts == train("spec.toml", "models-own").training.training_counts
 
 
-def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch) -> None:
+def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLR_ROOTS", f"{tmp_path}:{Path('models').resolve()}:{web.url}/release")
     assert survey.reprocess().status == "done"
     with pytest.raises(UsageError, match="BLR_ROOTS"):
@@ -454,7 +462,7 @@ def test_roots(survey: Survey, web: Web, tmp_path: Path, monkeypatch) -> None:
         assert inside.asked == []
 
 
-def test_no_driver(capsys) -> None:
+def test_no_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", "oss://bucket/a.parquet"]) == 1
     assert re.search(r"oss://bucket/a.parquet cannot be reached: .*install", capsys.readouterr().err)
     assert run(["inspect", "nowhere://a.parquet"]) == 1

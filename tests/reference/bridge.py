@@ -8,7 +8,9 @@ copies of it, fitted to the draws of a first round by their weights, until the s
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -21,7 +23,7 @@ ROUNDS, BATCH = 6, 100_000
 ENOUGH, MOST = 0.003, 12_000_000
 
 
-def student(x, centre, L):
+def student(x: int, centre: float, L: np.ndarray) -> Any:
     """Return ln density of Student's t of scale L at x (S, D)."""
     D = len(centre)
     z = np.linalg.solve(L, (x - centre).T)
@@ -29,12 +31,12 @@ def student(x, centre, L):
     return constant - np.log(np.diag(L)).sum() - 0.5 * (DOF + D) * np.log1p(np.sum(z**2, axis=0) / DOF)
 
 
-def by_importance(problem, rng):
+def by_importance(problem: Any, rng: np.random.Generator) -> Any:
     """Return ln evidence and its standard error."""
     centre, S = problem.gaussian()
     L = 1.5 * np.linalg.cholesky(S)
 
-    def batch():
+    def batch() -> Any:
         t = rng.standard_normal((BATCH, problem.D)) * np.sqrt(DOF / rng.chisquare(DOF, (BATCH, 1)))
         W = centre + t @ L.T
         log_p = np.concatenate([problem.log_joint(part) for part in np.array_split(W, 50)])
@@ -57,7 +59,7 @@ def by_importance(problem, rng):
             return logsumexp(ratios) - np.log(len(ratios)), error
 
 
-def problems():
+def problems() -> Iterator[Any]:
     """Yield separable problems of two to nine weights, under narrow and broad priors."""
     rng = np.random.default_rng(71)
     for M, variance in ((2, 9.0), (2, 400.0), (4, 9.0), (6, 9.0), (6, 625.0), (9, 9.0), (9, 100.0)):
@@ -70,7 +72,7 @@ def problems():
     yield Problem("three classes, nine weights", "softmax", Phi, np.eye(3)[label], 0.0, 9.0, Phi[:5])
 
 
-def main():
+def main() -> None:
     """Write the results."""
     rng, out = np.random.default_rng(9), []
     for problem in problems():

@@ -15,11 +15,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
@@ -33,7 +35,7 @@ CLASSES = {"binary": 2, "three classes": 3, "votes": 3}
 N_ROWS = {"binary": 150, "three classes": 150, "votes": 50}
 
 
-def simulated(name, rng):
+def simulated(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Phi (N, M), the targets, and the true weights (M,) or (K, M), drawn from N(0, 1)."""
     N, K = N_ROWS[name], CLASSES[name]
     Phi = np.column_stack([np.ones(N), rng.standard_normal((N, M - 1))])
@@ -47,7 +49,7 @@ def simulated(name, rng):
     return Phi, np.argmax(Phi @ w.T + rng.gumbel(size=(N, K)), axis=1), w
 
 
-def levels(name, i, kinds):
+def levels(name: str, i: int, kinds: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Return each kind's u (ROWS,) of the i-th problem, the logit of the second class against the first at new rows.
 
     None where the verdict is not green.
@@ -69,7 +71,7 @@ def levels(name, i, kinds):
     return {kind: level(made[kind](), K, new, truth) for kind in kinds}
 
 
-def level(q, K, new, truth):
+def level(q: LaplacePosterior | RefinedPosterior, K: int, new: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Return the posterior's distribution function of the logit at the truth, (ROWS,)."""
     if q.kind == "sampled":
         theta = q.sample(len(q.draws), np.random.default_rng(0)).reshape(len(q.draws), -1, new.shape[1])
@@ -82,16 +84,16 @@ def level(q, K, new, truth):
     return ndtr((truth - mean) / np.sqrt(variance))
 
 
-def held(u, share):
+def held(u: list[np.ndarray], share: float) -> np.ndarray:
     """Return the share of a problem's central intervals that hold the truth; u (problems, ROWS)."""
     return (np.abs(np.asarray(u) - 0.5) < share / 2).mean(axis=1)
 
 
-def mean_and_error(x):
+def mean_and_error(x: np.ndarray) -> tuple[float, ...]:
     return float(np.mean(x)), float(np.std(x, ddof=1) / np.sqrt(len(x)))
 
 
-def coverage(found, share):
+def coverage(found: list[dict[str, np.ndarray]], share: float) -> dict[str, tuple[float, ...]]:
     """Return coverage and its standard error of each kind; `found` are the green problems, the chained ones first."""
     chained = [f for f in found if "sampled" in f]
     cheap = {kind: held([f[kind] for f in found], share) for kind in ("laplace", "refined")}
@@ -107,7 +109,7 @@ def coverage(found, share):
     return out | {"sampled": (value, float(error)), "sampled, chained problems only": mean_and_error(sampled)}
 
 
-def summary(found, simulated_problems):
+def summary(found: Any, simulated_problems: Any) -> Any:
     first = {i: f for i, f in found.items() if i < KEPT}
     problems = list(found.values())
     return {
@@ -124,7 +126,7 @@ def summary(found, simulated_problems):
     }
 
 
-def main():
+def main() -> None:
     out = {}
     for name, n in PROBLEMS.items():
         found = {}

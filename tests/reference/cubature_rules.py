@@ -8,6 +8,8 @@ the largest r whose error in the probability stays below the tolerance and in th
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import expit
 
@@ -19,12 +21,12 @@ TOLERANCE = {**dict.fromkeys(FINE, 2.5e-5), **dict.fromkeys(COARSE, 1.0e-4)}
 RANGES = np.geomspace(0.3, 20.0, 140)
 
 
-def entropy(a):
+def entropy(a: Any) -> Any:
     a = np.abs(a)
     return np.log1p(np.exp(-a)) + a * expit(-a)
 
 
-def exact(r):
+def exact(r: float) -> Any:
     """Return means, and the expectations of σ and of H(σ) at each, by a fine trapezoid rule."""
     m = np.linspace(0.0, 5 * r + 4, 101)
     z = np.arange(-9.0, 9.0, min(0.1, 0.25 / r))
@@ -34,7 +36,7 @@ def exact(r):
     return m, expit(a) @ weight, entropy(a) @ weight
 
 
-def reach(n, step, truth):
+def reach(n: int, step: int, truth: Any) -> Any:
     z, weight = axis_rule(n, step)
     found = 0.0
     for r, (m, p, h) in zip(RANGES, truth, strict=True):
@@ -46,7 +48,7 @@ def reach(n, step, truth):
     return found
 
 
-def main():
+def main() -> None:
     truth = [exact(r) for r in RANGES]
     for n in TOLERANCE:
         farthest = np.linspace(2.5, 5.0, 51)

@@ -9,7 +9,9 @@ evidence by importance sampling from Student's t.  The error column is the stand
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -19,7 +21,7 @@ HERE = Path(__file__).parent
 CHAINS, WARM, KEPT, THIN = 1000, 120, 120, 3
 
 
-def log_cloglog(a):
+def log_cloglog(a: Any) -> Any:
     return np.where(a < -30, a, np.log(-np.expm1(-np.exp(np.clip(a, -30, 700)))))
 
 
@@ -37,7 +39,17 @@ LOG_CDF = {
 class Problem:
     """Targets, prior and test rows of one problem; weights are flat in order k M + m."""
 
-    def __init__(self, name, likelihood, Phi, t, mean, covariance, test, weight=None) -> None:
+    def __init__(
+        self,
+        name: str,
+        likelihood: Any,
+        Phi: np.ndarray,
+        t: np.ndarray,
+        mean: Any,
+        covariance: np.ndarray,
+        test: Any,
+        weight: np.ndarray = None,
+    ) -> None:
         self.name, self.likelihood = name, likelihood
         self.Phi, self.t = np.round(Phi, 4), np.asarray(t, dtype=float)
         self.K = self.t.shape[1] if likelihood == "softmax" else 1
@@ -49,7 +61,7 @@ class Problem:
         self.weight = None if weight is None else np.round(weight, 4)
         self.P = np.linalg.inv(self.covariance)
 
-    def log_joint(self, W):
+    def log_joint(self, W: np.ndarray) -> Any:
         """Return ln p(D, w) of weights W (S, D)."""
         d = W - self.mean
         prior = (
@@ -70,14 +82,14 @@ class Problem:
             )
         return value @ w + prior
 
-    def probabilities(self, W):
+    def probabilities(self, W: np.ndarray) -> Any:
         """Return the probability of the second class, or of each, at the test rows, (S, n) or (S, n, K)."""
         if self.likelihood == "softmax":
             a = np.einsum("skm,nm->snk", W.reshape(len(W), self.K, -1), self.test)
             return np.exp(a - logsumexp(a, axis=2, keepdims=True))
         return np.exp(LOG_CDF[self.likelihood][0](W @ self.test.T))
 
-    def gaussian(self):
+    def gaussian(self) -> Any:
         """Return mode and covariance by quasi-Newton steps and differences."""
         energy = lambda w: -self.log_joint(w[None])[0]  # noqa: E731
         w = minimize(energy, self.mean, method="BFGS", options={"gtol": 1e-7}).x
@@ -92,7 +104,7 @@ class Problem:
         return w, np.linalg.inv(H)
 
 
-def by_grid(problem, n=801, reach=30.0):
+def by_grid(problem: Any, n: int = 801, reach: float = 30.0) -> Any:
     """Return probabilities and ln evidence of one or two weights by the trapezoid rule, about where the mass is."""
     w, S = problem.gaussian()
     L = np.linalg.cholesky(S)
@@ -115,14 +127,14 @@ def by_grid(problem, n=801, reach=30.0):
     return found, np.zeros_like(found), log_evidence, 0.0
 
 
-def by_slices(problem, rng):
+def by_slices(problem: Any, rng: np.random.Generator) -> Any:
     """Return probabilities by elliptical slice sampling, their error, and ln evidence by importance sampling."""
     w, S = problem.gaussian()
     S = 4.0 * S  # wide: what is left of the posterior beside this Gaussian is bounded
     L = np.linalg.cholesky(S)
     P = np.linalg.inv(S)
 
-    def rest(W):
+    def rest(W: np.ndarray) -> Any:
         d = W - w
         return problem.log_joint(W) + 0.5 * np.einsum("sd,de,se->s", d, P, d)
 
@@ -157,7 +169,9 @@ def by_slices(problem, rng):
     )
 
 
-def importance(problem, w, S, rng, n=200_000, dof=6.0):
+def importance(
+    problem: Any, w: np.ndarray, S: np.ndarray, rng: np.random.Generator, n: int = 200_000, dof: float = 6.0
+) -> Any:
     """Return ln evidence from draws of Student's t of 1.3 times the Laplace width, and its error."""
     D, L = problem.D, 1.3 * np.linalg.cholesky(S)
     z = rng.standard_normal((n, D)) * np.sqrt(dof / rng.chisquare(dof, (n, 1)))
@@ -169,11 +183,11 @@ def importance(problem, w, S, rng, n=200_000, dof=6.0):
     return logsumexp(ratio) - np.log(n), float(r.std() / r.mean() / np.sqrt(n))
 
 
-def design(rng, N, M):
+def design(rng: np.random.Generator, N: int, M: int) -> Any:
     return np.column_stack([np.ones(N), rng.standard_normal((N, M - 1))])
 
 
-def problems():
+def problems() -> Iterator[Any]:
     """Yield the problems: ordinary ones, and those that no Gaussian describes."""
     rng = np.random.default_rng(20240)
     Phi = rng.normal(0.5, 1.0, (25, 1))
@@ -240,7 +254,7 @@ def problems():
     )
 
 
-def main():
+def main() -> None:
     rng = np.random.default_rng(7)
     out = []
     for problem in problems():

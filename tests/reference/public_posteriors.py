@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyongc import ongc
@@ -22,12 +24,14 @@ NEW = 20
 """Rows that the probabilities are of; they are not trained on."""
 
 
-def whitened(X):
+def whitened(X: np.ndarray) -> Any:
     """Return a design matrix of standardised features, the constant first."""
     return np.column_stack([np.ones(len(X)), (X - X.mean(axis=0)) / X.std(axis=0)])
 
 
-def split(name, likelihood, X, label, n, variance, rng):
+def split(
+    name: str, likelihood: Any, X: np.ndarray, label: str, n: int, variance: Any, rng: np.random.Generator
+) -> Any:
     """Return the problem of n rows drawn from public ones."""
     Phi, drawn = whitened(X), rng.permutation(len(X))
     K = label.max() + 1
@@ -35,7 +39,7 @@ def split(name, likelihood, X, label, n, variance, rng):
     return Problem(name, likelihood, Phi[drawn[:n]], t[drawn[:n]], 0.0, variance, Phi[drawn[n : n + NEW]])
 
 
-def galaxies():
+def galaxies() -> Any:
     """Return features (N, 3) of OpenNGC's galaxies (B - J, J - K, log10 of the axis) and whether each is late."""
     rows = []
     for galaxy in ongc.listObjects(type="G"):
@@ -47,7 +51,7 @@ def galaxies():
     return table[:, :3], table[:, 3].astype(int)
 
 
-def problems():
+def problems() -> Iterator[Any]:
     """Yield the problems."""
     rng = np.random.default_rng(11)
     iris, wine, cancer = load_iris(), load_wine(), load_breast_cancer()
@@ -61,14 +65,14 @@ def problems():
     yield split("galaxies", "logistic", X, late, 200, 1.0, rng)
 
 
-def fingerprint(problem):
+def fingerprint(problem: Problem) -> str:
     """Return a hash of the data: a newer package may carry others."""
     return hashlib.sha256(problem.Phi.tobytes() + problem.t.tobytes() + problem.test.tobytes()).hexdigest()[
         :16
     ]
 
 
-def main():
+def main() -> None:
     """Write the results."""
     rng, out = np.random.default_rng(8), {}
     for problem in problems():

@@ -10,6 +10,7 @@ each.  The spread of the sets gives the standard error, which is kept too.  Take
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri, softmax
@@ -19,7 +20,7 @@ CLASSES, SPREADS = (5, 10, 20), (1.0, 4.0, 12.0)
 SETS, POINTS = 32, 2**16
 
 
-def factors(K, rng):
+def factors(K: int, rng: np.random.Generator) -> Any:
     """Return factors B (5, K, K) of covariances of five kinds."""
     isotropic = rng.standard_normal((K, K))
     wide = 0.2 * isotropic + 3 * np.outer(rng.standard_normal(K), np.eye(K)[0])
@@ -28,14 +29,14 @@ def factors(K, rng):
     return np.stack([isotropic, wide, certain, ordered, rng.standard_normal((K, K))])
 
 
-def scaled(B, spread):
+def scaled(B: np.ndarray, spread: float) -> Any:
     V = B @ B.transpose(0, 2, 1)
     d = np.einsum("nkk->nk", V)
     largest = (d[:, :, None] + d[:, None, :] - 2 * V).reshape(len(B), -1).max(axis=1)
     return B * (spread / np.sqrt(largest))[:, None, None]
 
 
-def integral(mean, B, rng):
+def integral(mean: Any, B: np.ndarray, rng: np.random.Generator) -> Any:
     """Return E[softmax] (K,) and its standard error."""
     K = len(mean)
     estimates = np.empty((SETS, K))
@@ -45,7 +46,7 @@ def integral(mean, B, rng):
     return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / np.sqrt(SETS)
 
 
-def main():
+def main() -> None:
     rng = np.random.default_rng(7)
     kept = {}
     for K in CLASSES:

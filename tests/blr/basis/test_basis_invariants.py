@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blr.arrays import Matrix
 from blr.basis.base import _BLOCK
 from blr.basis.kinds import BASES, basis_from_dict, fit_basis
 from blr.basis.standardisation import Standardisation
@@ -38,7 +41,7 @@ NAMES = ("b_j", "j_k", "axis_ratio")
 every = pytest.mark.parametrize("name", INSTANCES)
 
 
-def galaxies(n=300, seed=0):
+def galaxies(n: int = 300, seed: int = 0) -> Matrix:
     """Skewed, correlated features of unlike scales."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0.3], [0, 0, 1]])
@@ -46,17 +49,17 @@ def galaxies(n=300, seed=0):
     return X * [0.3, 40.0, 1e-3] + [0.9, -200.0, 0.01]
 
 
-def fitted(name, X=None, seed=1):
+def fitted(name: str, X: Matrix | None = None, seed: int = 1) -> Any:
     kind, options = INSTANCES[name]
     return fit_basis(kind, galaxies() if X is None else X, rng=np.random.default_rng(seed), **options)
 
 
-def test_every_kind_is_among_the_instances():
+def test_every_kind_is_among_the_instances() -> None:
     assert {kind for kind, _ in INSTANCES.values()} == set(BASES)
 
 
 @every
-def test_shapes(name):
+def test_shapes(name: str) -> None:
     basis, X = fitted(name), galaxies(7, seed=3)
     assert basis.n_features == 3
     assert basis(X).shape == (7, basis.n_functions)
@@ -66,7 +69,7 @@ def test_shapes(name):
 
 
 @every
-def test_first_column_is_the_intercept(name):
+def test_first_column_is_the_intercept(name: str) -> None:
     basis, X = fitted(name), galaxies(5, seed=3)
     assert np.all(basis(X)[:, 0] == 1)
     assert np.all(basis.jacobian(X)[:, 0] == 0)
@@ -74,7 +77,7 @@ def test_first_column_is_the_intercept(name):
 
 
 @every
-def test_names_are_distinct_and_one_a_function(name):
+def test_names_are_distinct_and_one_a_function(name: str) -> None:
     basis = fitted(name)
     names = basis.names(NAMES)
     assert len(names) == len(set(names)) == basis.n_functions
@@ -83,7 +86,7 @@ def test_names_are_distinct_and_one_a_function(name):
 
 
 @every
-def test_jacobian_is_the_derivative(name):
+def test_jacobian_is_the_derivative(name: str) -> None:
     """Central differences, far outside the training range too."""
     basis = fitted(name)
     mean, scale = galaxies().mean(axis=0), galaxies().std(axis=0)
@@ -97,7 +100,7 @@ def test_jacobian_is_the_derivative(name):
 
 
 @every
-def test_dict_round_trip_is_exact(name):
+def test_dict_round_trip_is_exact(name: str) -> None:
     basis, X = fitted(name), galaxies(50, seed=7)
     stored = basis.to_dict()
     plain = (bool, int, float, str, np.ndarray)
@@ -112,7 +115,7 @@ def test_dict_round_trip_is_exact(name):
 
 
 @every
-def test_stored_arrays_are_its_own(name):
+def test_stored_arrays_are_its_own(name: str) -> None:
     """A loaded basis neither changes with the arrays it came from nor lets itself be changed."""
     stored = {
         key: value.copy() if isinstance(value, np.ndarray) else value
@@ -127,13 +130,13 @@ def test_stored_arrays_are_its_own(name):
 
 
 @every
-def test_same_generator_gives_the_same_basis(name):
+def test_same_generator_gives_the_same_basis(name: str) -> None:
     X = galaxies(60, seed=7)
     np.testing.assert_array_equal(fitted(name)(X), fitted(name)(X))
 
 
 @every
-def test_units_of_the_features_do_not_matter(name):
+def test_units_of_the_features_do_not_matter(name: str) -> None:
     """A change of units from 1e-12 to 1e12, and of origin, leaves the functions of the same object."""
     scale, shift = np.array([1e-12, 1e12, 1e5]), np.array([1e-12, -3e13, 0])
     X, new = galaxies(), galaxies(50, seed=8)
@@ -146,14 +149,14 @@ def test_units_of_the_features_do_not_matter(name):
 
 
 @every
-def test_powers_of_two_do_not_matter_at_all(name):
+def test_powers_of_two_do_not_matter_at_all(name: str) -> None:
     X, new = galaxies(), galaxies(50, seed=8)
     scale = 2.0 ** np.array([-40, 40, 3])
     np.testing.assert_array_equal(fitted(name, X * scale)(new * scale), fitted(name, X)(new))
 
 
 @every
-def test_rows_do_not_see_each_other(name):
+def test_rows_do_not_see_each_other(name: str) -> None:
     """Over the edge of a block, and one at a time."""
     basis, X = fitted(name), galaxies(_BLOCK + 3, seed=9)
     whole = basis(X)
@@ -164,14 +167,14 @@ def test_rows_do_not_see_each_other(name):
 
 
 @every
-def test_bounded_means_bounded(name):
+def test_bounded_means_bounded(name: str) -> None:
     basis = fitted(name)
     far = basis.standardisation.mean + 1e6 * basis.standardisation.scale * [[1, 1, 1], [-1, 0, 1]]
     assert basis.bounded == bool(np.abs(basis(far)).max() < 10)
 
 
 @every
-def test_absurd_values_stay_finite(name):
+def test_absurd_values_stay_finite(name: str) -> None:
     """A forgotten sentinel is for the domain to report; here it must not become NaN or a warning."""
     X = np.array([[1e300, -1e300, 1e308], [-1.7e308, 1e30, 0.0]])
     basis = fitted(name)
@@ -199,7 +202,7 @@ def test_absurd_values_stay_finite(name):
         "extreme",
     ],
 )
-def test_degenerate_training_sets(name, X):
+def test_degenerate_training_sets(name: str, X: Matrix) -> None:
     basis, new = fitted(name, X), galaxies(10, seed=2)
     assert basis.n_functions >= 1
     assert np.all(np.isfinite(basis(X)))
@@ -209,14 +212,14 @@ def test_degenerate_training_sets(name, X):
 
 
 @every
-def test_no_rows_give_no_rows(name):
+def test_no_rows_give_no_rows(name: str) -> None:
     basis = fitted(name)
     assert basis(np.empty((0, 3))).shape == (0, basis.n_functions)
     assert basis.jacobian(np.empty((0, 3))).shape == (0, basis.n_functions, 3)
 
 
 @every
-def test_wrong_columns_and_nan_are_refused(name):
+def test_wrong_columns_and_nan_are_refused(name: str) -> None:
     basis = fitted(name)
     with pytest.raises(ValueError, match=r"X has 2 column\(s\) but .* 3 feature"):
         basis(galaxies(4)[:, :2])
@@ -228,7 +231,7 @@ def test_wrong_columns_and_nan_are_refused(name):
         basis(np.zeros(3))
 
 
-def test_unknown_kind_names_the_nearest():
+def test_unknown_kind_names_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"'polinomial' \(did you mean 'polynomial'\? known: .*rbf"):
         fit_basis("polinomial", galaxies())
     with pytest.raises(ValueError, match="unknown kind of basis None"):
@@ -243,14 +246,14 @@ def test_unknown_kind_names_the_nearest():
         ("fourier", "length_scale", "lengthscale"),
     ],
 )
-def test_unknown_option_names_the_nearest(kind, option, near):
+def test_unknown_option_names_the_nearest(kind: str, option: str, near: str) -> None:
     with pytest.raises(
         ValueError, match=f"unknown option '{option}' .did you mean '{near}'. .* {kind} basis"
     ):
         fit_basis(kind, galaxies(), rng=np.random.default_rng(0), **{option: 3})
 
 
-def test_linear_has_no_options():
+def test_linear_has_no_options() -> None:
     with pytest.raises(ValueError, match=r"unknown option 'degree' \(known: none\)"):
         fit_basis("linear", galaxies(), degree=1)
 
@@ -273,19 +276,19 @@ def test_linear_has_no_options():
         ("fourier", {"lengthscale": "long"}, "lengthscale must be a positive number"),
     ],
 )
-def test_bad_values_say_what_was_expected(kind, options, message):
+def test_bad_values_say_what_was_expected(kind: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit_basis(kind, galaxies(), rng=np.random.default_rng(0), **options)
 
 
 @pytest.mark.parametrize("kind", ["rbf", "fourier"])
-def test_random_kinds_ask_for_a_generator(kind):
+def test_random_kinds_ask_for_a_generator(kind: str) -> None:
     with pytest.raises(ValueError, match=r"pass rng=numpy\.random\.default_rng"):
         fit_basis(kind, galaxies())
 
 
 @every
-def test_a_damaged_description_is_refused(name):
+def test_a_damaged_description_is_refused(name: str) -> None:
     stored = fitted(name).to_dict()
     with pytest.raises(ValueError, match="has the keys"):
         basis_from_dict({**stored, "surplus": 1})
@@ -309,18 +312,18 @@ def test_a_damaged_description_is_refused(name):
         ("sigmoid", {"height": np.array([1.0, 2.0, 0.0])}, "positive height for each of 3"),
     ],
 )
-def test_damaged_fields_are_refused(name, damage, message):
+def test_damaged_fields_are_refused(name: str, damage: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         basis_from_dict({**fitted(name).to_dict(), **damage})
 
 
-def test_standardised_training_set_has_unit_moments():
+def test_standardised_training_set_has_unit_moments() -> None:
     Z = Standardisation.learn(galaxies())(galaxies())
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(Z.std(axis=0), 1, rtol=1e-12)
 
 
-def test_rare_values_stay_near():
+def test_rare_values_stay_near() -> None:
     """A pixel that is lit in one row of a hundred is two units from the others, not ten."""
     X = np.zeros((100, 3))
     X[0, 0], X[:30, 1], X[:, 2] = 3.0, 1.0, np.arange(100)
@@ -333,7 +336,7 @@ def test_rare_values_stay_near():
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1e12, 1e-12, 3.3e300])
-def test_constant_features_have_scale_one(constant):
+def test_constant_features_have_scale_one(constant: float) -> None:
     learned = Standardisation.learn(np.full((11, 1), constant))
     assert learned.scale[0] == 1
     np.testing.assert_allclose(learned.mean, constant, rtol=1e-15)
@@ -341,7 +344,7 @@ def test_constant_features_have_scale_one(constant):
 
 @settings(max_examples=50)
 @given(exponent=st.integers(-150, 150), rows=st.integers(2, 40), seed=st.integers(0, 99))
-def test_standardisation_is_exact_under_powers_of_two(exponent, rows, seed):
+def test_standardisation_is_exact_under_powers_of_two(exponent: int, rows: int, seed: int) -> None:
     X = np.random.default_rng(seed).normal(size=(rows, 2))
     one, other = Standardisation.learn(X), Standardisation.learn(X * 2.0**exponent)
     np.testing.assert_array_equal(other.scale, one.scale * 2.0**exponent)

@@ -9,22 +9,23 @@ from hypothesis import strategies as st
 from scipy.interpolate import BSpline as ScipyBSpline
 from sklearn.preprocessing import PolynomialFeatures
 
+from blr.arrays import Matrix
 from blr.basis._bspline import clamped_knots, spline_slopes, spline_values
 from blr.basis._distances import median_distance, spread_centres, squared_distances
 from blr.basis.kinds import basis_from_dict, fit_basis
 
 
-def features(n=200, F=3, seed=0):
+def features(n: int = 200, F: int = 3, seed: int = 0) -> Matrix:
     return np.random.default_rng(seed).normal(size=(n, F)) * np.arange(1, F + 1) + 5
 
 
-def rng(seed=1):
+def rng(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
 @pytest.mark.parametrize("F", [1, 2, 4])
-def test_polynomial_is_that_of_scikit_learn(degree, F):
+def test_polynomial_is_that_of_scikit_learn(degree: int, F: int) -> None:
     basis = fit_basis("polynomial", features(F=F), degree=degree)
     X = features(30, F, seed=4)
     twin = PolynomialFeatures(degree).fit(X)
@@ -34,7 +35,7 @@ def test_polynomial_is_that_of_scikit_learn(degree, F):
     assert list(basis.names(names)) == list(twin.get_feature_names_out(names))
 
 
-def test_linear_is_the_polynomial_of_degree_one():
+def test_linear_is_the_polynomial_of_degree_one() -> None:
     X = features()
     linear, polynomial = fit_basis("linear", X), fit_basis("polynomial", X, degree=1)
     np.testing.assert_array_equal(linear(X), polynomial(X))
@@ -43,7 +44,7 @@ def test_linear_is_the_polynomial_of_degree_one():
 
 
 @pytest.mark.parametrize("width", [None, 0.5, 0.01])
-def test_rbf_is_its_definition(width):
+def test_rbf_is_its_definition(width: float | None) -> None:
     X = features()
     basis = fit_basis("rbf", X, rng=rng(), centres=8, width=width, linear=True)
     new = np.vstack([X[:20], basis.centres * basis.standardisation.scale + basis.standardisation.mean])
@@ -52,7 +53,7 @@ def test_rbf_is_its_definition(width):
     np.testing.assert_allclose(basis(new), np.hstack([np.ones((28, 1)), twin, Z]), atol=1e-10)
 
 
-def test_rbf_centres_cover_the_clusters():
+def test_rbf_centres_cover_the_clusters() -> None:
     """Each of four clusters gets one of four centres, whatever the seed."""
     places = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
     X = np.repeat(places, 50, axis=0) + 0.1 * rng().normal(size=(200, 2))
@@ -63,35 +64,35 @@ def test_rbf_centres_cover_the_clusters():
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 5])
-def test_fewer_distinct_rows_give_fewer_centres(distinct):
+def test_fewer_distinct_rows_give_fewer_centres(distinct: int) -> None:
     X = np.repeat(features(distinct), 7, axis=0)
     assert fit_basis("rbf", X, rng=rng(), centres=40).n_functions == 1 + distinct
     np.testing.assert_allclose(np.sort(spread_centres(X, 40, rng()), axis=0), np.sort(X[::7], axis=0))
 
 
-def test_centres_of_a_large_set_need_only_a_sample():
+def test_centres_of_a_large_set_need_only_a_sample() -> None:
     X = rng().normal(size=(50_000, 2))
     assert spread_centres(X, 3, rng()).shape == (3, 2)
 
 
-def test_default_width_follows_the_data():
+def test_default_width_follows_the_data() -> None:
     """Half the median distance: 0.5 * sqrt(2 * 0.4549) * sqrt(2) sd in one dimension, for a normal feature."""
     basis = fit_basis("rbf", rng().normal(size=(4000, 1)), rng=rng())
     np.testing.assert_allclose(basis.width, 0.4769, rtol=0.05)
     assert fit_basis("rbf", np.ones((9, 2)), rng=rng()).width == 0.5
 
 
-def test_median_distance_is_that_of_distinct_rows():
+def test_median_distance_is_that_of_distinct_rows() -> None:
     Z = np.array([[0.0, 0], [0, 0], [0, 0], [3, 4]])
     assert median_distance(Z, rng()) == 5
 
 
-def test_squared_distances_are_never_negative():
+def test_squared_distances_are_never_negative() -> None:
     Z = rng().normal(size=(100, 3)) * 1e-9 + 1e3
     assert squared_distances(Z, Z).min() >= 0
 
 
-def test_sigmoid_is_its_definition():
+def test_sigmoid_is_its_definition() -> None:
     X = features()
     basis = fit_basis("sigmoid", X, centres=4)
     Z = basis.standardisation(X[:9])
@@ -103,7 +104,7 @@ def test_sigmoid_is_its_definition():
     assert basis.names("abc")[1:6] == tuple(f"sigmoid({n})" for n in ("a, 1", "a, 2", "a, 3", "a, 4", "b, 1"))
 
 
-def test_sigmoids_of_a_height_are_multiples_of_those_without():
+def test_sigmoids_of_a_height_are_multiples_of_those_without() -> None:
     X = features()
     plain, high = (
         fit_basis("sigmoid", X, centres=4),
@@ -114,14 +115,14 @@ def test_sigmoids_of_a_height_are_multiples_of_those_without():
     np.testing.assert_allclose(high(X), twin, rtol=1e-14)
 
 
-def test_sigmoids_stored_by_an_earlier_version_have_no_height():
+def test_sigmoids_stored_by_an_earlier_version_have_no_height() -> None:
     X = features()
     basis = fit_basis("sigmoid", X, centres=4)
     stored = {name: value for name, value in basis.to_dict().items() if name != "height"}
     np.testing.assert_array_equal(basis_from_dict(stored)(X), basis(X))
 
 
-def test_sigmoids_rise_at_the_quantiles():
+def test_sigmoids_rise_at_the_quantiles() -> None:
     x = np.arange(1001.0)[:, None]
     basis = fit_basis("sigmoid", x, centres=5)
     at = basis.location * basis.standardisation.scale + basis.standardisation.mean
@@ -129,7 +130,7 @@ def test_sigmoids_rise_at_the_quantiles():
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
-def test_bsplines_are_those_of_scipy(degree):
+def test_bsplines_are_those_of_scipy(degree: int) -> None:
     points = np.array([-1.5, -0.2, 0.1, 0.9, 2.0])
     knots = clamped_knots(points, degree)
     x = np.concatenate([points[:-1], rng().uniform(-1.5, 2, size=50)])
@@ -151,7 +152,7 @@ def test_bsplines_are_those_of_scipy(degree):
     gaps=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8),
     where=st.floats(0, 1),
 )
-def test_bsplines_sum_to_one_and_their_slopes_to_zero(degree, gaps, where):
+def test_bsplines_sum_to_one_and_their_slopes_to_zero(degree: int, gaps: list[float], where: float) -> None:
     points = np.concatenate([[0.0], np.cumsum(gaps)])
     knots = clamped_knots(points, degree)
     x = np.array([where * points[-1]])
@@ -161,7 +162,7 @@ def test_bsplines_sum_to_one_and_their_slopes_to_zero(degree, gaps, where):
     np.testing.assert_allclose(slopes.sum(), 0, atol=1e-9 * max(1, np.abs(slopes).max()))
 
 
-def test_bspline_leaves_one_out_of_each_feature():
+def test_bspline_leaves_one_out_of_each_feature() -> None:
     """So the design matrix has full column rank."""
     X = features(400)
     basis = fit_basis("bspline", X, knots=4)
@@ -169,7 +170,7 @@ def test_bspline_leaves_one_out_of_each_feature():
     assert np.linalg.matrix_rank(basis(X)) == basis.n_functions
 
 
-def test_bsplines_hold_every_cubic():
+def test_bsplines_hold_every_cubic() -> None:
     """A straight line and a cube are combinations of the functions, within the training range."""
     X = features(300, F=1)
     basis = fit_basis("bspline", X)
@@ -178,7 +179,7 @@ def test_bsplines_hold_every_cubic():
         np.testing.assert_allclose(fit, y, atol=1e-9 * np.abs(y).max())
 
 
-def test_bspline_outside_is_the_tangent_or_the_edge():
+def test_bspline_outside_is_the_tangent_or_the_edge() -> None:
     X = features(300, F=1)
     low, high = X.min(), X.max()
     outside = np.array([[low - 2], [low], [high], [high + 3]])
@@ -190,14 +191,14 @@ def test_bspline_outside_is_the_tangent_or_the_edge():
     np.testing.assert_allclose(straight[0], straight[1] - 2 * slopes[1], atol=1e-12)
 
 
-def test_equal_quantiles_make_one_knot():
+def test_equal_quantiles_make_one_knot() -> None:
     X = np.concatenate([np.zeros(90), np.linspace(0, 1, 30)])[:, None]
     basis = fit_basis("bspline", X, knots=9)
     assert basis.n_functions < 1 + 9 + 3
     assert np.all(np.isfinite(basis.jacobian(X)))
 
 
-def test_fourier_is_its_definition():
+def test_fourier_is_its_definition() -> None:
     X = features()
     basis = fit_basis("fourier", X, rng=rng(), frequencies=5, lengthscale=1.3)
     Z = basis.standardisation(X[:6])
@@ -212,7 +213,7 @@ def test_fourier_is_its_definition():
     np.testing.assert_allclose(basis(X[:6]) * np.array([1, *[5**0.5] * 10]), twin, atol=1e-12)
 
 
-def test_fourier_features_approach_the_kernel():
+def test_fourier_features_approach_the_kernel() -> None:
     X = features(60, F=4)
     basis = fit_basis("fourier", X, rng=rng(), frequencies=4000, lengthscale=2.0)
     Phi, Z = basis(X)[:, 1:], basis.standardisation(X)
@@ -221,7 +222,7 @@ def test_fourier_features_approach_the_kernel():
     np.testing.assert_allclose(np.sum(Phi**2, axis=1), 1, rtol=1e-12)
 
 
-def test_fourier_frequencies_are_normal_and_orthogonal():
+def test_fourier_frequencies_are_normal_and_orthogonal() -> None:
     directions = fit_basis("fourier", features(F=4), rng=rng(), frequencies=4002).directions
     assert directions.shape == (4002, 4)
     np.testing.assert_allclose(np.cov(directions.T), np.eye(4), atol=0.1)

@@ -18,7 +18,7 @@ def correlated(rows: int = 60, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("power", [0.0, 0.25, 1.0])
-def test_components_are_those_of_scikit_learn(power):
+def test_components_are_those_of_scikit_learn(power: float) -> None:
     X = correlated()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     peer = PCA().fit(Z)
@@ -30,7 +30,7 @@ def test_components_are_those_of_scikit_learn(power):
     assert np.mean(Phi.var(axis=0)) == pytest.approx(1)
 
 
-def test_power_zero_is_the_linear_basis_turned():
+def test_power_zero_is_the_linear_basis_turned() -> None:
     X = correlated()
     t = (X[:, 0] > X[:, 1]).astype(float)
     evidence = [
@@ -40,20 +40,20 @@ def test_power_zero_is_the_linear_basis_turned():
     assert evidence[0] == pytest.approx(evidence[1], rel=1e-9)
 
 
-def test_weights_are_counts_of_rows():
+def test_weights_are_counts_of_rows() -> None:
     X = correlated(20)
     twice = fit_basis("principal", np.vstack([X, X[:5]]))
     weighted = fit_basis("principal", X, weight=np.r_[np.full(5, 2.0), np.ones(15)])
     np.testing.assert_allclose(weighted.components, twice.components, atol=1e-10)
 
 
-def test_directions_without_variance_are_left_out():
+def test_directions_without_variance_are_left_out() -> None:
     X = correlated()
     doubled = fit_basis("principal", np.hstack([X, X[:, :1]]))
     assert doubled.n_functions == 1 + 4
 
 
 @pytest.mark.parametrize("power", [-0.1, 2.5, True])
-def test_a_power_out_of_range_is_refused(power):
+def test_a_power_out_of_range_is_refused(power: float) -> None:
     with pytest.raises(ValueError, match="power must be a number from 0 to 2, got"):
         fit_basis("principal", correlated(), power=power)

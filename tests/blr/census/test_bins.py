@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def survey(n: int, share: float, seed: int, *, blind: bool) -> tuple[np.ndarray,
     return np.column_stack([1 - p, p]), y, np.column_stack([place, x])
 
 
-def case(seed: int, *, blind: bool, share: float, n: int = 300, N: int = 1500):
+def case(seed: int, *, blind: bool, share: float, n: int = 300, N: int = 1500) -> tuple[Any, ...]:
     p, y, X = survey(n, 0.5, seed, blind=blind)
     q, truth, Z = survey(N, share, seed + 10_000, blind=blind)
     labelled, target = LabelledRows(p, y, np.ones(n), X), TargetRows(q, np.ones(N), Z, N)

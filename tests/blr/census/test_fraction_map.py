@@ -18,7 +18,7 @@ from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
 
 
-def test_the_design_row_by_row():
+def test_the_design_row_by_row() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(2, 3, size=(40, 2))
     X[3, 1] = np.nan
@@ -33,7 +33,7 @@ def test_the_design_row_by_row():
     np.testing.assert_allclose(drawn_fractions(design, W, p, X, region), expit(Phi @ W.T))
 
 
-def test_without_labels_the_fraction_is_about_the_classifiers_own():
+def test_without_labels_the_fraction_is_about_the_classifiers_own() -> None:
     design = FractionDesign.learn(np.empty((0, 1)), 12)
     mean, _ = design.prior(0.3)
     p = np.array([0.0, 0.1, 0.9, 1.0])
@@ -41,7 +41,7 @@ def test_without_labels_the_fraction_is_about_the_classifiers_own():
     np.testing.assert_allclose(found, p, atol=1e-3)
 
 
-def test_k_of_n_says_what_single_objects_say():
+def test_k_of_n_says_what_single_objects_say() -> None:
     rng = np.random.default_rng(2)
     X, p, region = rng.integers(0, 2, (300, 1)).astype(float), np.full(300, 0.3), rng.integers(0, 3, 300)
     success = rng.random(300) < 0.4
@@ -59,13 +59,13 @@ def test_k_of_n_says_what_single_objects_say():
     np.testing.assert_allclose(together.precision, apart.precision, rtol=1e-6)
 
 
-def test_uneven_weights_count_as_fewer_objects():
+def test_uneven_weights_count_as_fewer_objects() -> None:
     weight = np.where(np.arange(100) < 50, 1.0, 9.0)
     groups = counted(np.ones((100, 1)), np.arange(100) % 2 == 0, weight)
     assert (groups.weight * groups.n).sum() == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
 
 
-def test_sums_are_those_of_a_loop_whatever_the_batches():
+def test_sums_are_those_of_a_loop_whatever_the_batches() -> None:
     rng = np.random.default_rng(3)
     n, S, C = 200, 6, 5
     cell = rng.integers(0, C - 1, n)  # the last one stays empty
@@ -89,7 +89,7 @@ def test_sums_are_those_of_a_loop_whatever_the_batches():
     assert np.isnan([found.expected[-1], found.fraction[-1], found.low[-1]]).all()
 
 
-def test_without_draws_there_is_no_interval():
+def test_without_draws_there_is_no_interval() -> None:
     sums = FractionSums(1, 0)
     nothing = np.empty((2, 0))
     sums.add(np.zeros(2, int), (np.array([0.2, 0.4]), np.ones(2)), (nothing, nothing), np.ones(2, bool))
@@ -98,7 +98,7 @@ def test_without_draws_there_is_no_interval():
     assert np.isnan([found.fraction[0], found.low[0], found.high[0]]).all()
 
 
-def test_draws_are_of_the_likelier_posterior():
+def test_draws_are_of_the_likelier_posterior() -> None:
     rng = np.random.default_rng(4)
     draws = [np.zeros((500, 1)), np.ones((500, 1))]
     mixed = mixed_draws([0.0, np.log(3)], draws, 500, rng)
@@ -132,7 +132,7 @@ def region_coverage(seed: int, *, labelled: int, scatter: float) -> tuple[float,
     return float(np.mean((found.low <= share) & (share <= found.high))), int(np.sum((k == 0) | (k == of)))
 
 
-def test_intervals_of_regions_hold():
+def test_intervals_of_regions_hold() -> None:
     """Regions whose fractions scatter by 0.5 in the logit, most with few labelled objects, many with k = 0."""
     found = [region_coverage(seed, labelled=200, scatter=0.5) for seed in range(6)]
     assert 0.89 <= np.mean([share for share, _ in found]) <= 0.99

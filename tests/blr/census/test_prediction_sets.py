@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import expit, logit
@@ -31,7 +33,7 @@ def slow_threshold(p: list[float], level: float) -> float:
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
-def test_thresholds_are_those_of_the_slow_twin(level):
+def test_thresholds_are_those_of_the_slow_twin(level: float) -> None:
     p, target = drawn(np.random.default_rng(1), (60, 25, 9))
     rule = learn_sets(p, target, level=level)
     slow = [slow_threshold(p[target == k, k].tolist(), level) for k in range(3)]
@@ -40,7 +42,7 @@ def test_thresholds_are_those_of_the_slow_twin(level):
     np.testing.assert_allclose(rule.effective, [60, 25, 9])
 
 
-def test_each_class_is_kept_at_the_rate_and_its_spread_is_as_stated():
+def test_each_class_is_kept_at_the_rate_and_its_spread_is_as_stated() -> None:
     """Many samples of labels, each with many new objects; the model need not be calibrated."""
     rng = np.random.default_rng(2)
     counts, rates = (120, 40, 12), []
@@ -53,7 +55,7 @@ def test_each_class_is_kept_at_the_rate_and_its_spread_is_as_stated():
     np.testing.assert_allclose(np.std(rates, axis=0), rule.spread, rtol=0.2)
 
 
-def test_in_an_exponential_tail_the_mean_rate_is_exact_for_any_number_of_rows():
+def test_in_an_exponential_tail_the_mean_rate_is_exact_for_any_number_of_rows() -> None:
     """The share of new rows with a logit below a is exp(a): the classes' tails are like that."""
     rng = np.random.default_rng(8)
     for n in (9, 12, 17):
@@ -65,7 +67,7 @@ def test_in_an_exponential_tail_the_mean_rate_is_exact_for_any_number_of_rows():
         assert np.mean(below) == pytest.approx(0.1, abs=4 * np.std(below) / np.sqrt(1000))
 
 
-def test_shares_of_the_classes_change_nothing():
+def test_shares_of_the_classes_change_nothing() -> None:
     rng = np.random.default_rng(3)
     p, target = drawn(rng, (300, 300))
     again = np.concatenate([np.arange(600), np.tile(np.flatnonzero(target == 1), 4)])
@@ -75,7 +77,7 @@ def test_shares_of_the_classes_change_nothing():
     assert few.least[1] == pytest.approx(many.least[1], rel=0.1)
 
 
-def test_rows_that_are_alike_are_kept_together():
+def test_rows_that_are_alike_are_kept_together() -> None:
     """Features of few values give equal probabilities: the threshold on them keeps all."""
     p = np.repeat([0.1, 0.3, 0.7], [40, 30, 30])
     rule = learn_sets(np.stack([p, 1 - p], axis=1), np.zeros(100, int), level=0.9)
@@ -83,7 +85,7 @@ def test_rows_that_are_alike_are_kept_together():
     assert not rule.contains(np.array([[0.0999, 0.9001]]))[0, 0]
 
 
-def test_few_rows_put_a_class_into_every_set():
+def test_few_rows_put_a_class_into_every_set() -> None:
     p, target = drawn(np.random.default_rng(4), (50, 8, 0))
     rule = learn_sets(p, target, level=0.9)
     assert rule.least[0] > 0
@@ -94,7 +96,7 @@ def test_few_rows_put_a_class_into_every_set():
     assert nine.least[1] > 0
 
 
-def test_weights_count_rows():
+def test_weights_count_rows() -> None:
     """Equal weights of any size are none, rows of weight zero are not there, and uneven ones count as fewer rows."""
     rng = np.random.default_rng(5)
     p, target = drawn(rng, (100, 100))
@@ -112,7 +114,7 @@ def test_weights_count_rows():
     np.testing.assert_allclose(uneven.effective, (50 * 11) ** 2 / (50 * 101))
 
 
-def test_a_sample_drawn_by_design_keeps_the_rate_of_the_whole():
+def test_a_sample_drawn_by_design_keeps_the_rate_of_the_whole() -> None:
     """Rows drawn with known probabilities stand for the objects that were not drawn."""
     rng = np.random.default_rng(6)
     p, target = drawn(rng, (6000, 6000))
@@ -126,7 +128,7 @@ def test_a_sample_drawn_by_design_keeps_the_rate_of_the_whole():
     np.testing.assert_allclose(np.mean(rates, axis=0), 0.9, atol=0.012)
 
 
-def test_rows_without_probabilities_are_left_out_and_have_no_set():
+def test_rows_without_probabilities_are_left_out_and_have_no_set() -> None:
     p, target = drawn(np.random.default_rng(7), (40, 40))
     holes = np.vstack([p, np.full((5, 2), np.nan)])
     rule = learn_sets(holes, np.concatenate([target, np.zeros(5, dtype=int)]), level=0.9)
@@ -137,7 +139,7 @@ def test_rows_without_probabilities_are_left_out_and_have_no_set():
     assert bits.dtype == np.int32
 
 
-def test_bits_of_as_many_classes_as_there_are():
+def test_bits_of_as_many_classes_as_there_are() -> None:
     K = MOST_CLASSES
     p = np.full((3, K), 1 / K)
     contained = np.stack([np.zeros(K, bool), np.ones(K, bool), np.arange(K) == K - 1])
@@ -155,7 +157,7 @@ def test_bits_of_as_many_classes_as_there_are():
         ({"weight": np.full(4, -1.0)}, "negative or not finite"),
     ],
 )
-def test_what_cannot_be_is_refused(change, message):
+def test_what_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:
     p = np.full((4, 2), 0.5)
     arguments = {"target": np.zeros(4, int), "level": 0.9, **change}
     with pytest.raises(ValueError, match=message):

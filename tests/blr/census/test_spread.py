@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from blr.arrays import Matrix, Vector
 from blr.census.spread import inclusion_probabilities, local_pivotal, spread_sample
 
 
-def brute_local_pivotal(probability, points, rng):
+def brute_local_pivotal(probability: Vector, points: Matrix, rng: np.random.Generator) -> np.ndarray:
     """Draw by the same method, each neighbour looked for among all; the list loses rows as the fast one's does."""
     p, left = probability.copy(), [i for i, x in enumerate(probability) if 1e-9 < x < 1 - 1e-9]
     while len(left) > 1:
@@ -30,7 +31,7 @@ def brute_local_pivotal(probability, points, rng):
     return np.flatnonzero(p > 0.5)
 
 
-def test_probabilities_sum_to_the_number_and_keep_their_proportions():
+def test_probabilities_sum_to_the_number_and_keep_their_proportions() -> None:
     size = np.array([100.0, 5.0, 3.0, 1.0, 1.0])
     p = inclusion_probabilities(size, 3)
     assert p.sum() == pytest.approx(3)
@@ -40,7 +41,7 @@ def test_probabilities_sum_to_the_number_and_keep_their_proportions():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_tree_finds_the_neighbours_that_a_search_of_all_finds(seed):
+def test_the_tree_finds_the_neighbours_that_a_search_of_all_finds(seed: int) -> None:
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(200, 3))
     p = inclusion_probabilities(rng.exponential(size=200), 30)
@@ -49,7 +50,7 @@ def test_the_tree_finds_the_neighbours_that_a_search_of_all_finds(seed):
     assert len(fast) == 30
 
 
-def test_a_sample_is_spread_more_than_one_at_random():
+def test_a_sample_is_spread_more_than_one_at_random() -> None:
     """Of a line of 100 points of equal probability each tenth has one, as of a systematic sample, within one."""
     points = np.arange(100.0)[:, None]
     for seed in range(20):
@@ -58,7 +59,7 @@ def test_a_sample_is_spread_more_than_one_at_random():
         assert np.abs(np.searchsorted(drawn, np.arange(10, 100, 10)) - np.arange(1, 10)).max() <= 1
 
 
-def test_weights_estimate_totals_without_bias_and_near_duplicates_exclude_each_other():
+def test_weights_estimate_totals_without_bias_and_near_duplicates_exclude_each_other() -> None:
     """Names twice, near-duplicates and a size that one draw in three takes for certain: means over 1,000 samples."""
     rng = np.random.default_rng(1)
     n = 60
@@ -89,7 +90,7 @@ def test_weights_estimate_totals_without_bias_and_near_duplicates_exclude_each_o
     assert inclusion / 1000 == pytest.approx(np.ones(n), abs=0.6)
 
 
-def test_a_radius_that_would_leave_too_few_is_halved():
+def test_a_radius_that_would_leave_too_few_is_halved() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(300, 2))
     ones, names, one = np.ones(300), np.arange(300), np.zeros(300, dtype=int)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def row(classifier: Classifier) -> tuple[np.ndarray, np.ndarray]:
     return x, np.zeros(len(x), dtype=bool)
 
 
-def test_they_are_the_mean_gains_over_all_orders(classifier):
+def test_they_are_the_mean_gains_over_all_orders(classifier: Classifier) -> None:
     x, missing = row(classifier)
     found = contributions(classifier, x, missing, of=1, against=0)
     np.testing.assert_allclose(found.value, by_all_orders(classifier, x, 1, 0), atol=1e-10)
@@ -59,7 +60,9 @@ def test_they_are_the_mean_gains_over_all_orders(classifier):
     assert found.reference + found.value.sum() == pytest.approx(found.logit)
 
 
-def test_drawn_orders_add_up_and_come_near_the_exact_ones(classifier, monkeypatch):
+def test_drawn_orders_add_up_and_come_near_the_exact_ones(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, missing = row(classifier)
     exact = contributions(classifier, x, missing, of=1, against=0)
     monkeypatch.setattr(module, "_MOST_EXACT", 0)
@@ -68,14 +71,14 @@ def test_drawn_orders_add_up_and_come_near_the_exact_ones(classifier, monkeypatc
     assert drawn.reference + drawn.value.sum() == pytest.approx(drawn.logit)
 
 
-def test_the_other_way_round_all_change_sign(classifier):
+def test_the_other_way_round_all_change_sign(classifier: Classifier) -> None:
     x, missing = row(classifier)
     there, back = (contributions(classifier, x, missing, of=a, against=b) for a, b in [(1, 0), (0, 1)])
     np.testing.assert_allclose(there.value, -back.value)
     assert there.logit == pytest.approx(-back.logit)
 
 
-def test_the_spread_of_the_logit_is_the_posteriors(classifier):
+def test_the_spread_of_the_logit_is_the_posteriors(classifier: Classifier) -> None:
     """Of one member: against the closed form of its activation's variance."""
     alone = replace(classifier, members=(replace(classifier.members[0], weight=1.0),))
     x, missing = row(alone)
@@ -86,7 +89,7 @@ def test_the_spread_of_the_logit_is_the_posteriors(classifier):
     assert found.logit_std == pytest.approx(np.sqrt(expected), rel=0.03)
 
 
-def test_what_is_missing_contributes_nothing(classifier):
+def test_what_is_missing_contributes_nothing(classifier: Classifier) -> None:
     x, missing = row(classifier)
     missing[1] = True
     found = contributions(classifier, np.where(missing, np.nan, x), missing, of=1, against=0)
@@ -97,7 +100,7 @@ def test_what_is_missing_contributes_nothing(classifier):
     assert found.reference + np.nansum(found.value) == pytest.approx(found.logit)
 
 
-def test_other_class_shares_are_a_term_of_their_own(classifier):
+def test_other_class_shares_are_a_term_of_their_own(classifier: Classifier) -> None:
     x, missing = row(classifier)
     plain = contributions(classifier, x, missing, of=1, against=0)
     K = len(classifier.classes)
@@ -108,7 +111,7 @@ def test_other_class_shares_are_a_term_of_their_own(classifier):
     assert found.logit == pytest.approx(plain.logit + np.log(2))
 
 
-def test_beyond_the_range_it_is_the_mixture_of_both_continuations(classifier):
+def test_beyond_the_range_it_is_the_mixture_of_both_continuations(classifier: Classifier) -> None:
     x, missing = row(classifier)
     mean = classifier.moments.mean
     limited = replace(
@@ -121,7 +124,7 @@ def test_beyond_the_range_it_is_the_mixture_of_both_continuations(classifier):
 
 
 @pytest.mark.parametrize("gone", [[], [1]])
-def test_the_sampled_probability_is_the_moderated_one(classifier, gone):
+def test_the_sampled_probability_is_the_moderated_one(classifier: Classifier, gone: list[Any]) -> None:
     x, missing = row(classifier)
     missing[gone] = True
     found = sampled_probability(classifier, x, missing, n_draws=20_000)
@@ -140,7 +143,9 @@ def test_the_sampled_probability_is_the_moderated_one(classifier, gone):
         ({"of": 7}, "expected two different ones"),
     ],
 )
-def test_wrong_rows_and_classes_are_refused(classifier, change, message):
+def test_wrong_rows_and_classes_are_refused(
+    classifier: Classifier, change: dict[str, Any], message: str
+) -> None:
     F = len(classifier.features)
     asked = {"x": np.zeros(F), "missing": np.zeros(F, dtype=bool), "of": 1, "against": 0, **change}
     if change.get("missing"):

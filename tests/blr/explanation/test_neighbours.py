@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis
 
+from blr.arrays import Matrix, Vector
+from blr.classifier import Classifier
 from blr.explanation.neighbours import nearest_rows
 from tests.blr.test_classifier import build
 
 
 @pytest.fixture(scope="module")
-def classifier():
+def classifier() -> Classifier:
     """Return a classifier of three features."""
     return build(("linear",), 2)[0]
 
 
-def rows(classifier, n=60, seed=3):
+def rows(classifier: Classifier, n: int = 60, seed: int = 3) -> Matrix:
     """Return rows (n, F), one value in five missing."""
     rng = np.random.default_rng(seed)
     X = rng.multivariate_normal(classifier.moments.mean, classifier.moments.covariance, n)
@@ -24,7 +26,7 @@ def rows(classifier, n=60, seed=3):
     return X
 
 
-def one_by_one(classifier, x, X):
+def one_by_one(classifier: Classifier, x: Vector, X: Matrix) -> Vector:
     """Return each row's distance, by SciPy, over the features that both have."""
     found = []
     for row in X:
@@ -37,7 +39,7 @@ def one_by_one(classifier, x, X):
     return np.array(found)
 
 
-def test_they_are_those_that_a_loop_finds(classifier):
+def test_they_are_those_that_a_loop_finds(classifier: Classifier) -> None:
     X = rows(classifier)
     x = classifier.moments.mean + 0.3
     found = nearest_rows(classifier, x, X, n=7)
@@ -49,14 +51,14 @@ def test_they_are_those_that_a_loop_finds(classifier):
     np.testing.assert_array_equal(found.compared, np.isfinite(X[order]).sum(axis=1))
 
 
-def test_a_row_is_nearest_to_itself_whatever_it_misses(classifier):
+def test_a_row_is_nearest_to_itself_whatever_it_misses(classifier: Classifier) -> None:
     X = rows(classifier)
     i = int(np.flatnonzero(np.isnan(X).sum(axis=1) == 1)[0])
     found = nearest_rows(classifier, X[i], X, n=1)
     assert (found.row[0], found.distance[0]) == (i, 0.0)
 
 
-def test_rows_that_share_nothing_are_left_out(classifier):
+def test_rows_that_share_nothing_are_left_out(classifier: Classifier) -> None:
     F = len(classifier.features)
     X = np.full((2, F), np.nan)
     X[1] = classifier.moments.mean
@@ -64,7 +66,7 @@ def test_rows_that_share_nothing_are_left_out(classifier):
     assert nearest_rows(classifier, classifier.moments.mean, X[:0]).row.tolist() == []
 
 
-def test_a_typical_difference_is_one(classifier):
+def test_a_typical_difference_is_one(classifier: Classifier) -> None:
     rng = np.random.default_rng(1)
     X = rng.multivariate_normal(classifier.moments.mean, classifier.moments.covariance, 4000)
     pairs = [
@@ -73,6 +75,6 @@ def test_a_typical_difference_is_one(classifier):
     assert np.sqrt(np.mean(np.square(pairs))) == pytest.approx(1, rel=0.05)
 
 
-def test_other_features_are_refused(classifier):
+def test_other_features_are_refused(classifier: Classifier) -> None:
     with pytest.raises(ValueError, match="expected x and X of"):
         nearest_rows(classifier, [0.0], np.zeros((3, 1)))

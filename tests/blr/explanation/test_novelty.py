@@ -11,7 +11,7 @@ from blr.missing.moments import FeatureMoments
 from blr.missing.space import WhitenedSpace
 
 
-def test_distances_are_those_of_a_loop_over_all():
+def test_distances_are_those_of_a_loop_over_all() -> None:
     rng = np.random.default_rng(0)
     labelled, points = rng.normal(size=(50, 3)), rng.normal(size=(20, 3))
     distance, row = Novelty.of(labelled).distance(points)
@@ -22,7 +22,7 @@ def test_distances_are_those_of_a_loop_over_all():
     assert relative(distance, points, cKDTree(points)) == pytest.approx(distance / (near + 1e-3))
 
 
-def test_a_type_of_its_own_comes_before_the_tails():
+def test_a_type_of_its_own_comes_before_the_tails() -> None:
     """A dense cluster beside two labelled ones with long tails, which a distance alone lists first."""
     rng = np.random.default_rng(1)
     centres = np.array([[-5.0, 0.0], [5.0, 0.0]])
@@ -35,7 +35,7 @@ def test_a_type_of_its_own_comes_before_the_tails():
     assert (np.argsort(-distance)[:20] < 150).mean() < 0.1
 
 
-def test_no_labelled_rows_are_refused_and_few_serve():
+def test_no_labelled_rows_are_refused_and_few_serve() -> None:
     with pytest.raises(ValueError, match="got no labelled rows"):
         Novelty.of(np.empty((0, 2)))
     distance, _ = Novelty.of(np.zeros((1, 2))).distance(np.ones((2, 2)))
@@ -43,7 +43,7 @@ def test_no_labelled_rows_are_refused_and_few_serve():
     assert relative(distance, np.ones((2, 2)), cKDTree(np.ones((2, 2)))) == pytest.approx(2**0.5 / 1e-3)
 
 
-def test_the_mean_square_distance_in_the_whitened_space_is_one():
+def test_the_mean_square_distance_in_the_whitened_space_is_one() -> None:
     """Also where a feature is the difference of two others; what is missing is at its conditional mean."""
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 2)) @ [[3.0, 1.0], [0.0, 0.2]] + [10, -4]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
+from blr.arrays import Matrix, Vector
 from blr.basis.standardisation import Softening, Standardisation
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
@@ -15,6 +18,7 @@ from blr.posterior.variational import refine
 from blr.selection.compare import leave_one_out
 from blr.selection.evidence import fit_evidence
 from blr.sums import Chunk, Rows, added
+from tests.blr.conftest import Twin
 
 
 @dataclass(eq=False)
@@ -26,10 +30,10 @@ class Pieces:
     passes: list[int] = field(default_factory=list)
 
     @property
-    def n_functions(self):
+    def n_functions(self) -> int:
         return self.pieces[0][0].shape[1]
 
-    def accumulate(self, function):
+    def accumulate(self, function: Callable[..., Any]) -> tuple[Any, ...]:
         self.passes.append(1)
         total = None
         for piece in self.pieces:
@@ -37,7 +41,7 @@ class Pieces:
         return total
 
 
-def in_pieces(Phi, t, weight=None, *, step=None):
+def in_pieces(Phi: Matrix, t: Vector, weight: Vector | None = None, *, step: int | None = None) -> Pieces:
     """Return the rows in pieces of unequal size; every `step`-th one is in memory too."""
     edges = [0, 700, 701, 2000, len(Phi)]
     cut = [slice(a, b) for a, b in pairwise(edges)]
@@ -54,7 +58,7 @@ PRIOR = GaussianPrior.isotropic(5, precision=0.5)
 
 @pytest.mark.parametrize("step", [None, 8])
 @pytest.mark.parametrize("likelihood", ["logistic", "cloglog", "softmax"])
-def test_the_fit_is_that_of_the_array(dense, likelihood, step):
+def test_the_fit_is_that_of_the_array(dense: Twin, likelihood: str, step: int | None) -> None:
     Phi, t = dense.softmax(0, N=4000, M=5, K=3) if likelihood == "softmax" else dense.binary(0, N=4000, M=5)
     shares = np.asarray(t, dtype=float)  # of a softmax one-hot already
     weight = np.random.default_rng(1).uniform(0.5, 2, 4000)
@@ -67,7 +71,7 @@ def test_the_fit_is_that_of_the_array(dense, likelihood, step):
     assert leave_one_out(found).log_density == pytest.approx(leave_one_out(whole).log_density, abs=1e-3)
 
 
-def test_evidence_refinement_and_verdict(dense):
+def test_evidence_refinement_and_verdict(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=4000, M=5)
     whole, found = fit_evidence(Phi, t), fit_evidence(in_pieces(Phi, t.astype(float), step=8), None)
     assert found.log_evidence == pytest.approx(whole.log_evidence, abs=1e-3)
@@ -76,7 +80,7 @@ def test_evidence_refinement_and_verdict(dense):
     assert found.trust.verdict == whole.trust.verdict
 
 
-def test_passes_of_a_fit_whose_sample_is_one_row_in_25(dense):
+def test_passes_of_a_fit_whose_sample_is_one_row_in_25(dense: Twin) -> None:
     """A pass each: the rows, checked; the way from the sample to the mode; the Hessians there."""
     Phi, t = dense.binary(4, N=50_000, M=5)
     data = in_pieces(Phi, t.astype(float), step=25)
@@ -85,7 +89,7 @@ def test_passes_of_a_fit_whose_sample_is_one_row_in_25(dense):
     assert len(data.passes) <= 6
 
 
-def test_labels_that_may_be_wrong(dense):
+def test_labels_that_may_be_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(5, N=4000, M=5)
     confusion = [[0.9, 0.1], [0.2, 0.8]]
     whole = fit(Phi, t, PRIOR, confusion=confusion)
@@ -102,13 +106,13 @@ def test_labels_that_may_be_wrong(dense):
         (lambda Phi, t: (Phi, np.eye(3)[t.astype(int)]), "targets of 3 classes, expected those of 2"),
     ],
 )
-def test_rows_that_are_no_data(dense, change, message):
+def test_rows_that_are_no_data(dense: Twin, change: Callable[..., Any], message: str) -> None:
     Phi, t = change(*dense.binary(6, N=4000, M=5))
     with pytest.raises(ValueError, match=message):
         fit(in_pieces(Phi, np.asarray(t, dtype=float)), None, PRIOR)
 
 
-def test_the_standardisation_of_all_rows_by_sums():
+def test_the_standardisation_of_all_rows_by_sums() -> None:
     rng = np.random.default_rng(7)
     n = 5000
     X = np.stack(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from blr.arrays import Matrix, Vector
 from blr.fitting.newton import SolverPrior, maximise, newton_step
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli
 from blr.sums import Rows, likelihood_terms
+from tests.blr.conftest import Twin
 
 FLAT = SolverPrior(np.zeros(3), np.zeros((3, 3)))
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
-def test_the_priors_trace_and_determinant_are_the_dense_ones(dense, diagonal):
+def test_the_priors_trace_and_determinant_are_the_dense_ones(dense: Twin, *, diagonal: bool) -> None:
     rng = np.random.default_rng(4)
     P, A = np.linalg.inv(dense.covariance(rng, 4)), np.linalg.inv(dense.covariance(rng, 4))
     P = np.diag(np.diag(P)) if diagonal else P
@@ -26,35 +31,35 @@ def test_the_priors_trace_and_determinant_are_the_dense_ones(dense, diagonal):
     assert prior.log_det_precision == pytest.approx(np.linalg.slogdet(P)[1], rel=1e-12)
 
 
-def quadratic(dense):
+def quadratic(dense: Twin) -> tuple[Callable[..., Any], Vector]:
     H = dense.covariance(np.random.default_rng(0), 3)
     centre = np.array([1.0, -2.0, 3.0])
 
-    def evaluate(theta):
+    def evaluate(theta: Vector) -> tuple[float, Vector, Matrix]:
         d = theta - centre
         return -0.5 * d @ H @ d, -H @ d, H
 
     return evaluate, centre
 
 
-def problem(Phi, t, link="logistic"):
+def problem(Phi: Matrix, t: Vector, link: str = "logistic") -> Callable[..., Any]:
     data, likelihood = Rows(Phi, t), Bernoulli(LINKS[link])
     return lambda theta: data.accumulate(likelihood_terms(likelihood, theta))
 
 
-def test_a_quadratic_takes_one_step(dense):
+def test_a_quadratic_takes_one_step(dense: Twin) -> None:
     evaluate, centre = quadratic(dense)
     mode = maximise(evaluate, FLAT, np.zeros(3))
     assert mode.theta == pytest.approx(centre, rel=1e-12)
     assert (mode.converged, mode.status, mode.n_iter) == (True, "converged", 2)
 
 
-def test_a_gradient_rounded_coarsely_is_an_end(dense):
+def test_a_gradient_rounded_coarsely_is_an_end(dense: Twin) -> None:
     """With huge weights beside a broad prior rounding leaves 1e-5 sd, which no step makes smaller."""
     evaluate, centre = quadratic(dense)
     rng = np.random.default_rng(0)
 
-    def rounded(theta):
+    def rounded(theta: Vector) -> tuple[float, Vector, Matrix]:
         value, gradient, H = evaluate(theta)
         return value - 1e6, gradient + 1e-5 * rng.standard_normal(3), H
 
@@ -64,7 +69,7 @@ def test_a_gradient_rounded_coarsely_is_an_end(dense):
     assert mode.theta == pytest.approx(centre, abs=1e-4)
 
 
-def test_a_prior_mean_pulls(dense):
+def test_a_prior_mean_pulls(dense: Twin) -> None:
     evaluate, centre = quadratic(dense)
     H = evaluate(centre)[2]
     prior = SolverPrior(np.ones(3), 2 * np.eye(3))
@@ -75,14 +80,14 @@ def test_a_prior_mean_pulls(dense):
 
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("start", [0.0, 8.0, -8.0])
-def test_finds_the_mode_from_far(dense, link, start):
+def test_finds_the_mode_from_far(dense: Twin, link: str, start: float) -> None:
     Phi, t = dense.binary(1, N=150, M=3)
     evaluate, prior = problem(Phi, t, link), SolverPrior(np.zeros(3), 0.1 * np.eye(3))
     if link == "cauchit" and start:
         start = np.sign(start)  # its likelihood is flat far out, so that the far ends are ends
     mode = maximise(evaluate, prior, np.full(3, start))
 
-    def energy(w):
+    def energy(w: Vector) -> tuple[float, Vector]:
         value, gradient, _ = evaluate(w)
         return prior.energy(w) - value, prior.precision @ w - gradient
 
@@ -92,7 +97,7 @@ def test_finds_the_mode_from_far(dense, link, start):
     assert np.abs(mode.theta - theirs.x).max() < 1e-6 * sd
 
 
-def test_the_decrement_is_the_distance_in_posterior_sd(dense):
+def test_the_decrement_is_the_distance_in_posterior_sd(dense: Twin) -> None:
     A = dense.covariance(np.random.default_rng(0), 3)
     g = np.array([1.0, 2.0, 3.0])
     step, decrement = newton_step(g, A)
@@ -100,7 +105,7 @@ def test_the_decrement_is_the_distance_in_posterior_sd(dense):
     assert decrement == pytest.approx(np.sqrt(g @ np.linalg.solve(A, g)), rel=1e-12)
 
 
-def test_the_stop_does_not_depend_on_scales(dense):
+def test_the_stop_does_not_depend_on_scales(dense: Twin) -> None:
     Phi, t = dense.binary(1, N=150, M=3)
     scale = np.array([1.0, 1e-9, 1e9])
     modes = [
@@ -111,7 +116,7 @@ def test_the_stop_does_not_depend_on_scales(dense):
     assert modes[1].theta * scale == pytest.approx(modes[0].theta, rel=1e-9)
 
 
-def test_an_indefinite_curvature_still_descends():
+def test_an_indefinite_curvature_still_descends() -> None:
     g = np.array([1.0, 1.0])
     for A in (np.diag([1.0, -1.0]), np.diag([1.0, 0.0]), np.array([[1.0, 3.0], [3.0, 1.0]])):
         step, decrement = newton_step(g, A)
@@ -119,7 +124,7 @@ def test_an_indefinite_curvature_still_descends():
         assert np.isfinite(decrement)
 
 
-def test_running_out_of_iterations_is_data(dense):
+def test_running_out_of_iterations_is_data(dense: Twin) -> None:
     Phi, t = dense.binary(1, N=150, M=3)
     mode = maximise(problem(Phi, t), FLAT, np.full(3, 5.0), max_iter=2)
     assert not mode.converged
@@ -127,7 +132,7 @@ def test_running_out_of_iterations_is_data(dense):
     assert mode.n_iter == 2
 
 
-def test_separable_without_a_prior_ends_without_an_exception():
+def test_separable_without_a_prior_ends_without_an_exception() -> None:
     Phi = np.column_stack([np.ones(6), np.arange(6.0)])
     flat = SolverPrior(np.zeros(2), np.zeros((2, 2)))
     mode = maximise(problem(Phi, (np.arange(6) > 2).astype(float)), flat, np.zeros(2))
@@ -135,11 +140,11 @@ def test_separable_without_a_prior_ends_without_an_exception():
     assert mode.log_likelihood > -1e-6
 
 
-def test_a_start_that_is_known_is_not_evaluated_again(dense):
+def test_a_start_that_is_known_is_not_evaluated_again(dense: Twin) -> None:
     evaluate, centre = quadratic(dense)
     calls = []
 
-    def counted(theta):
+    def counted(theta: np.ndarray) -> Any:
         calls.append(theta)
         return evaluate(theta)
 

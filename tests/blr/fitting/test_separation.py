@@ -7,16 +7,17 @@ import pytest
 from scipy.optimize import linprog
 
 import blr.fitting.separation
-from blr.fitting.separation import find_separation
+from blr.arrays import Matrix, Vector
+from blr.fitting.separation import Separation, find_separation
 from blr.fitting.streams import Stream
 from blr.sums import Rows
 
 
-def separation(Phi, t, K=2, weight=None):
+def separation(Phi: Matrix, t: np.ndarray, K: int = 2, weight: None = None) -> Separation:
     return find_separation(Rows(np.ascontiguousarray(Phi, dtype=float), t, weight), K, Phi.shape[1])
 
 
-def one_program(Phi, t):
+def one_program(Phi: Matrix, t: Vector) -> str:
     """Return the answer of one linear program over all rows: none, quasi or complete."""
     A = Phi * (2 * t - 1)[:, None]
     some = linprog(-A.sum(axis=0), A_ub=-A, b_ub=np.zeros(len(A)), bounds=(-1, 1))
@@ -32,24 +33,24 @@ def one_program(Phi, t):
 
 
 @pytest.fixture
-def noise():
+def noise() -> tuple[Matrix, Vector]:
     rng = np.random.default_rng(0)
     Phi = np.column_stack([np.ones(200), rng.standard_normal((200, 3))])
     return Phi, (rng.random(200) < 0.5).astype(float)
 
 
-def test_overlap_is_none(noise):
+def test_overlap_is_none(noise: tuple[Matrix, Vector]) -> None:
     assert separation(*noise).kind == "none"
 
 
-def test_complete_names_classes_and_columns(noise):
+def test_complete_names_classes_and_columns(noise: tuple[Matrix, Vector]) -> None:
     Phi, _ = noise
     found = separation(Phi, (Phi[:, 2] > 0.1).astype(float))
     assert (found.kind, found.pairs) == ("complete", ((0, 1),))
     assert found.columns[0] == 2
 
 
-def test_quasi_by_a_rare_indicator(noise):
+def test_quasi_by_a_rare_indicator(noise: tuple[Matrix, Vector]) -> None:
     """Five rows of one class only carry the indicator: none of them is near to being wrong."""
     Phi, t = noise
     rare = (np.arange(200) < 5).astype(float)
@@ -61,7 +62,7 @@ def test_quasi_by_a_rare_indicator(noise):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_agrees_with_one_program_over_all_rows(seed):
+def test_agrees_with_one_program_over_all_rows(seed: int) -> None:
     """Small sets of integers, where overlap, ties and both separations all happen."""
     rng = np.random.default_rng(seed)
     Phi = np.column_stack([np.ones(12), rng.integers(-2, 3, (12, 3))]).astype(float)
@@ -70,27 +71,27 @@ def test_agrees_with_one_program_over_all_rows(seed):
     assert separation(Phi, t).kind == one_program(Phi, t)
 
 
-def test_more_columns_than_rows_are_separable():
+def test_more_columns_than_rows_are_separable() -> None:
     rng = np.random.default_rng(0)
     assert separation(rng.standard_normal((20, 50)), (np.arange(20) < 9).astype(float)).kind == "complete"
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-def test_scales_do_not_matter(noise, scale):
+def test_scales_do_not_matter(noise: tuple[Matrix, Vector], scale: float) -> None:
     Phi, t = noise
     s = np.array([1.0, scale, 1.0, 1 / scale])
     assert separation(Phi * s, t).kind == "none"
     assert separation(Phi * s, (Phi[:, 1] > 0).astype(float)).kind == "complete"
 
 
-def test_collinear_and_empty_columns_do_not_matter(noise):
+def test_collinear_and_empty_columns_do_not_matter(noise: tuple[Matrix, Vector]) -> None:
     Phi, t = noise
     wide = np.column_stack([Phi, 2 * Phi[:, 1], np.zeros(200)])
     assert separation(wide, t).kind == "none"
     assert separation(wide, (Phi[:, 1] > 0).astype(float)).kind == "complete"
 
 
-def test_three_classes(noise):
+def test_three_classes(noise: tuple[Matrix, Vector]) -> None:
     Phi, _ = noise
     k = np.digitize(Phi[:, 1] + Phi[:, 2], [-0.5, 0.5])
     found = separation(Phi, np.eye(3)[k], 3)
@@ -102,17 +103,17 @@ def test_three_classes(noise):
     assert separation(Phi, np.eye(3)[rng.integers(0, 3, 200)], 3).kind == "none"
 
 
-def test_an_absent_class_is_separated(noise):
+def test_an_absent_class_is_separated(noise: tuple[Matrix, Vector]) -> None:
     Phi, _ = noise
     found = separation(Phi, np.eye(4)[np.random.default_rng(1).integers(0, 3, 200)], 4)
     assert found.kind == "quasi"
 
 
-def test_one_class_only(noise):
+def test_one_class_only(noise: tuple[Matrix, Vector]) -> None:
     assert separation(noise[0], np.ones(200)).kind == "quasi"
 
 
-def test_a_row_with_both_classes_overlaps_itself(noise):
+def test_a_row_with_both_classes_overlaps_itself(noise: tuple[Matrix, Vector]) -> None:
     """One row of votes for both sides ends a separation that all other rows allow."""
     Phi, _ = noise
     t = (Phi[:, 1] > 0).astype(float)
@@ -122,7 +123,7 @@ def test_a_row_with_both_classes_overlaps_itself(noise):
     assert separation(Phi, np.full(200, 0.5)).kind == "none"
 
 
-def test_rows_without_weight_do_not_count(noise):
+def test_rows_without_weight_do_not_count(noise: tuple[Matrix, Vector]) -> None:
     Phi, _ = noise
     t = (Phi[:, 1] > 0).astype(float)
     t[:7] = 1 - t[:7]
@@ -132,7 +133,7 @@ def test_rows_without_weight_do_not_count(noise):
     assert separation(Phi, t, weight=weight).kind == "complete"
 
 
-def test_a_start_and_a_stream_change_nothing(noise):
+def test_a_start_and_a_stream_change_nothing(noise: tuple[Matrix, Vector]) -> None:
     Phi, t = noise
     chunks = [(Phi[i : i + 30], t[i : i + 30], None) for i in range(0, 200, 30)]
     assert find_separation(Stream(chunks, lambda t, w: (t, w), 4, 2), 2, 4).kind == "none"
@@ -144,7 +145,9 @@ def test_a_start_and_a_stream_change_nothing(noise):
     assert find_separation(data, 2, 4, (theta, *terms)).kind == "complete"
 
 
-def test_a_start_far_off_is_left_by_newton_steps(noise, monkeypatch):
+def test_a_start_far_off_is_left_by_newton_steps(
+    noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Phi, t = noise
     monkeypatch.setattr(blr.fitting.separation, "_by_program", None)  # overlap is proven without it
     data, theta = Rows(Phi, t), np.array([0.0, 3.0, 0.0, 0.0])
@@ -155,7 +158,7 @@ def test_a_start_far_off_is_left_by_newton_steps(noise, monkeypatch):
 
 
 @pytest.mark.parametrize("variance", [1e-12, 1e-20])
-def test_a_prior_that_outweighs_the_data_has_a_verdict(noise, variance):
+def test_a_prior_that_outweighs_the_data_has_a_verdict(noise: tuple[Matrix, Vector], variance: float) -> None:
     """The Hessian, what is left of A less the prior's precision, is then rounding, negative somewhere."""
     Phi, t = noise
     q = blr.fit(Phi, t, blr.GaussianPrior(0.0, np.array([1e4, variance, variance, variance])))
@@ -163,7 +166,7 @@ def test_a_prior_that_outweighs_the_data_has_a_verdict(noise, variance):
     assert q.trust.numbers["separation"] == 0
 
 
-def test_too_large_to_tell_says_so(noise, monkeypatch):
+def test_too_large_to_tell_says_so(noise: tuple[Matrix, Vector], monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = noise
     monkeypatch.setattr(blr.fitting.separation, "_LARGEST_PROGRAM", 20)
     rare = (np.arange(200) < 5).astype(float)

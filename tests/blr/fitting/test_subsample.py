@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,30 +13,32 @@ from blr.fitting.newton import maximise
 from blr.fitting.problem import pose
 from blr.fitting.subsample import CLOSE, approach, part_of
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence
 from blr.sums import Rows
+from tests.blr.conftest import Twin
 
 PRIOR = GaussianPrior.isotropic(5, precision=0.5)
 
 
 @pytest.fixture(name="from_few")
-def _from_few(monkeypatch):
+def _from_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 4,000 rows be many."""
     monkeypatch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 500)
 
 
-def distance(one, other):
+def distance(one: LaplacePosterior, other: LaplacePosterior) -> float:
     """Return how far the means of two posteriors lie apart, in sd of the first."""
     d = one.gaussian.mean - other.gaussian.mean
     return float(np.sqrt(d @ one.gaussian.precision @ d))
 
 
-def hessian_passes(monkeypatch):
+def hessian_passes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list to which each pass over all 4,000 rows adds whether it made a Hessian."""
     passes, accumulate = [], Rows.accumulate
 
-    def counted(self, function):
+    def counted(self: object, function: Callable[..., Any]) -> tuple[Any, ...]:
         terms = accumulate(self, function)
         if len(self.Phi) == 4000:
             passes.append(len(terms) == 3)
@@ -44,7 +49,9 @@ def hessian_passes(monkeypatch):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog", "softmax"])
-def test_the_fit_is_that_of_newtons_method(dense, likelihood, monkeypatch):
+def test_the_fit_is_that_of_newtons_method(
+    dense: Twin, likelihood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Phi, t = dense.softmax(0, N=4000, M=5, K=3) if likelihood == "softmax" else dense.binary(0, N=4000, M=5)
     whole = fit(Phi, t, PRIOR, likelihood)
     with monkeypatch.context() as patch:
@@ -60,7 +67,7 @@ def test_the_fit_is_that_of_newtons_method(dense, likelihood, monkeypatch):
 
 
 @pytest.mark.usefixtures("from_few")
-def test_maximum_likelihood_weights_and_threads(dense, monkeypatch):
+def test_maximum_likelihood_weights_and_threads(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(1, N=4000, M=5)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 4000)
     found = [fit(Phi, t, None, sample_weight=weight, threads=n) for n in (1, 3)]
@@ -70,7 +77,7 @@ def test_maximum_likelihood_weights_and_threads(dense, monkeypatch):
 
 
 @pytest.mark.usefixtures("from_few")
-def test_rows_in_a_bad_order_are_fitted_all_the_same(dense, monkeypatch):
+def test_rows_in_a_bad_order_are_fitted_all_the_same(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every eighth row is of one class: the sample says nothing of the other."""
     Phi, t = dense.binary(2, N=4000, M=5)
     order = np.argsort(t, kind="stable")
@@ -85,7 +92,7 @@ def test_rows_in_a_bad_order_are_fitted_all_the_same(dense, monkeypatch):
     assert part_evidence.log_evidence == pytest.approx(fit_evidence(Phi, t).log_evidence, abs=1e-5)
 
 
-def test_approach_comes_near_and_says_where_it_does_not(dense):
+def test_approach_comes_near_and_says_where_it_does_not(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=4000, M=5)
     problem = pose(Phi, t, PRIOR)
     mode = maximise(problem.evaluate, problem.solver_prior, np.zeros(5))
@@ -99,7 +106,7 @@ def test_approach_comes_near_and_says_where_it_does_not(dense):
     assert approach(problem, problem.solver_prior, away, -rough) is None
 
 
-def test_few_rows_and_streams_are_not_thinned(dense):
+def test_few_rows_and_streams_are_not_thinned(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=400, M=5)
     assert part_of(pose(Phi, t, PRIOR)) is None
     assert part_of(pose([(Phi, t, None)], None, PRIOR)) is None

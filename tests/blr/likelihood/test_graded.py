@@ -12,7 +12,7 @@ MEAN, SD = (
 )
 
 
-def test_every_row_has_the_moments_of_its_gaussian():
+def test_every_row_has_the_moments_of_its_gaussian() -> None:
     seen = np.zeros(len(MEAN), dtype=int)
     for rows, a, w in graded_nodes(MEAN, SD):
         seen[rows] += 1
@@ -25,13 +25,13 @@ def test_every_row_has_the_moments_of_its_gaussian():
     assert np.all(seen == 1)
 
 
-def test_a_step_is_averaged_as_its_closed_form_says_however_wide_the_gaussian():
+def test_a_step_is_averaged_as_its_closed_form_says_however_wide_the_gaussian() -> None:
     for rows, a, w in graded_nodes(MEAN, SD):
         exact = ndtr(MEAN[rows] / np.sqrt(1 + SD[rows] ** 2))
         assert np.abs(np.einsum("ns,ns->n", ndtr(a), w) - exact).max() < 1e-10
 
 
-def test_nodes_grow_with_the_logarithm_of_the_sd():
+def test_nodes_grow_with_the_logarithm_of_the_sd() -> None:
     widest = [
         max(a.shape[1] for _, a, _ in graded_nodes(np.zeros(1), np.full(1, sd))) for sd in (1e2, 1e4, 1e6)
     ]

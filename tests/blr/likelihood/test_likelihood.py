@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.differentiate import derivative
 
+from blr.arrays import Matrix, Vector
 from blr.likelihood.contrasts import helmert
 from blr.likelihood.likelihoods import Bernoulli, Categorical, make_likelihood, pairs, unpack
 from blr.likelihood.links import LINKS
+from tests.blr.conftest import Twin
 
 LIKELIHOODS = {
     **{name: Bernoulli(link) for name, link in LINKS.items()},
@@ -21,7 +26,9 @@ LIKELIHOODS = {
 each = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
 
 
-def example(likelihood, n=7, scale=2.0, seed=0):
+def example(
+    likelihood: Bernoulli | Categorical, n: int = 7, scale: float = 2.0, seed: int = 0
+) -> tuple[Any, ...]:
     """Return activations (n, C) and soft targets."""
     rng = np.random.default_rng(seed)
     a = scale * rng.standard_normal((n, likelihood.n_outputs))
@@ -34,26 +41,26 @@ def example(likelihood, n=7, scale=2.0, seed=0):
     return a, t
 
 
-def metric(n, C):
+def metric(n: int, C: int) -> np.ndarray:
     """Return positive definite matrices (n, C, C)."""
     B = np.random.default_rng(1).standard_normal((n, C, C))
     return B @ B.transpose(0, 2, 1) + 0.1 * np.eye(C)
 
 
-def moved(a, c, h):
+def moved(a: Matrix, c: int, h: float) -> Matrix:
     b = a.copy()
     b[:, c] += h
     return b
 
 
-def difference(function, a, c, h=1e-4):
+def difference(function: Callable[..., Any], a: Matrix, c: int, h: float = 1e-4) -> np.ndarray:
     """Return d function/da_c by differences of fourth order."""
     f = [function(moved(a, c, k * h)) for k in (-2, -1, 1, 2)]
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
 
 
 @each
-def test_gradient_is_that_of_the_value(likelihood):
+def test_gradient_is_that_of_the_value(likelihood: Bernoulli | Categorical) -> None:
     a, t = example(likelihood)
     value, gradient, _ = likelihood.derivatives(a, t)
     assert value == pytest.approx(likelihood.log_likelihood(a, t), rel=1e-14)
@@ -63,7 +70,7 @@ def test_gradient_is_that_of_the_value(likelihood):
 
 
 @each
-def test_curvature_is_minus_the_gradients_derivative(likelihood):
+def test_curvature_is_minus_the_gradients_derivative(likelihood: Bernoulli | Categorical) -> None:
     a, t = example(likelihood)
     R = unpack(likelihood.derivatives(a, t)[2], likelihood.n_outputs)
     for c in range(likelihood.n_outputs):
@@ -72,7 +79,7 @@ def test_curvature_is_minus_the_gradients_derivative(likelihood):
 
 
 @each
-def test_hessian_of_minus_ln_p_is_positive_semidefinite(likelihood):
+def test_hessian_of_minus_ln_p_is_positive_semidefinite(likelihood: Bernoulli | Categorical) -> None:
     """The sign that PRML (4.110) misprints."""
     a, t = example(likelihood, n=50, scale=5.0)
     R = unpack(likelihood.derivatives(a, t)[2], likelihood.n_outputs)
@@ -81,12 +88,12 @@ def test_hessian_of_minus_ln_p_is_positive_semidefinite(likelihood):
 
 
 @each
-def test_curvature_gradient_is_the_third_derivative(likelihood):
+def test_curvature_gradient_is_the_third_derivative(likelihood: Bernoulli | Categorical) -> None:
     a, t = example(likelihood)
     C = likelihood.n_outputs
     V = metric(len(a), C)
 
-    def trace(b):
+    def trace(b: Matrix) -> Vector:
         return np.einsum("ncd,ndc->n", unpack(likelihood.derivatives(b, t)[2], C), V)
 
     found = likelihood.curvature_gradient(a, t, V)
@@ -95,7 +102,7 @@ def test_curvature_gradient_is_the_third_derivative(likelihood):
 
 
 @each
-def test_curvature_along_directions(likelihood):
+def test_curvature_along_directions(likelihood: Bernoulli | Categorical) -> None:
     a, t = example(likelihood)
     C = likelihood.n_outputs
     b = np.random.default_rng(2).standard_normal((len(a), C, 3))
@@ -108,7 +115,7 @@ def test_curvature_along_directions(likelihood):
 
 
 @each
-def test_third_squared_is_the_length_of_all_its_slices(likelihood):
+def test_third_squared_is_the_length_of_all_its_slices(likelihood: Bernoulli | Categorical) -> None:
     a, t = example(likelihood)
     C = likelihood.n_outputs
     V = metric(len(a), C)
@@ -121,7 +128,7 @@ def test_third_squared_is_the_length_of_all_its_slices(likelihood):
 
 
 @each
-def test_fourth_is_the_derivative_of_the_third(likelihood):
+def test_fourth_is_the_derivative_of_the_third(likelihood: Bernoulli | Categorical) -> None:
     a, t = example(likelihood)
     V = metric(len(a), likelihood.n_outputs)
     slopes = [difference(lambda b: likelihood.curvature_gradient(b, t, V), a, c) for c in range(len(V[0]))]
@@ -130,7 +137,7 @@ def test_fourth_is_the_derivative_of_the_third(likelihood):
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_third_and_fourth_derivative_of_a_link(name):
+def test_third_and_fourth_derivative_of_a_link(name: str) -> None:
     likelihood = Bernoulli(LINKS[name])
     a, t = example(likelihood, n=20)
     third, fourth = likelihood.higher(a[:, 0], t)
@@ -141,7 +148,7 @@ def test_third_and_fourth_derivative_of_a_link(name):
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_links_are_scipys_distributions(name, dense):
+def test_links_are_scipys_distributions(name: str, dense: Twin) -> None:
     a = np.linspace(-12, 6, 61)
     for t in (0.0, 1.0):
         ours = Bernoulli(LINKS[name]).log_likelihood(a[:, None], np.full(len(a), t))
@@ -150,7 +157,7 @@ def test_links_are_scipys_distributions(name, dense):
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_links_are_finite_far_out(name):
+def test_links_are_finite_far_out(name: str) -> None:
     """Up to |a| = 1e4 every derivative is finite and, up to the fourth, of the sign that the tail has."""
     likelihood = Bernoulli(LINKS[name])
     a = np.array([-1e4, -700.0, -50.0, 50.0, 600.0])[:, None]
@@ -164,7 +171,7 @@ def test_links_are_finite_far_out(name):
 
 
 @pytest.mark.parametrize("a", [-12.0, -29.9, -30.1, -100.0, -300.0])
-def test_probit_third_and_fourth_derivative_in_the_left_tail(a):
+def test_probit_third_and_fourth_derivative_in_the_left_tail(a: float) -> None:
     """Where the closed forms cancel: against wide differences of the first two derivatives, which do not."""
     derivatives = LINKS["probit"].log_cdf_derivatives
     h = -a / 30
@@ -176,14 +183,14 @@ def test_probit_third_and_fourth_derivative_in_the_left_tail(a):
     assert found[3][0] == pytest.approx(fifth @ third / h, rel=1e-3)
 
 
-def test_logistic_value_keeps_its_digits():
+def test_logistic_value_keeps_its_digits() -> None:
     """Ln σ(40) is -e^-40, not 0; ln σ(-40) is -40."""
     value = Bernoulli().log_likelihood(np.array([[40.0], [-40.0]]), np.ones(2))
     assert value[0] == pytest.approx(-np.exp(-40.0), rel=1e-12)
     assert value[1] == pytest.approx(-40.0, rel=1e-15)
 
 
-def test_two_class_softmax_is_the_logistic():
+def test_two_class_softmax_is_the_logistic() -> None:
     """One Helmert contrast v is a logit of -√2 v."""
     a = np.linspace(-5, 5, 11)[:, None]
     t = np.random.default_rng(0).random(11)
@@ -194,7 +201,7 @@ def test_two_class_softmax_is_the_logistic():
         assert x == pytest.approx(factor * y, rel=1e-13)
 
 
-def test_softmax_is_blind_to_a_common_shift():
+def test_softmax_is_blind_to_a_common_shift() -> None:
     likelihood = Categorical(4, contrasts=False)
     a, t = example(likelihood)
     assert likelihood.log_likelihood(a + 123.0, t) == pytest.approx(
@@ -203,27 +210,27 @@ def test_softmax_is_blind_to_a_common_shift():
 
 
 @pytest.mark.parametrize("K", [2, 3, 7])
-def test_helmert_contrasts_are_orthonormal_and_sum_to_zero(K):
+def test_helmert_contrasts_are_orthonormal_and_sum_to_zero(K: int) -> None:
     T = helmert(K)
     gram = T.T @ T
     assert gram == pytest.approx(np.eye(K - 1), abs=1e-15)
     assert T.sum(axis=0) == pytest.approx(np.zeros(K - 1), abs=1e-15)
 
 
-def test_unpack_follows_pairs():
+def test_unpack_follows_pairs() -> None:
     packed = np.arange(6.0)[None]
     full = unpack(packed, 3)[0]
     assert [full[c, d] for c, d in pairs(3)] == list(range(6))
     assert np.array_equal(full, full.T)
 
 
-def test_probit_density_by_scipys_own_differentiation():
+def test_probit_density_by_scipys_own_differentiation() -> None:
     x = np.linspace(-5, 5, 21)
     found = derivative(LINKS["probit"].log_cdf, x)
     assert LINKS["probit"].log_cdf_derivatives(x)[0] == pytest.approx(found.df, rel=1e-8)
 
 
-def test_says_what_likelihoods_there_are():
+def test_says_what_likelihoods_there_are() -> None:
     with pytest.raises(
         ValueError, match=r"unknown likelihood 'logit'; expected 'softmax' or one of logistic"
     ):

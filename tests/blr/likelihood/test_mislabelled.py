@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import dblquad
 
 import blr
+from blr.arrays import Matrix
 from blr.likelihood.confusion import as_confusion, even_confusion, label_likelihood, recorded_probability
 from blr.likelihood.likelihoods import Bernoulli, Categorical, unpack
 from blr.likelihood.links import LINKS
@@ -30,7 +34,7 @@ PAIRS = {
 each = pytest.mark.parametrize(("likelihood", "plain"), PAIRS.values(), ids=PAIRS)
 
 
-def example(likelihood, n=9, scale=2.0):
+def example(likelihood: MislabelledBernoulli, n: int = 9, scale: float = 2.0) -> tuple[Matrix, ...]:
     """Return activations (n, C) and the likelihoods (n, K) of records, of the first two rows without noise."""
     rng = np.random.default_rng(0)
     K = 2 if isinstance(likelihood, Bernoulli) else likelihood.n_classes
@@ -39,19 +43,21 @@ def example(likelihood, n=9, scale=2.0):
     return scale * rng.standard_normal((n, likelihood.n_outputs)), t
 
 
-def metric(n, C):
+def metric(n: int, C: int) -> np.ndarray:
     B = np.random.default_rng(1).standard_normal((n, C, C))
     return B @ B.transpose(0, 2, 1) + 0.1 * np.eye(C)
 
 
-def along(function, a, b, h=1e-3):
+def along(function: Callable[..., Any], a: Matrix, b: Matrix, h: float = 1e-3) -> np.ndarray:
     """Return the derivative of `function` at a along b (n, C), by differences of fourth order."""
     f = [function(a + k * h * b) for k in (-2, -1, 1, 2)]
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
 
 
 @each
-def test_gradient_and_curvature_are_those_of_the_value(likelihood, plain):
+def test_gradient_and_curvature_are_those_of_the_value(
+    likelihood: MislabelledBernoulli | MislabelledCategorical, plain: Bernoulli | Categorical
+) -> None:
     a, t = example(likelihood)
     value, gradient, packed = likelihood.derivatives(a, t)
     assert value == pytest.approx(likelihood.log_likelihood(a, t), rel=1e-13)
@@ -69,13 +75,15 @@ def test_gradient_and_curvature_are_those_of_the_value(likelihood, plain):
 
 
 @each
-def test_third_and_fourth_derivatives(likelihood, plain):
+def test_third_and_fourth_derivatives(
+    likelihood: MislabelledBernoulli | MislabelledCategorical, plain: Bernoulli | Categorical
+) -> None:
     del plain
     a, t = example(likelihood)
     n, C = a.shape
     V = metric(n, C)
 
-    def curvature(x):
+    def curvature(x: Matrix) -> np.ndarray:
         return unpack(likelihood.derivatives(x, t)[2], C)
 
     third = np.stack([along(curvature, a, np.broadcast_to(e, a.shape)) for e in np.eye(C)], axis=3)
@@ -104,7 +112,9 @@ def test_third_and_fourth_derivatives(likelihood, plain):
 
 
 @each
-def test_without_noise_all_is_that_of_the_plain_likelihood(likelihood, plain):
+def test_without_noise_all_is_that_of_the_plain_likelihood(
+    likelihood: MislabelledBernoulli | MislabelledCategorical, plain: Bernoulli | Categorical
+) -> None:
     a, _ = example(likelihood, n=40, scale=6.0)
     K = 2 if isinstance(plain, Bernoulli) else plain.n_classes
     label = np.arange(40) % K
@@ -127,7 +137,9 @@ def test_without_noise_all_is_that_of_the_plain_likelihood(likelihood, plain):
 
 
 @each
-def test_far_out_everything_is_finite(likelihood, plain):
+def test_far_out_everything_is_finite(
+    likelihood: MislabelledBernoulli | MislabelledCategorical, plain: Bernoulli | Categorical
+) -> None:
     del plain
     K = 2 if isinstance(likelihood, Bernoulli) else likelihood.n_classes
     sign = np.where(np.arange(likelihood.n_outputs) % 2, -1.0, 1.0)
@@ -141,7 +153,9 @@ def test_far_out_everything_is_finite(likelihood, plain):
 
 
 @each
-def test_expectations_are_averages_over_draws(likelihood, plain):
+def test_expectations_are_averages_over_draws(
+    likelihood: MislabelledBernoulli | MislabelledCategorical, plain: Bernoulli | Categorical
+) -> None:
     del plain
     a, t = example(likelihood, n=5, scale=1.0)
     n, C = a.shape
@@ -156,7 +170,9 @@ def test_expectations_are_averages_over_draws(likelihood, plain):
             assert np.all(np.abs(mine[i] - drawn.mean(axis=0)) < 5 * error + 2e-3)
 
 
-def noisy(n=150, K=2, F=2, rate=0.1, seed=0, slope=2.0):
+def noisy(
+    n: int = 150, K: int = 2, F: int = 2, rate: float = 0.1, seed: int = 0, slope: float = 2.0
+) -> tuple[Matrix, np.ndarray, np.ndarray]:
     """Return Phi (n, F + 1), recorded classes, true ones and their weights."""
     rng = np.random.default_rng(seed)
     Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
@@ -170,7 +186,7 @@ def noisy(n=150, K=2, F=2, rate=0.1, seed=0, slope=2.0):
 @pytest.mark.parametrize(
     ("name", "K"), [("logistic", 2), ("probit", 2), ("cloglog", 2), ("softmax", 2), ("softmax", 3)]
 )
-def test_a_rate_of_zero_is_the_plain_fit(name, K):
+def test_a_rate_of_zero_is_the_plain_fit(name: str, K: int) -> None:
     Phi, label, _ = noisy(K=K)
     prior = blr.GaussianPrior.isotropic(3)
     twin = blr.fit(Phi, label, prior, name, classes=range(K))
@@ -184,7 +200,7 @@ def test_a_rate_of_zero_is_the_plain_fit(name, K):
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit", "softmax"])
-def test_the_evidence_is_that_of_quadrature(name):
+def test_the_evidence_is_that_of_quadrature(name: str) -> None:
     Phi, label, _ = noisy(n=400, F=1, rate=0.15, slope=1.2)
     C = np.array([[0.9, 0.1], [0.2, 0.8]])
     prior = blr.GaussianPrior.isotropic(2, precision=0.5 if name == "softmax" else 0.25, intercept=None)
@@ -194,7 +210,7 @@ def test_the_evidence_is_that_of_quadrature(name):
     sd = 2.0
     centre = q.mean if name != "softmax" else q.mean[2:] - q.mean[:2]
 
-    def density(w1, w0):
+    def density(w1: float, w0: float) -> float:
         f = np.exp(link.log_cdf(Phi @ np.array([w0, w1])))
         p = np.where(label == 1, C[0, 1] * (1 - f) + C[1, 1] * f, C[0, 0] * (1 - f) + C[1, 0] * f)
         prior_term = -0.5 * (w0**2 + w1**2) / sd**2 - np.log(2 * np.pi * sd**2)
@@ -207,7 +223,7 @@ def test_the_evidence_is_that_of_quadrature(name):
     assert blr.refine(q).elbo < exact
 
 
-def test_two_classes_of_a_softmax_are_the_logistic():
+def test_two_classes_of_a_softmax_are_the_logistic() -> None:
     Phi, label, _ = noisy()
     C = np.array([[0.95, 0.05], [0.2, 0.8]])
     logistic = blr.fit(
@@ -227,7 +243,7 @@ def test_two_classes_of_a_softmax_are_the_logistic():
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_draws_are_of_the_same_density(K):
+def test_draws_are_of_the_same_density(K: int) -> None:
     Phi, label, _ = noisy(K=K)
     prior = blr.GaussianPrior.isotropic(3)
     q = blr.fit(Phi, label, prior, "softmax" if K > 2 else "logistic", classes=range(K), confusion=0.1)
@@ -242,7 +258,7 @@ def test_draws_are_of_the_same_density(K):
     assert np.abs(sampled.predict_proba(Phi) - refined.predict_proba(Phi)).max() < 0.03
 
 
-def test_rows_may_have_matrices_of_their_own():
+def test_rows_may_have_matrices_of_their_own() -> None:
     Phi, label, _ = noisy()
     prior = blr.GaussianPrior.isotropic(3)
     C = even_confusion([0.05, 0.2])
@@ -254,7 +270,7 @@ def test_rows_may_have_matrices_of_their_own():
     assert read.mean == pytest.approx(one.mean, abs=1e-10)
 
 
-def test_the_evidence_maximum_is_a_maximum():
+def test_the_evidence_maximum_is_a_maximum() -> None:
     Phi, label, _ = noisy(n=300, F=5, rate=0.2)
     q = blr.fit_evidence(Phi, label, classes=(0, 1), confusion=0.2)
     alpha = float(np.diag(q.prior.precision(6))[1])
@@ -266,7 +282,7 @@ def test_the_evidence_maximum_is_a_maximum():
     assert found.log_evidence == pytest.approx(q.log_evidence, abs=4)
 
 
-def test_stored_posteriors_keep_the_likelihood_and_old_ones_stay_readable():
+def test_stored_posteriors_keep_the_likelihood_and_old_ones_stay_readable() -> None:
     Phi, label, _ = noisy()
     q = blr.refine(blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), classes=(0, 1), confusion=0.1))
     stored = q.to_dict()
@@ -278,7 +294,7 @@ def test_stored_posteriors_keep_the_likelihood_and_old_ones_stay_readable():
     assert Posterior.from_dict(old).problem.likelihood == Bernoulli()
 
 
-def test_left_out_rows_are_judged_by_what_was_recorded():
+def test_left_out_rows_are_judged_by_what_was_recorded() -> None:
     Phi, label, _ = noisy(n=80)
     C = even_confusion([0.05, 0.2])
     prior = blr.GaussianPrior.isotropic(3)
@@ -298,14 +314,14 @@ def test_left_out_rows_are_judged_by_what_was_recorded():
     assert (p * shares).sum(axis=1) == pytest.approx((recorded_probability(clean, C) * shares).sum(axis=1))
 
 
-def test_a_modelled_fit_is_near_one_of_clean_labels():
+def test_a_modelled_fit_is_near_one_of_clean_labels() -> None:
     """20 % of one class' labels wrong: knowing so is worth most of what clean labels are."""
     Phi, label, truth = noisy(n=4000, F=3, rate=0.0, seed=1)
     flipped = (truth == 1) & (np.random.default_rng(5).random(4000) < 0.2)
     label = np.where(flipped, 0, truth)
     train, test = slice(0, 1500), slice(1500, None)
 
-    def loss(t, confusion=None):
+    def loss(t: np.ndarray, confusion: Matrix | None = None) -> float:
         q = blr.refine(blr.fit_evidence(Phi[train], t[train], classes=(0, 1), confusion=confusion))
         p = q.predict_proba(Phi[test])
         return -np.log(np.where(truth[test] == 1, p, 1 - p)).mean()
@@ -316,7 +332,7 @@ def test_a_modelled_fit_is_near_one_of_clean_labels():
     assert ignored - clean > 0.015
 
 
-def test_separable_rows_have_a_posterior():
+def test_separable_rows_have_a_posterior() -> None:
     Phi = np.column_stack([np.ones(40), np.linspace(-2, 2, 40)])
     label = (Phi[:, 1] > 0).astype(int)
     q = blr.fit_evidence(Phi, label, classes=(0, 1), confusion=0.05)
@@ -326,7 +342,7 @@ def test_separable_rows_have_a_posterior():
     assert (p > 0.5).tolist() == label.astype(bool).tolist()
 
 
-def test_what_is_no_confusion_is_said():
+def test_what_is_no_confusion_is_said() -> None:
     with pytest.raises(ValueError, match="expected \\(3, 3\\)"):
         as_confusion(np.eye(2), 3)
     with pytest.raises(ValueError, match="rows sum to 1"):
@@ -347,7 +363,7 @@ def test_what_is_no_confusion_is_said():
         blr.fit([(Phi, label, None)], None, prior, classes=(0, 1), confusion=np.stack([np.eye(2)] * 20))
 
 
-def test_mode_is_a_maximum_of_the_observed_likelihood():
+def test_mode_is_a_maximum_of_the_observed_likelihood() -> None:
     Phi, label, _ = noisy(K=3, n=200)
     q = blr.fit(Phi, label, blr.GaussianPrior.isotropic(3), "softmax", classes=range(3), confusion=0.2)
     assert q.converged

@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from blr.likelihood.contrasts import class_cholesky, class_mean, class_precision, exchangeable, helmert
 from blr.likelihood.prior import GaussianPrior
+from tests.blr.conftest import Twin
 
 
 @pytest.mark.parametrize("covariance", [2.0, np.full(3, 2.0), 2.0 * np.eye(3)])
-def test_forms_of_the_same_prior(covariance):
+def test_forms_of_the_same_prior(covariance: float | np.ndarray) -> None:
     prior = GaussianPrior(0.5, covariance)
     mean, _ = prior.resized(3)
     assert mean.tolist() == [0.5, 0.5, 0.5]
     assert prior.precision(3) == pytest.approx(np.eye(3) / 2, rel=1e-14)
 
 
-def test_isotropic_sets_the_intercept_apart():
+def test_isotropic_sets_the_intercept_apart() -> None:
     prior = GaussianPrior.isotropic(3, precision=4.0)
     assert prior.covariance.tolist() == [1e4, 0.25, 0.25]
     assert GaussianPrior.isotropic(3, 4.0, None).covariance.tolist() == [0.25] * 3
     assert GaussianPrior.isotropic(3, 4.0, 2, 9.0).covariance.tolist() == [0.25, 0.25, 9.0]
 
 
-def test_full_precision_is_the_inverse_whatever_the_scales(dense):
+def test_full_precision_is_the_inverse_whatever_the_scales(dense: Twin) -> None:
     S = dense.covariance(np.random.default_rng(0), 3)
     scale = np.array([1e-9, 1.0, 1e9])
     P = GaussianPrior(0.0, S * np.outer(scale, scale)).precision(3)
     assert pytest.approx(np.linalg.inv(S), rel=1e-10) == P * np.outer(scale, scale)
 
 
-def test_survives_its_dictionary():
+def test_survives_its_dictionary() -> None:
     prior = GaussianPrior([1.0, 2.0], np.array([[2.0, 0.5], [0.5, 1.0]]))
     again = GaussianPrior(**prior.to_dict())
     assert np.array_equal(again.mean, prior.mean)
     assert np.array_equal(again.covariance, prior.covariance)
 
 
-def test_does_not_follow_changes_of_its_arguments():
+def test_does_not_follow_changes_of_its_arguments() -> None:
     covariance = np.ones(2)
     prior = GaussianPrior(0.0, covariance)
     covariance[0] = 5.0
@@ -64,26 +67,28 @@ def test_does_not_follow_changes_of_its_arguments():
         (0.0, [[0.0, 0.0], [0.0, 1.0]], r"not positive definite"),
     ],
 )
-def test_refuses_what_is_no_prior(mean, covariance, message):
+def test_refuses_what_is_no_prior(
+    mean: Any, covariance: float | list[Any] | np.ndarray, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         GaussianPrior(mean, covariance)
 
 
-def test_isotropic_refuses_a_precision_that_is_not_positive():
+def test_isotropic_refuses_a_precision_that_is_not_positive() -> None:
     with pytest.raises(ValueError, match=r"precision must be positive and finite, got 0"):
         GaussianPrior.isotropic(3, 0)
     with pytest.raises(ValueError, match=r"intercept is column 7 of a prior of 3 weights; give None"):
         GaussianPrior.isotropic(3, intercept=7)
 
 
-def test_of_the_wrong_size_says_so():
+def test_of_the_wrong_size_says_so() -> None:
     with pytest.raises(
         ValueError, match=r"prior is of 2 weights but the model has 3; give a prior of one per"
     ):
         GaussianPrior(0.0, np.ones(2)).resized(3)
 
 
-def test_knows_a_prior_that_treats_classes_alike(dense):
+def test_knows_a_prior_that_treats_classes_alike(dense: Twin) -> None:
     S = dense.covariance(np.random.default_rng(0), 2)
     assert exchangeable(GaussianPrior(0.0, S), 3, 2) is not None
     assert exchangeable(GaussianPrior(0.0, np.kron(np.eye(3), S)), 3, 2) is not None
@@ -92,7 +97,7 @@ def test_knows_a_prior_that_treats_classes_alike(dense):
     assert exchangeable(GaussianPrior(0.0, dense.covariance(np.random.default_rng(1), 6)), 3, 2) is None
 
 
-def test_contrasts_and_sum_make_up_the_class_weights(dense):
+def test_contrasts_and_sum_make_up_the_class_weights(dense: Twin) -> None:
     rng = np.random.default_rng(0)
     T, w = helmert(3), rng.standard_normal((3, 2))
     theta = (T.T @ w).ravel()
@@ -104,7 +109,7 @@ def test_contrasts_and_sum_make_up_the_class_weights(dense):
 
 
 @pytest.mark.parametrize("broad", [1.0, 1e10])
-def test_factor_of_the_class_precision(dense, broad):
+def test_factor_of_the_class_precision(dense: Twin, broad: float) -> None:
     """Its determinant is that of contrasts and prior, however broad the latter beside the former."""
     rng = np.random.default_rng(0)
     A, S = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from blr.likelihood.targets import resolve_targets
 
 
-def test_labels_of_two_classes_are_fractions():
+def test_labels_of_two_classes_are_fractions() -> None:
     found = resolve_targets([0, 1, 1], binary=True)
     assert found.classes == (0, 1)
     assert found.fraction.tolist() == [0, 1, 1]
@@ -28,13 +30,13 @@ def test_labels_of_two_classes_are_fractions():
         ([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], {}),
     ],
 )
-def test_two_classes_in_other_words(t, options):
+def test_two_classes_in_other_words(t: list[Any] | np.ndarray, options: dict[str, Any]) -> None:
     found = resolve_targets(t, binary=True, **options)
     assert found.fraction.tolist() == [1, 0, 1]
     assert found.fraction.flags.c_contiguous
 
 
-def test_classes_turn_the_sides():
+def test_classes_turn_the_sides() -> None:
     t = ["late", "early"]
     assert resolve_targets(t, binary=True, classes=("late", "early")).fraction.tolist() == [0, 1]
 
@@ -48,16 +50,16 @@ def test_classes_turn_the_sides():
         ([True, False], np.array([1, 0])),
     ],
 )
-def test_classes_turn_the_sides_of_numbers_too(t, classes):
+def test_classes_turn_the_sides_of_numbers_too(t: list[Any], classes: list[Any] | np.ndarray) -> None:
     assert resolve_targets(t, binary=True, classes=classes).fraction.tolist() == [0, 1]
 
 
-def test_floats_under_classes_one_and_zero_are_refused():
+def test_floats_under_classes_one_and_zero_are_refused() -> None:
     with pytest.raises(ValueError, match="may be the label of the first or a share of the second"):
         resolve_targets([1.0, 0.0], binary=True, classes=[1, 0])
 
 
-def test_soft_labels_and_successes():
+def test_soft_labels_and_successes() -> None:
     assert resolve_targets([0.25, 1.0], binary=True).fraction.tolist() == [0.25, 1.0]
     found = resolve_targets([1, 0, 0], binary=True, trials=[4, 2, 0])
     assert found.fraction.tolist() == [0.25, 0, 0]
@@ -65,17 +67,17 @@ def test_soft_labels_and_successes():
     assert found.n_effective == 6
 
 
-def test_successes_are_counts_even_where_they_look_like_classes():
+def test_successes_are_counts_even_where_they_look_like_classes() -> None:
     found = resolve_targets([1, 2], binary=True, trials=[4, 4], classes=(1, 2))
     assert found.fraction.tolist() == [0.25, 0.5]
 
 
-def test_sample_weights_multiply_trials():
+def test_sample_weights_multiply_trials() -> None:
     found = resolve_targets([1, 0], binary=True, trials=[4, 2], sample_weight=[0.5, 3])
     assert found.weight.tolist() == [2, 6]
 
 
-def test_labels_of_k_classes_are_one_hot_in_the_order_given():
+def test_labels_of_k_classes_are_one_hot_in_the_order_given() -> None:
     found = resolve_targets(["b", "c", "a"], binary=False)
     assert found.classes == ("a", "b", "c")
     assert found.fraction.argmax(axis=1).tolist() == [1, 2, 0]
@@ -83,14 +85,14 @@ def test_labels_of_k_classes_are_one_hot_in_the_order_given():
     assert found.fraction.argmax(axis=1).tolist() == [1, 2]
 
 
-def test_vote_counts_are_fractions_with_a_weight():
+def test_vote_counts_are_fractions_with_a_weight() -> None:
     found = resolve_targets([[3, 1, 0], [0, 0, 0], [1, 1, 2]], binary=False)
     assert found.fraction[0].tolist() == [0.75, 0.25, 0]
     assert found.weight.tolist() == [4, 0, 4]
     assert found.fraction.sum(axis=1).tolist() == [1, 1, 1]
 
 
-def test_soft_labels_of_k_classes_have_no_weight():
+def test_soft_labels_of_k_classes_have_no_weight() -> None:
     found = resolve_targets([[0.5, 0.3, 0.2], [0.0, 1.0, 0.0]], binary=False)
     assert found.weight is None
 
@@ -144,6 +146,6 @@ def test_soft_labels_of_k_classes_have_no_weight():
         ([1, 2, 3], False, {"trials": [1, 1, 1]}, r"trials go with successes of two classes"),
     ],
 )
-def test_says_what_is_wrong_and_where(t, binary, options, message):
+def test_says_what_is_wrong_and_where(t: Any, *, binary: bool, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         resolve_targets(t, binary=binary, **options)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
+from blr.arrays import Matrix
 from blr.missing.domain import Domain, wilson_hilferty
 from blr.missing.moments import FeatureMoments
 
@@ -20,32 +21,32 @@ some_present = pytest.mark.parametrize(
 )
 
 
-def galaxies(n=5000, seed=0):
+def galaxies(n: int = 5000, seed: int = 0) -> Matrix:
     return np.random.default_rng(seed).multivariate_normal(MEAN, COVARIANCE, size=n, method="cholesky")
 
 
-def holes(n=5000, seed=1, fraction=0.2):
+def holes(n: int = 5000, seed: int = 1, fraction: float = 0.2) -> np.ndarray:
     return np.random.default_rng(seed).random((n, 4)) < fraction
 
 
-def none(X):
+def none(X: Matrix) -> np.ndarray:
     return np.zeros(X.shape, dtype=bool)
 
 
-def trained(X=None, missing=None):
+def trained(X: Matrix | None = None, missing: np.ndarray | None = None) -> Domain:
     X = galaxies() if X is None else X
     missing = holes(len(X)) if missing is None else missing
     return Domain.estimate(X, missing, FeatureMoments.estimate(X, missing))
 
 
 @pytest.mark.parametrize("k", [1, 2, 6, 30])
-def test_cube_root_of_chi_squared_is_normal(k):
+def test_cube_root_of_chi_squared_is_normal(k: int) -> None:
     """Within 0.15 up to the limit that matters, one in a thousand; within 0.3 up to one in a million."""
     for level, tolerance in ((0.5, 0.15), (0.9, 0.15), (0.999, 0.15), (1 - 1e-6, 0.3)):
         assert abs(wilson_hilferty(chi2.ppf(level, k), k) - norm.ppf(level)) < tolerance
 
 
-def test_distance_is_its_definition_row_by_row():
+def test_distance_is_its_definition_row_by_row() -> None:
     domain, X, missing = trained(), galaxies(60, seed=5), holes(60, fraction=0.4)
     z = domain.distance(np.where(missing, np.nan, X), missing)
     for x, m, found in zip(X, missing, z, strict=True):
@@ -56,7 +57,7 @@ def test_distance_is_its_definition_row_by_row():
 
 
 @some_present
-def test_distances_are_comparable_between_patterns(pattern):
+def test_distances_are_comparable_between_patterns(pattern: np.ndarray) -> None:
     """Normal features have normal distances whichever are present."""
     X = galaxies(20_000, seed=7)
     z = trained().distance(X, np.tile(pattern, (len(X), 1)))
@@ -65,7 +66,7 @@ def test_distances_are_comparable_between_patterns(pattern):
 
 
 @some_present
-def test_finds_what_is_30_sd_away(pattern):
+def test_finds_what_is_30_sd_away(pattern: np.ndarray) -> None:
     """Along each of the features present, up and down; and leaves ordinary rows inside."""
     domain = trained()
     sd = np.sqrt(np.diag(COVARIANCE))
@@ -78,7 +79,7 @@ def test_finds_what_is_30_sd_away(pattern):
 
 
 @some_present
-def test_what_is_missing_hides_nothing_and_betrays_nothing(pattern):
+def test_what_is_missing_hides_nothing_and_betrays_nothing(pattern: np.ndarray) -> None:
     """A strange value behind the mask counts for nothing."""
     if pattern.any():
         X = galaxies(500, seed=4)
@@ -86,7 +87,7 @@ def test_what_is_missing_hides_nothing_and_betrays_nothing(pattern):
         assert trained().outside(X, np.tile(pattern, (500, 1))).mean() < 0.02
 
 
-def test_finds_what_breaks_a_correlation():
+def test_finds_what_breaks_a_correlation() -> None:
     """Two sd up in one feature and two down in its twin: ordinary each, unheard of together."""
     domain = trained()
     x = MEAN + np.array([2.0, -2.0, 0, 0])
@@ -94,7 +95,7 @@ def test_finds_what_breaks_a_correlation():
     assert domain.outside(np.tile(x, (3, 1)), missing).tolist() == [True, False, False]
 
 
-def test_a_feature_that_follows_from_others_does_not_count():
+def test_a_feature_that_follows_from_others_does_not_count() -> None:
     """Two colours and their sum are as far out as the two colours, and a wrong sum is far."""
     two = galaxies()[:, :2]
     X = np.column_stack([two, two.sum(axis=1)])
@@ -104,7 +105,7 @@ def test_a_feature_that_follows_from_others_does_not_count():
     assert np.all(domain.outside(X + np.array([0, 0, 0.1]), none(X)))
 
 
-def test_one_training_row_in_a_thousand_is_outside():
+def test_one_training_row_in_a_thousand_is_outside() -> None:
     X, missing = galaxies(), holes()
     X = np.exp(X / np.sqrt(np.diag(COVARIANCE)) - MEAN / np.sqrt(np.diag(COVARIANCE)))  # far from normal
     domain = trained(X, missing)
@@ -112,7 +113,7 @@ def test_one_training_row_in_a_thousand_is_outside():
     assert domain.limit > 5
 
 
-def test_rows_of_which_nothing_is_known_are_not_outside():
+def test_rows_of_which_nothing_is_known_are_not_outside() -> None:
     domain = trained()
     missing = np.ones((3, 4), dtype=bool)
     assert domain.distance(np.full((3, 4), np.nan), missing).tolist() == [0, 0, 0]
@@ -120,7 +121,7 @@ def test_rows_of_which_nothing_is_known_are_not_outside():
     assert domain.distance(np.empty((0, 4)), np.empty((0, 4), dtype=bool)).shape == (0,)
 
 
-def test_units_do_not_matter():
+def test_units_do_not_matter() -> None:
     scale = np.array([1e-12, 1e12, 1e3, 1])
     X, missing, new = galaxies(500), holes(500), galaxies(50, seed=8)
     here, there = trained(X, missing), trained(X * scale, missing)
@@ -130,7 +131,7 @@ def test_units_do_not_matter():
     )
 
 
-def test_absurd_values_are_far_and_not_nan():
+def test_absurd_values_are_far_and_not_nan() -> None:
     X = np.array([[1e300, -1e300, 1.7e308, 0], [0, 0, 0, -1.7e308]])
     z = trained().distance(X, none(X))
     assert np.all(np.isfinite(z))
@@ -148,27 +149,27 @@ def test_absurd_values_are_far_and_not_nan():
     ],
     ids=["one row", "one place", "fewer rows than features", "twice the same", "two places"],
 )
-def test_degenerate_training_sets_hold_their_own_rows(X):
+def test_degenerate_training_sets_hold_their_own_rows(X: Matrix) -> None:
     domain = trained(X, none(X))
     assert domain.outside(X, none(X)).sum() <= 1
     far = X + 30 * np.maximum(X.std(axis=0), 1) + 1e6
     assert np.all(domain.outside(far, none(X)))
 
 
-def test_row_of_the_same_value_with_less_known_stays_inside():
+def test_row_of_the_same_value_with_less_known_stays_inside() -> None:
     X = galaxies(1)
     domain = trained(X, none(X))
     for pattern in PATTERNS:
         assert not domain.outside(X, pattern[None])[0]
 
 
-def test_dict_round_trip_is_exact():
+def test_dict_round_trip_is_exact() -> None:
     domain, X, missing = trained(), galaxies(40, seed=6), holes(40)
     again = Domain.from_dict(domain.to_dict())
     assert again.limit == domain.limit
     np.testing.assert_array_equal(again.distance(X, missing), domain.distance(X, missing))
 
 
-def test_wrong_shapes_are_refused():
+def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shape \(N, 4\), got \(5, 3\)"):
         trained().distance(np.zeros((5, 3)), np.zeros((5, 3), dtype=bool))

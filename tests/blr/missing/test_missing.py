@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import multivariate_normal
 
+from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.missing import patterns as kept
 from blr.missing.moments import FeatureMoments
@@ -25,15 +27,15 @@ every_pattern = pytest.mark.parametrize(
 )
 
 
-def galaxies(n=400, seed=0):
+def galaxies(n: int = 400, seed: int = 0) -> Matrix:
     return np.random.default_rng(seed).multivariate_normal(MEAN, COVARIANCE, size=n, method="cholesky")
 
 
-def holes(n=400, seed=1, fraction=0.25):
+def holes(n: int = 400, seed: int = 1, fraction: float = 0.25) -> np.ndarray:
     return np.random.default_rng(seed).random((n, 4)) < fraction
 
 
-def log_likelihood(X, missing, mean, covariance):
+def log_likelihood(X: Matrix, missing: np.ndarray, mean: Vector, covariance: Matrix) -> float:
     """Sum over rows, one at a time, of the normal density of what is present."""
     total = 0.0
     for x, m in zip(X, missing, strict=True):
@@ -42,7 +44,7 @@ def log_likelihood(X, missing, mean, covariance):
     return total
 
 
-def test_complete_rows_give_the_sample_moments():
+def test_complete_rows_give_the_sample_moments() -> None:
     X = galaxies()
     moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
     assert moments.converged
@@ -50,7 +52,7 @@ def test_complete_rows_give_the_sample_moments():
     np.testing.assert_allclose(moments.covariance, np.cov(X.T, bias=True), rtol=1e-11, atol=1e-12)
 
 
-def test_monotone_pattern_has_a_closed_form():
+def test_monotone_pattern_has_a_closed_form() -> None:
     """Anderson (1957), doi:10.1080/01621459.1957.10501379: the second feature regressed on the first."""
     X = galaxies(200)[:, :2]
     missing = np.zeros((200, 2), dtype=bool)
@@ -67,7 +69,7 @@ def test_monotone_pattern_has_a_closed_form():
     )
 
 
-def test_no_change_of_the_moments_is_likelier():
+def test_no_change_of_the_moments_is_likelier() -> None:
     """The gradient of the likelihood of what is present, by central differences, is 0 at the estimate."""
     X, missing = galaxies(120), holes(120)
     moments = FeatureMoments.estimate(X, missing)
@@ -75,7 +77,7 @@ def test_no_change_of_the_moments_is_likelier():
     mean, covariance = moments.mean, moments.covariance
     h = 1e-4
 
-    def slope(dm, dC):
+    def slope(dm: Vector | int, dC: Matrix | int) -> float:
         up = log_likelihood(X, missing, mean + h * dm, covariance + h * dC)
         return (up - log_likelihood(X, missing, mean - h * dm, covariance - h * dC)) / (2 * h)
 
@@ -87,7 +89,7 @@ def test_no_change_of_the_moments_is_likelier():
             assert abs(slope(0, unit)) < 1e-4
 
 
-def test_truth_is_found_where_dropping_rows_would_not_find_it():
+def test_truth_is_found_where_dropping_rows_would_not_find_it() -> None:
     """Feature 1 is missing where feature 0 is large: at random given what is seen, not completely at random."""
     X = galaxies(20_000)
     missing = np.zeros(X.shape, dtype=bool)
@@ -98,7 +100,7 @@ def test_truth_is_found_where_dropping_rows_would_not_find_it():
     assert X[~missing[:, 1], 1].mean() < MEAN[1] - 0.3
 
 
-def test_weights_are_copies():
+def test_weights_are_copies() -> None:
     X, missing = galaxies(80), holes(80)
     count = np.random.default_rng(3).integers(0, 4, size=80)
     weighted = FeatureMoments.estimate(X, missing, weight=count)
@@ -107,7 +109,7 @@ def test_weights_are_copies():
     np.testing.assert_allclose(weighted.covariance, copied.covariance, rtol=1e-7, atol=1e-8)
 
 
-def test_row_order_and_values_behind_the_mask_do_not_matter():
+def test_row_order_and_values_behind_the_mask_do_not_matter() -> None:
     X, missing = galaxies(100), holes(100)
     one = FeatureMoments.estimate(np.where(missing, np.nan, X), missing)
     order = np.random.default_rng(0).permutation(100)
@@ -116,7 +118,7 @@ def test_row_order_and_values_behind_the_mask_do_not_matter():
     np.testing.assert_allclose(other.covariance, one.covariance, rtol=1e-8, atol=1e-9)
 
 
-def test_units_do_not_matter():
+def test_units_do_not_matter() -> None:
     X, missing = galaxies(100), holes(100)
     scale, shift = np.array([1e-12, 1e12, 1, 1e4]), np.array([0, 0, 1e3, 0])
     here = FeatureMoments.estimate(X, missing)
@@ -129,7 +131,7 @@ def test_units_do_not_matter():
     np.testing.assert_allclose((filled - shift) / scale, twin, rtol=1e-9, atol=1e-9)
 
 
-def test_feature_missing_in_every_row_is_named():
+def test_feature_missing_in_every_row_is_named() -> None:
     missing = holes()
     missing[:, [1, 3]] = True
     with pytest.raises(ValueError, match=r"feature\(s\) \[1, 3\] are missing in every row.*leave them out"):
@@ -153,7 +155,7 @@ def test_feature_missing_in_every_row_is_named():
     ids=["one row", "constant", "fewer rows than features", "twice the same", "zero", "rank two", "float32"],
 )
 @pytest.mark.parametrize("fraction", [0.0, 0.3])
-def test_degenerate_sets_get_the_least_ridge_that_serves(X, fraction):
+def test_degenerate_sets_get_the_least_ridge_that_serves(X: Matrix, fraction: float) -> None:
     missing = holes(len(X), fraction=fraction)
     missing[np.argmax(~missing.all(axis=1))] = False
     moments = FeatureMoments.estimate(X, missing)
@@ -166,7 +168,7 @@ def test_degenerate_sets_get_the_least_ridge_that_serves(X, fraction):
     assert np.all(np.isfinite(moments.impute(X, missing)))
 
 
-def test_a_feature_that_is_there_twice_fills_itself_in():
+def test_a_feature_that_is_there_twice_fills_itself_in() -> None:
     X = galaxies(200)[:, [0, 1, 0]] * [1, 1, 1e6]
     moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
     missing = np.zeros(X.shape, dtype=bool)
@@ -174,7 +176,7 @@ def test_a_feature_that_is_there_twice_fills_itself_in():
     np.testing.assert_allclose(moments.impute(X, missing)[:, 2], X[:, 2], rtol=1e-5, atol=1e2)
 
 
-def test_a_good_covariance_is_left_alone():
+def test_a_good_covariance_is_left_alone() -> None:
     X = galaxies()
     X[:, 1] = X[:, 0] + 1e-3 * X[:, 1]
     moments = FeatureMoments.estimate(X, np.zeros(X.shape, dtype=bool))
@@ -182,7 +184,7 @@ def test_a_good_covariance_is_left_alone():
 
 
 @every_pattern
-def test_conditional_is_the_textbook_formula(pattern):
+def test_conditional_is_the_textbook_formula(pattern: np.ndarray) -> None:
     """PRML 2.81-82, with an inverse."""
     B, L = FeatureMoments(MEAN, COVARIANCE).conditional(pattern)
     m, o = pattern, ~pattern
@@ -193,7 +195,7 @@ def test_conditional_is_the_textbook_formula(pattern):
     np.testing.assert_array_equal(L, np.tril(L))
 
 
-def test_imputation_is_the_conditional_mean_row_by_row():
+def test_imputation_is_the_conditional_mean_row_by_row() -> None:
     moments, X, missing = FeatureMoments(MEAN, COVARIANCE), galaxies(150), holes(150, fraction=0.4)
     assert missing.all(axis=1).any()
     filled = moments.impute(np.where(missing, np.nan, X), missing)
@@ -205,7 +207,7 @@ def test_imputation_is_the_conditional_mean_row_by_row():
         np.testing.assert_array_equal(found[~m], x[~m])
 
 
-def test_imputation_leaves_its_argument_alone():
+def test_imputation_leaves_its_argument_alone() -> None:
     X, missing = galaxies(10), holes(10)
     before = X.copy()
     FeatureMoments(MEAN, COVARIANCE).impute(X, missing)
@@ -215,7 +217,7 @@ def test_imputation_leaves_its_argument_alone():
 
 @every_pattern
 @pytest.mark.parametrize("n", [16, 65])
-def test_nodes_have_the_conditional_moments(pattern, n):
+def test_nodes_have_the_conditional_moments(pattern: np.ndarray, n: int) -> None:
     moments, X = FeatureMoments(MEAN, COVARIANCE), galaxies(7, seed=5)
     nodes, weight = moments.nodes(np.where(pattern, np.nan, X), pattern, n)
     assert nodes.shape == (len(weight), 7, 4)
@@ -232,7 +234,7 @@ def test_nodes_have_the_conditional_moments(pattern, n):
 
 @every_pattern
 @pytest.mark.parametrize("correlated", [False, True])
-def test_errors_of_what_is_present_move_what_is_missing(pattern, correlated):
+def test_errors_of_what_is_present_move_what_is_missing(pattern: np.ndarray, *, correlated: bool) -> None:
     """Law of total covariance: C, B C, and B C Bᵀ + L Lᵀ."""
     moments, X = FeatureMoments(MEAN, COVARIANCE), galaxies(3, seed=5)
     sd = np.array([[0.3, 0, 0.2, 1.0], [0.1, 0, 0, 2.0], [0, 0, 0, 0]])
@@ -261,7 +263,9 @@ def test_errors_of_what_is_present_move_what_is_missing(pattern, correlated):
         ([True, True, False, True], 0.02),
     ],
 )
-def test_probabilities_through_curved_bases_match_monte_carlo(kind, options, pattern, tolerance):
+def test_probabilities_through_curved_bases_match_monte_carlo(
+    kind: str, options: dict[str, Any], pattern: list[bool], tolerance: float
+) -> None:
     """Logits that vary by 2 to 4 over the training set; 32 nodes against 100 000 antithetic draws a row."""
     rng = np.random.default_rng(4)
     X, pattern = galaxies(300), np.array(pattern)
@@ -286,7 +290,7 @@ def test_probabilities_through_curved_bases_match_monte_carlo(kind, options, pat
 
 @settings(max_examples=60)
 @given(rows=st.integers(0, 40), columns=st.integers(1, 150), share=st.floats(0, 1), seed=st.integers(0, 999))
-def test_patterns_partition_the_rows(rows, columns, share, seed):
+def test_patterns_partition_the_rows(rows: int, columns: int, share: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     missing = (rng.random((rows, columns)) < share)[rng.integers(0, max(rows, 1), size=rows)]
     found = list(missing_patterns(missing))
@@ -296,7 +300,7 @@ def test_patterns_partition_the_rows(rows, columns, share, seed):
         assert np.all(missing[index] == pattern)
 
 
-def test_what_is_kept_of_a_pattern_is_what_it_gives_anew(monkeypatch):
+def test_what_is_kept_of_a_pattern_is_what_it_gives_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_MOST", 3)  # fewer than there are patterns: it starts anew in between
     moments = FeatureMoments(MEAN, COVARIANCE)
     for pattern in [*PATTERNS, *PATTERNS[::-1]]:
@@ -309,7 +313,7 @@ def test_what_is_kept_of_a_pattern_is_what_it_gives_anew(monkeypatch):
     assert len(PATTERNS) > 3
 
 
-def test_dict_round_trip_is_exact():
+def test_dict_round_trip_is_exact() -> None:
     moments = FeatureMoments.estimate(galaxies(60), holes(60))
     again = FeatureMoments.from_dict(moments.to_dict())
     np.testing.assert_array_equal(again.mean, moments.mean)
@@ -317,7 +321,7 @@ def test_dict_round_trip_is_exact():
     assert again.converged is moments.converged is True
 
 
-def test_moments_cannot_be_changed():
+def test_moments_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="read-only"):
         FeatureMoments(MEAN, COVARIANCE).covariance[0, 0] = 2
 
@@ -331,12 +335,12 @@ def test_moments_cannot_be_changed():
         (np.full((4, 4), np.nan), "symmetric|NaN"),
     ],
 )
-def test_bad_moments_are_refused(covariance, message):
+def test_bad_moments_are_refused(covariance: Matrix, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FeatureMoments(MEAN, covariance)
 
 
-def test_bad_arguments_are_refused():
+def test_bad_arguments_are_refused() -> None:
     moments = FeatureMoments(MEAN, COVARIANCE)
     X, missing = galaxies(5), np.zeros((5, 4), dtype=bool)
     with pytest.raises(ValueError, match=r"shape \(N, 4\), got \(5, 3\) and \(5, 3\)"):
@@ -353,7 +357,7 @@ def test_bad_arguments_are_refused():
         FeatureMoments.estimate(X, missing, weight=-np.ones(5))
 
 
-def test_beyond_the_limits_a_value_says_what_the_nearest_within_them_does():
+def test_beyond_the_limits_a_value_says_what_the_nearest_within_them_does() -> None:
     """So the regression of what is missing on what is present goes on as a constant, not along its slope."""
     moments = FeatureMoments(np.array([0.0, 1.0]), np.array([[1.0, 0.9], [0.9, 1.0]]), converged=True)
     limits = np.array([[-2.0, -2.0], [2.0, 3.0]])
@@ -368,7 +372,7 @@ def test_beyond_the_limits_a_value_says_what_the_nearest_within_them_does():
     np.testing.assert_allclose(nodes[:, 0, 1] - plain[:, 0, 1], 2.8 - 7.3)
 
 
-def test_moments_of_rows_in_parts_are_those_of_all():
+def test_moments_of_rows_in_parts_are_those_of_all() -> None:
     rng = np.random.default_rng(11)
     X = rng.normal(size=(900, 4)) @ rng.normal(size=(4, 4)) + [0, 1e3, 5, -2]
     missing, weight = rng.random((900, 4)) < 0.2, rng.uniform(0.5, 2, 900)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import expit, ndtri
 from scipy.stats.qmc import Sobol
 
+from blr.arrays import Matrix, Vector
 from blr.missing.nodes import error_nodes, normal_nodes
 
 
-def moments(nodes, weight):
+def moments(nodes: np.ndarray, weight: Vector) -> tuple[Any, ...]:
     """Mean and covariance over the first axis."""
     mean = np.einsum("s,s...->...", weight, nodes)
     centred = nodes - mean
@@ -19,7 +22,7 @@ def moments(nodes, weight):
 
 @pytest.mark.parametrize("n", [1, 5, 16, 33, 128])
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 9, 20])
-def test_nodes_have_zero_mean_and_unit_covariance(d, n):
+def test_nodes_have_zero_mean_and_unit_covariance(d: int, n: int) -> None:
     Z, weight = normal_nodes(d, n)
     assert Z.shape == (len(weight), d)
     assert max(n - 1, 8) <= len(weight) <= max(n, 8, 4 * d)
@@ -30,19 +33,19 @@ def test_nodes_have_zero_mean_and_unit_covariance(d, n):
     np.testing.assert_allclose(covariance, np.eye(d), atol=1e-13)
 
 
-def test_nothing_to_integrate_is_one_node():
+def test_nothing_to_integrate_is_one_node() -> None:
     Z, weight = normal_nodes(0, 32)
     assert Z.shape == (1, 0)
     assert weight.tolist() == [1]
 
 
-def test_no_nodes_are_refused():
+def test_no_nodes_are_refused() -> None:
     with pytest.raises(ValueError, match="one node or more, got n=0"):
         normal_nodes(2, 0)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
-def test_nodes_are_symmetric(d):
+def test_nodes_are_symmetric(d: int) -> None:
     """So that odd functions integrate to 0 exactly: a probability about 1/2 stays there."""
     Z, weight = normal_nodes(d, 32)
     assert abs(weight @ np.tanh(Z @ np.arange(1, d + 1))) < 1e-14
@@ -50,7 +53,7 @@ def test_nodes_are_symmetric(d):
 
 @pytest.mark.parametrize("mean", [0.0, 1.0, -3.0])
 @pytest.mark.parametrize(("sd", "tolerance"), [(1, 1e-6), (3, 1e-4), (6, 3e-3)])
-def test_one_dimension_beats_gauss_hermite(mean, sd, tolerance):
+def test_one_dimension_beats_gauss_hermite(mean: float, sd: int, tolerance: float) -> None:
     z = np.linspace(-10, 10, 100_001)
     truth = np.average(expit(mean + sd * z), weights=np.exp(-(z**2) / 2))
     Z, weight = normal_nodes(1, 32)
@@ -64,7 +67,7 @@ def test_one_dimension_beats_gauss_hermite(mean, sd, tolerance):
     ("d", "n", "root_mean_square"),
     [(1, 32, 0.0005), (2, 32, 0.009), (3, 32, 0.02), (5, 32, 0.03), (2, 128, 0.002), (3, 128, 0.007)],
 )
-def test_error_through_curved_logits_is_as_documented(d, n, root_mean_square):
+def test_error_through_curved_logits_is_as_documented(d: int, n: int, root_mean_square: float) -> None:
     """Random quadratics with a logit of standard deviation 3, against 65 536 scrambled Sobol points."""
     rng = np.random.default_rng(d)
     draws = ndtri(Sobol(d, rng=rng).random_base2(16))
@@ -73,7 +76,7 @@ def test_error_through_curved_logits_is_as_documented(d, n, root_mean_square):
     for _ in range(40):
         b, A, shift = rng.normal(size=d), rng.normal(size=(d, d)) / 2, rng.normal()
 
-        def logit(z, b=b, A=A):
+        def logit(z: Matrix, b: Vector = b, A: Matrix = A) -> Vector:
             return z @ b + np.einsum("nf,fg,ng->n", z, A, z)
 
         truth = logit(draws)
@@ -83,7 +86,7 @@ def test_error_through_curved_logits_is_as_documented(d, n, root_mean_square):
     assert np.sqrt(np.mean(np.square(errors))) < root_mean_square
 
 
-def rows_with_errors(kind, n=6, F=4, seed=0):
+def rows_with_errors(kind: str, n: int = 6, F: int = 4, seed: int = 0) -> tuple[Matrix, Matrix, np.ndarray]:
     rng = np.random.default_rng(seed)
     X, size = rng.normal(size=(n, F)), np.array([1e-6, 1, 0, 1e6])[:F]
     sd = rng.uniform(0.5, 2, size=(n, F)) * size
@@ -95,7 +98,7 @@ def rows_with_errors(kind, n=6, F=4, seed=0):
 
 
 @pytest.mark.parametrize("kind", ["sd", "covariance"])
-def test_errors_have_exact_moments_row_by_row(kind):
+def test_errors_have_exact_moments_row_by_row(kind: str) -> None:
     X, errors, C = rows_with_errors(kind)
     nodes, weight = error_nodes(X, errors, 24)
     assert nodes.shape == (24, 6, 4)
@@ -107,13 +110,13 @@ def test_errors_have_exact_moments_row_by_row(kind):
     np.testing.assert_array_equal(nodes[:, :, 2], np.broadcast_to(X[:, 2], (24, 6)))
 
 
-def test_singular_error_covariances_are_allowed():
+def test_singular_error_covariances_are_allowed() -> None:
     u = np.array([1.0, -2.0, 0.5])
     nodes, weight = error_nodes(np.zeros((1, 3)), np.outer(u, u)[None], 20)
     np.testing.assert_allclose(moments(nodes, weight)[1][0], np.outer(u, u), atol=1e-12)
 
 
-def test_rows_without_error_do_not_move():
+def test_rows_without_error_do_not_move() -> None:
     X = np.arange(6.0).reshape(2, 3)
     nodes, weight = error_nodes(X, np.zeros((2, 3)), 16)
     np.testing.assert_array_equal(nodes, X[None])
@@ -131,6 +134,6 @@ def test_rows_without_error_do_not_move():
         (np.tile([[1.0, 2, 0], [2, 1, 0], [0, 0, 1]], (2, 1, 1)), "positive semi-definite"),
     ],
 )
-def test_bad_errors_are_refused(errors, message):
+def test_bad_errors_are_refused(errors: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         error_nodes(np.zeros((2, 3)), errors, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +13,20 @@ import blr.posterior.sampling
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.bridge import bridge_evidence
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.trust.whitened import log_posterior
+from tests.blr.conftest import Twin
 
 REFERENCES = json.loads((Path(__file__).parents[2] / "reference" / "bridge.json").read_text(encoding="utf-8"))
 REPEATS = 2
 
 
-def fitted(reference):
+def fitted(reference: dict[str, Any]) -> LaplacePosterior:
     softmax = reference["likelihood"] == "softmax"
     Phi, variance = np.array(reference["Phi"]), np.array(reference["prior_variance"])
     prior = GaussianPrior(0.0, variance[: Phi.shape[1]])
@@ -32,7 +35,7 @@ def fitted(reference):
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take few draws: the chains' own accuracy is tested elsewhere."""
     monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
     monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
@@ -40,7 +43,7 @@ def quick(monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("quick")
-def test_evidence_of_separable_problems():
+def test_evidence_of_separable_problems() -> None:
     """Within 0.05 nats of brute force, with an error that is neither too small nor meaningless."""
     z = []
     for reference in REFERENCES:
@@ -55,7 +58,7 @@ def test_evidence_of_separable_problems():
     assert np.abs(z).max() < 3.5
 
 
-def test_evidence_of_what_is_served():
+def test_evidence_of_what_is_served() -> None:
     """Short chains and importance draws know the evidence too, with a larger error."""
     z = []
     for reference in REFERENCES:
@@ -69,7 +72,7 @@ def test_evidence_of_what_is_served():
     assert np.abs(z).max() < 3.5
 
 
-def test_the_log_posterior_is_normalised_by_its_prior(dense):
+def test_the_log_posterior_is_normalised_by_its_prior(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=40, M=2, K=3)
     for likelihood, target in (("softmax", t), ("logistic", t[:, 0])):
         q = fit(Phi, target, GaussianPrior(0.3, [4.0, 1.0]), likelihood)
@@ -81,7 +84,7 @@ def test_the_log_posterior_is_normalised_by_its_prior(dense):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("quick")
-def test_a_gaussian_nearby_helps_where_draws_are_few_for_their_weights(dense):
+def test_a_gaussian_nearby_helps_where_draws_are_few_for_their_weights(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=60, M=40, scale=3.0)
     q = fit(Phi, t, GaussianPrior(0.0, 9.0))
     refined = refine(q).gaussian
@@ -93,7 +96,7 @@ def test_a_gaussian_nearby_helps_where_draws_are_few_for_their_weights(dense):
 
 
 @pytest.mark.usefixtures("quick")
-def test_says_what_is_wrong(dense):
+def test_says_what_is_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=40, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(ValueError, match=r"needs a posterior with 64 draws or more, got one with none"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +19,13 @@ KINDS = ("binary", "votes", "three classes")
 
 
 @pytest.fixture(scope="module")
-def harness():
+def harness() -> dict[str, Any]:
     return runpy.run_path(str(REFERENCE / "coverage.py"))
 
 
 @pytest.mark.parametrize("problems", KINDS)
 @pytest.mark.parametrize("posterior", ["refined", "sampled"])
-def test_ninety_per_cent_intervals_hold_ninety_per_cent(problems, posterior):
+def test_ninety_per_cent_intervals_hold_ninety_per_cent(problems: str, posterior: str) -> None:
     found = STORED[problems]["coverage"]["90%"][posterior]
     assert found["error"] < (0.007 if posterior == "refined" else 0.01)
     assert found["coverage"] == pytest.approx(0.9, abs=0.02)
@@ -34,21 +35,21 @@ def test_ninety_per_cent_intervals_hold_ninety_per_cent(problems, posterior):
 
 
 @pytest.mark.parametrize("problems", KINDS)
-def test_the_stored_run_is_this_codes(harness, problems):
+def test_the_stored_run_is_this_codes(harness: dict[str, Any], problems: str) -> None:
     for i, stored in list(STORED[problems]["first"].items())[:8]:
         found = harness["levels"](problems, int(i), ("laplace", "refined"))
         for kind, u in found.items():
             np.testing.assert_allclose(u, stored[kind], atol=2e-4, err_msg=f"{kind}, problem {i}")
 
 
-def test_chains_again(harness):
+def test_chains_again(harness: dict[str, Any]) -> None:
     """Other processors round otherwise, and chains part: by their own error, some 0.005, at most."""
     i, stored = next(iter(STORED["binary"]["first"].items()))
     found = harness["levels"]("binary", int(i), ("sampled",))["sampled"]
     np.testing.assert_allclose(found, stored["sampled"], atol=0.03)
 
 
-def test_shares_and_errors_of_known_levels(harness):
+def test_shares_and_errors_of_known_levels(harness: dict[str, Any]) -> None:
     """Uniform u are covered as often as the interval says; the chained difference moves the sampled share alone."""
     rng = np.random.default_rng(0)
     found = [{"laplace": u, "refined": u} for u in rng.random((4000, 8))]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from blr.arrays import Matrix, Vector
 from blr.posterior._hamiltonian import Hamiltonian, brief_warm_up, warm_up
+from tests.blr.conftest import Twin
 
 
-def normal(dense, D=4, scale=1.0):
+def normal(dense: Twin, D: int = 4, scale: float = 1.0) -> tuple[Callable[..., Any], Matrix]:
     """Return the log density and gradient of a correlated normal, and its covariance."""
     S = scale * dense.covariance(np.random.default_rng(0), D)
     P = np.linalg.inv(S)
     return lambda z: (-0.5 * np.einsum("sd,de,se->s", z, P, z), -z @ P), S
 
 
-def test_energy_is_nearly_conserved_and_time_is_reversible(dense):
+def test_energy_is_nearly_conserved_and_time_is_reversible(dense: Twin) -> None:
     evaluate, _ = normal(dense)
     sampler = Hamiltonian(evaluate, np.zeros(4), np.eye(4), 0.01)
     rng = np.random.default_rng(0)
@@ -30,7 +35,7 @@ def test_energy_is_nearly_conserved_and_time_is_reversible(dense):
     assert turned == pytest.approx(-p, abs=1e-10)
 
 
-def test_no_coordinates_are_those_of_the_identity(dense):
+def test_no_coordinates_are_those_of_the_identity(dense: Twin) -> None:
     evaluate, _ = normal(dense)
     z = np.random.default_rng(2).standard_normal((3, 4))
     runs = []
@@ -40,10 +45,10 @@ def test_no_coordinates_are_those_of_the_identity(dense):
     np.testing.assert_allclose(runs[0], runs[1], atol=1e-12)
 
 
-def test_invariance_with_a_step_far_too_large():
+def test_invariance_with_a_step_far_too_large() -> None:
     """Whatever the step, exact draws stay exact: here a coarse one, that errs much before Metropolis mends it."""
 
-    def evaluate(z):  # a skewed density: Gumbel
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:  # a skewed density: Gumbel
         return (z - np.exp(z)).sum(axis=1), 1 - np.exp(z)
 
     rng = np.random.default_rng(1)
@@ -56,14 +61,14 @@ def test_invariance_with_a_step_far_too_large():
     assert stats.kstest(state.x[:, 0], stats.gumbel_l.cdf).pvalue > 1e-3
 
 
-def test_warming_up_finds_the_coordinates(dense):
+def test_warming_up_finds_the_coordinates(dense: Twin) -> None:
     """From draws that are a hundred times too narrow in one direction and ten times too wide in another."""
     evaluate, S = normal(dense)
     rng = np.random.default_rng(0)
     stretch = np.diag([0.01, 10.0, 1.0, 1.0]) @ np.linalg.inv(np.linalg.cholesky(S))
     white = np.linalg.inv(stretch)
 
-    def stretched(x):
+    def stretched(x: Matrix) -> tuple[Vector, Matrix]:
         value, gradient = evaluate(x @ white.T)
         return value, gradient @ white
 
@@ -77,11 +82,11 @@ def test_warming_up_finds_the_coordinates(dense):
     assert value.shape == z.shape[:2] == (32, 300)
 
 
-def test_white_coordinates_are_kept(dense):
+def test_white_coordinates_are_kept(dense: Twin) -> None:
     evaluate, _ = normal(dense)
     P = np.linalg.cholesky(normal(dense)[1])
 
-    def white(x):
+    def white(x: Matrix) -> tuple[Vector, Matrix]:
         value, gradient = evaluate(x @ P.T)
         return value, gradient @ P
 
@@ -90,8 +95,8 @@ def test_white_coordinates_are_kept(dense):
     assert np.array_equal(sampler.W, np.eye(4))
 
 
-def test_a_density_that_overflows_is_not_accepted():
-    def evaluate(z):
+def test_a_density_that_overflows_is_not_accepted() -> None:
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
         return -np.exp(z**2).sum(axis=1), -2 * z * np.exp(z**2)
 
     rng = np.random.default_rng(0)
@@ -101,12 +106,12 @@ def test_a_density_that_overflows_is_not_accepted():
     assert np.all(probability < 1e-6)
 
 
-def test_a_brief_warm_up_finds_the_step_size():
+def test_a_brief_warm_up_finds_the_step_size() -> None:
     """Of a normal ten times as narrow in one direction as its start says."""
     scale = np.array([1.0, 0.1, 1.0])
     calls = []
 
-    def evaluate(z):
+    def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
         calls.append(len(z))
         return -0.5 * np.sum((z / scale) ** 2, axis=1), -z / scale**2
 

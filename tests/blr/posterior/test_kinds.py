@@ -83,19 +83,21 @@ def posteriors() -> dict[str, blr.Posterior]:
     return every_kind()
 
 
-def test_every_kind_has_one_class_with_just_its_own_fields(posteriors):
+def test_every_kind_has_one_class_with_just_its_own_fields(posteriors: dict[str, blr.Posterior]) -> None:
     assert {kind: type(q) for kind, q in posteriors.items()} == KINDS
     for cls, own in OWN.items():
         assert {f.name for f in fields(cls)} == COMMON | own
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_field_is_empty_but_a_verdict_that_nobody_asked_for(kind, posteriors):
+def test_no_field_is_empty_but_a_verdict_that_nobody_asked_for(
+    kind: str, posteriors: dict[str, blr.Posterior]
+) -> None:
     empty = {name for name, value in vars(posteriors[kind]).items() if value is None}
     assert empty <= ({"verdict"} if kind not in ("matched", "sampled") else set())
 
 
-def test_every_kind_gives_the_laplace_fit_behind_it(posteriors):
+def test_every_kind_gives_the_laplace_fit_behind_it(posteriors: dict[str, blr.Posterior]) -> None:
     q = posteriors["laplace"]
     for other in posteriors.values():
         assert other.laplace is q
@@ -104,14 +106,16 @@ def test_every_kind_gives_the_laplace_fit_behind_it(posteriors):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stored_trees_have_the_same_keys_for_every_kind(kind, posteriors):
+def test_stored_trees_have_the_same_keys_for_every_kind(
+    kind: str, posteriors: dict[str, blr.Posterior]
+) -> None:
     tree = posteriors[kind].to_dict()
     assert list(tree) == STORED
     assert {key for key, value in tree.items() if value is None} - {"trust"} == NULL[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stored_tree_is_read_as_its_kind(kind, posteriors):
+def test_a_stored_tree_is_read_as_its_kind(kind: str, posteriors: dict[str, blr.Posterior]) -> None:
     q, new = posteriors[kind], np.array([[1.0, 0.3], [1.0, -2.0]])
     _ = q.trust  # stored with it: a posterior without data cannot compute it
     tree = q.to_dict()
@@ -123,7 +127,7 @@ def test_a_stored_tree_is_read_as_its_kind(kind, posteriors):
         np.testing.assert_equal(again.to_dict(), tree)
 
 
-def test_a_tree_of_another_kind_is_refused(posteriors):
+def test_a_tree_of_another_kind_is_refused(posteriors: dict[str, blr.Posterior]) -> None:
     tree = posteriors["refined"].to_dict()
     with pytest.raises(
         ValueError, match=r"expected a stored sampled posterior, got kind 'refined'; use Posterior"
@@ -133,7 +137,7 @@ def test_a_tree_of_another_kind_is_refused(posteriors):
         blr.Posterior.from_dict(tree | {"kind": "averaged"})
 
 
-def test_isinstance_knows_a_posterior_and_computes_nothing():
+def test_isinstance_knows_a_posterior_and_computes_nothing() -> None:
     for q in every_kind().values():
         before = set(vars(q))
         assert isinstance(q, blr.Posterior)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import dblquad, quad
 from scipy.special import gammaln
 from sklearn.linear_model import LogisticRegression
 
+from blr.arrays import Matrix, Vector
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
+from tests.blr.conftest import Twin
 
 
-def case(dense, likelihood, seed=0, N=150, M=4, K=3):
+def case(
+    dense: Twin, likelihood: str, seed: int = 0, N: int = 150, M: int = 4, K: int = 3
+) -> tuple[Any, ...]:
     make = dense.softmax if likelihood == "softmax" else dense.binary
     return make(seed, N=N, M=M, K=K) if likelihood == "softmax" else make(seed, N=N, M=M)
 
 
-def distance(q, mean):
+def distance(q: LaplacePosterior, mean: Vector) -> float:
     """Return how far the mean is from another one, in posterior sd."""
     d = q.mean - mean
     return float(np.sqrt(d @ q.precision @ d))
@@ -28,7 +35,7 @@ def distance(q, mean):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_logistic_is_the_twins(dense, seed):
+def test_logistic_is_the_twins(dense: Twin, seed: int) -> None:
     Phi, t = dense.binary(seed, N=150, M=4)
     rng = np.random.default_rng(seed)
     m0, S0, weight = rng.standard_normal(4), dense.covariance(rng, 4), rng.gamma(2.0, size=150)
@@ -45,7 +52,7 @@ def test_logistic_is_the_twins(dense, seed):
 
 
 @pytest.mark.parametrize("form", ["shared", "shared, with means", "classes unlike", "classes coupled"])
-def test_softmax_is_the_twins(dense, form):
+def test_softmax_is_the_twins(dense: Twin, form: str) -> None:
     """Solved in contrasts where the prior treats classes alike, in all weights where it does not: the same."""
     Phi, t = dense.softmax(1, N=120, M=3, K=3)
     rng = np.random.default_rng(1)
@@ -69,7 +76,7 @@ def test_softmax_is_the_twins(dense, form):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_not_a_bit_depends_on_the_threads(dense, likelihood):
+def test_not_a_bit_depends_on_the_threads(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood, N=9000, M=60)
     fits = [fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood, threads=n) for n in (1, 2, 4)]
     for q in fits[1:]:
@@ -78,7 +85,7 @@ def test_not_a_bit_depends_on_the_threads(dense, likelihood):
         assert q.log_evidence == fits[0].log_evidence
 
 
-def test_effective_parameters_are_the_trace(dense):
+def test_effective_parameters_are_the_trace(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 0.5))
     H = q.precision - 2 * np.eye(4)
@@ -89,7 +96,7 @@ def test_effective_parameters_are_the_trace(dense):
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_scikit_learn_finds_the_same_mode(dense, K):
+def test_scikit_learn_finds_the_same_mode(dense: Twin, K: int) -> None:
     Phi, t = dense.binary(2) if K == 2 else dense.softmax(2)
     labels = t if K == 2 else t.argmax(axis=1)
     q = fit(Phi, labels, GaussianPrior(0.0, 0.5), "logistic" if K == 2 else "softmax")
@@ -102,7 +109,7 @@ def test_scikit_learn_finds_the_same_mode(dense, K):
 
 
 @pytest.mark.parametrize("link", ["logit", "probit", "cauchy", "cloglog"])
-def test_statsmodels_finds_the_same_maximum_likelihood(dense, link):
+def test_statsmodels_finds_the_same_maximum_likelihood(dense: Twin, link: str) -> None:
     sm = pytest.importorskip("statsmodels.api")
     Phi, t = dense.binary(4, N=300, M=3)
     links = {
@@ -123,13 +130,13 @@ def test_statsmodels_finds_the_same_maximum_likelihood(dense, link):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog"])
-def test_evidence_in_one_dimension_by_quadrature(dense, likelihood):
+def test_evidence_in_one_dimension_by_quadrature(dense: Twin, likelihood: str) -> None:
     rng = np.random.default_rng(5)
     Phi = rng.normal(1.0, 1.0, (300, 1))
     t = (rng.random(300) < 1 / (1 + np.exp(-0.7 * Phi[:, 0]))).astype(float)
     q = fit(Phi, t, GaussianPrior(0.3, 2.0), likelihood)
 
-    def joint(w):
+    def joint(w: float) -> float:
         prior = -0.25 * (w - 0.3) ** 2 - 0.5 * np.log(4 * np.pi)
         return np.exp(dense.log_likelihood(Phi, t, np.array([w]), likelihood) + prior - q.log_evidence)
 
@@ -139,12 +146,12 @@ def test_evidence_in_one_dimension_by_quadrature(dense, likelihood):
     assert np.log(ratio) == pytest.approx(q.second_order, abs=2e-4)
 
 
-def test_evidence_in_two_dimensions_by_quadrature(dense):
+def test_evidence_in_two_dimensions_by_quadrature(dense: Twin) -> None:
     Phi, t = dense.binary(6, N=120, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, [4.0, 1.0]))
     L = np.linalg.inv(np.linalg.cholesky(q.precision)).T
 
-    def joint(v, u):
+    def joint(v: float, u: float) -> float:
         w = q.mean + L @ np.array([u, v])
         log_prior = -0.5 * (w[0] ** 2 / 4 + w[1] ** 2) - 0.5 * np.log(4) - np.log(2 * np.pi)
         return np.exp(dense.log_likelihood(Phi, t, w) + log_prior - q.log_evidence)
@@ -159,7 +166,7 @@ def test_evidence_in_two_dimensions_by_quadrature(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_row_order_does_not_matter(dense, likelihood):
+def test_row_order_does_not_matter(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood)
     order = np.random.default_rng(0).permutation(len(t))
     one, other = (
@@ -169,7 +176,7 @@ def test_row_order_does_not_matter(dense, likelihood):
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
 
 
-def test_class_order_does_not_matter(dense):
+def test_class_order_does_not_matter(dense: Twin) -> None:
     Phi, t = dense.softmax(0, K=4)
     order = [2, 0, 3, 1]
     one = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
@@ -182,7 +189,7 @@ def test_class_order_does_not_matter(dense):
     assert other.logit_moments(Phi)[1] == pytest.approx(covariance[:, order][:, :, order], abs=1e-10)
 
 
-def test_turning_the_two_classes_turns_the_sign(dense):
+def test_turning_the_two_classes_turns_the_sign(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     one, other = fit(Phi, t, GaussianPrior(0.0, 1.0)), fit(Phi, 1 - t, GaussianPrior(0.0, 1.0))
     assert other.mean == pytest.approx(-one.mean, abs=1e-10)
@@ -190,7 +197,7 @@ def test_turning_the_two_classes_turns_the_sign(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "cauchit", "softmax"])
-def test_a_duplicated_row_is_a_weight_of_two(dense, likelihood):
+def test_a_duplicated_row_is_a_weight_of_two(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood)
     twice = fit(
         np.concatenate([Phi, Phi[:40]]), np.concatenate([t, t[:40]]), GaussianPrior(0.0, 1.0), likelihood
@@ -202,7 +209,7 @@ def test_a_duplicated_row_is_a_weight_of_two(dense, likelihood):
         assert getattr(weighted, name) == pytest.approx(getattr(twice, name), abs=1e-8)
 
 
-def test_a_count_row_is_its_split_rows(dense):
+def test_a_count_row_is_its_split_rows(dense: Twin) -> None:
     Phi, _ = dense.binary(0, N=50)
     rng = np.random.default_rng(0)
     n = rng.integers(0, 6, 50)
@@ -221,7 +228,7 @@ def test_a_count_row_is_its_split_rows(dense):
     assert counts.log_evidence == pytest.approx(split.log_evidence, abs=1e-8)
 
 
-def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense):
+def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense: Twin) -> None:
     """The logit is a difference of two weights, so its prior variance is twice theirs."""
     Phi, t = dense.binary(0)
     S, m0 = dense.covariance(np.random.default_rng(0), 4), np.random.default_rng(1).standard_normal(8)
@@ -233,7 +240,7 @@ def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_a_linear_change_of_basis_with_its_prior_changes_nothing(dense, likelihood):
+def test_a_linear_change_of_basis_with_its_prior_changes_nothing(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood)
     rng = np.random.default_rng(2)
     B = rng.standard_normal((4, 4)) + 2 * np.eye(4)
@@ -247,7 +254,7 @@ def test_a_linear_change_of_basis_with_its_prior_changes_nothing(dense, likeliho
     assert other.predict_proba(Phi @ B) == pytest.approx(one.predict_proba(Phi), abs=2e-4)
 
 
-def test_a_stream_is_its_rows(dense):
+def test_a_stream_is_its_rows(dense: Twin) -> None:
     for likelihood in ("logistic", "softmax"):
         Phi, t = case(dense, likelihood)
         w = np.linspace(0.5, 2, len(Phi))
@@ -259,7 +266,7 @@ def test_a_stream_is_its_rows(dense):
         assert ours.bic == pytest.approx(theirs.bic, abs=1e-8)
 
 
-def test_named_classes_in_a_stream(dense):
+def test_named_classes_in_a_stream(dense: Twin) -> None:
     Phi, t = dense.softmax(0, K=3)
     names = np.array(["E", "S", "I"])[t.argmax(axis=1)]
     chunks = [(Phi[i : i + 70], names[i : i + 70], None) for i in range(0, len(Phi), 70)]
@@ -272,7 +279,7 @@ def test_named_classes_in_a_stream(dense):
 # Hard inputs: a result, finite, with its verdict
 
 
-def hard_inputs():
+def hard_inputs() -> dict[str, tuple[Matrix, Vector]]:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 3))
     one = np.ones((80, 1))
@@ -294,7 +301,7 @@ def hard_inputs():
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cloglog", "softmax"])
 @pytest.mark.parametrize("name", hard_inputs())
-def test_hard_inputs_give_a_result(name, likelihood):
+def test_hard_inputs_give_a_result(name: str, likelihood: str) -> None:
     Phi, t = hard_inputs()[name]
     if likelihood == "softmax":
         t = np.column_stack([1 - t, t, np.zeros(len(t))])  # a third class is absent
@@ -308,7 +315,7 @@ def test_hard_inputs_give_a_result(name, likelihood):
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
-def test_scales_change_nothing_but_the_weights(dense, scale):
+def test_scales_change_nothing_but_the_weights(dense: Twin, scale: float) -> None:
     Phi, t = dense.binary(0)
     s = np.array([1.0, scale, 1.0, 1 / scale])
     one = fit(Phi, t, GaussianPrior(0.0, np.ones(4)))
@@ -318,7 +325,7 @@ def test_scales_change_nothing_but_the_weights(dense, scale):
     assert other.predict_proba(Phi * s) == pytest.approx(one.predict_proba(Phi), abs=1e-9)
 
 
-def test_separable_without_a_prior_is_finite(dense):
+def test_separable_without_a_prior_is_finite(dense: Twin) -> None:
     Phi, _ = dense.binary(0)
     q = fit(Phi, (Phi[:, 1] > 0).astype(float), None)
     assert np.all(np.isfinite(q.mean))
@@ -329,7 +336,7 @@ def test_separable_without_a_prior_is_finite(dense):
 # Prediction from draws, and saving
 
 
-def test_samples_have_the_posteriors_moments(dense):
+def test_samples_have_the_posteriors_moments(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=100, M=2, K=3)
     q = fit(Phi, t, GaussianPrior(0.0, [4.0, 1.0]), "softmax")
     draws = q.sample(100_000, np.random.default_rng(0))
@@ -339,7 +346,7 @@ def test_samples_have_the_posteriors_moments(dense):
     assert np.cov(draws.T) == pytest.approx(covariance, abs=0.03 * covariance.max())
 
 
-def test_the_formula_of_moderation_is_the_links_own(dense):
+def test_the_formula_of_moderation_is_the_links_own(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     probit, cauchit = (fit(Phi, t, GaussianPrior(0.0, 10.0), link) for link in ("probit", "cauchit"))
     assert np.array_equal(probit.predict_proba(Phi, "probit"), probit.predict_proba(Phi))
@@ -350,7 +357,7 @@ def test_the_formula_of_moderation_is_the_links_own(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_monte_carlo_agrees_with_the_integral_within_its_error(dense, likelihood):
+def test_monte_carlo_agrees_with_the_integral_within_its_error(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood, N=40)
     q = fit(Phi, t, GaussianPrior(0.0, 4.0), likelihood)
     p, error = q.predict_proba(
@@ -364,7 +371,7 @@ def test_monte_carlo_agrees_with_the_integral_within_its_error(dense, likelihood
     )
 
 
-def test_logit_moments_are_linear_maps_of_the_weights(dense):
+def test_logit_moments_are_linear_maps_of_the_weights(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=50, M=2, K=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
     mean, covariance = q.logit_moments(Phi[:5])
@@ -377,7 +384,7 @@ def test_logit_moments_are_linear_maps_of_the_weights(dense):
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
 @pytest.mark.parametrize("prior", [GaussianPrior(0.0, 2.0), None])
-def test_survives_its_dictionary(dense, likelihood, prior):
+def test_survives_its_dictionary(dense: Twin, likelihood: str, prior: GaussianPrior | None) -> None:
     Phi, t = case(dense, likelihood)
     q = fit(Phi, t, prior, likelihood)
     again = Posterior.from_dict(q.to_dict())
@@ -399,14 +406,14 @@ def test_survives_its_dictionary(dense, likelihood, prior):
         )
 
 
-def test_an_empty_batch_gets_no_predictions(dense):
+def test_an_empty_batch_gets_no_predictions(dense: Twin) -> None:
     Phi, t = dense.softmax(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax")
     assert q.predict_proba(np.empty((0, 4))).shape == (0, 3)
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog"])
-def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense, likelihood):
+def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense: Twin, likelihood: str) -> None:
     """Newton's steps are of a unit of activation where the link is all but flat: a hundred are not enough."""
     Phi, t = dense.binary(0, N=60, M=4)
     q = fit(Phi, t, GaussianPrior([150.0, 90.0, -120.0, 60.0], 1e4), likelihood)
@@ -476,13 +483,13 @@ def test_a_prior_mean_far_from_the_data_is_no_obstacle(dense, likelihood):
         ),
     ],
 )
-def test_says_what_is_wrong(change, message):
+def test_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
     given = {"Phi": np.eye(3)[:, :2] + 1, "t": [0, 1, 0], "prior": GaussianPrior(0.0, 1.0)} | change
     with pytest.raises(ValueError, match=message):
         fit(given.pop("Phi"), given.pop("t"), given.pop("prior"), **given)
 
 
-def test_says_what_a_prior_is():
+def test_says_what_a_prior_is() -> None:
     with pytest.raises(TypeError, match=r"prior is a float, expected a GaussianPrior, or None"):
         fit(np.ones((2, 1)), [0, 1], 1.0)
 
@@ -504,12 +511,12 @@ def test_says_what_a_prior_is():
         ),
     ],
 )
-def test_says_what_is_wrong_with_a_stream(stream, options, message):
+def test_says_what_is_wrong_with_a_stream(stream: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit(stream, None, GaussianPrior(0.0, 1.0), **options)
 
 
-def test_says_what_is_wrong_with_a_prediction(dense):
+def test_says_what_is_wrong_with_a_prediction(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(ValueError, match=r"design matrix has 3 columns but the posterior has 4"):
@@ -522,7 +529,7 @@ def test_says_what_is_wrong_with_a_prediction(dense):
         q.predict_proba(Phi, "monte_carlo", n_samples=1)
 
 
-def test_the_multinomial_coefficient_is_left_out():
+def test_the_multinomial_coefficient_is_left_out() -> None:
     """The evidence of counts lacks the coefficient, the same for all models: here is what to add."""
     rng = np.random.default_rng(0)
     n, k = np.full(40, 6), rng.binomial(6, 0.5, 40)
@@ -530,7 +537,7 @@ def test_the_multinomial_coefficient_is_left_out():
     q = fit(Phi, k, GaussianPrior(0.0, 4.0), trials=n)
     coefficient = np.sum(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
-    def joint(w):
+    def joint(w: float) -> float:
         p = 1 / (1 + np.exp(-w))
         return np.exp(
             k.sum() * np.log(p) + (n - k).sum() * np.log1p(-p) - w**2 / 8 - q.log_evidence

@@ -7,38 +7,41 @@ import json
 import numpy as np
 import pytest
 
+from blr.arrays import Vector
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
+from tests.reference.posteriors import Problem
 from tests.reference.public_posteriors import RESULTS, fingerprint, problems
 
 PROBLEMS = {problem.name: problem for problem in problems()}
 RESULT = json.loads(RESULTS.read_text(encoding="utf-8"))
 
 
-def fitted(problem):
+def fitted(problem: Problem) -> LaplacePosterior:
     prior = GaussianPrior(problem.mean, problem.covariance)
     return fit(problem.Phi, problem.t, prior, problem.likelihood)
 
 
-def errors(problem, q):
+def errors(problem: Problem, q: LaplacePosterior | RefinedPosterior) -> Vector:
     """Return the errors of probabilities, beyond three standard errors of the reference's own."""
     p, known = np.asarray(q.predict_proba(problem.test)), RESULT[problem.name]
     return np.maximum(np.abs(p - np.array(known["probability"])) - 3 * known["error"], 0)
 
 
-def test_every_problem_has_its_result():
+def test_every_problem_has_its_result() -> None:
     assert PROBLEMS.keys() == RESULT.keys()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_the_data_are_those_of_the_chains(name):
+def test_the_data_are_those_of_the_chains(name: str) -> None:
     assert fingerprint(PROBLEMS[name]) == RESULT[name]["data"], "python -m tests.reference.public_posteriors"
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_refined_probabilities(name):
+def test_refined_probabilities(name: str) -> None:
     q = fitted(PROBLEMS[name])
     found = errors(PROBLEMS[name], refine(q))
     assert found.max() < 0.01
@@ -48,13 +51,13 @@ def test_refined_probabilities(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_sampled_probabilities(name):
+def test_sampled_probabilities(name: str) -> None:
     found = sample_posterior(fitted(PROBLEMS[name]), rng=np.random.default_rng(0))
     assert errors(PROBLEMS[name], found).max() < 0.01
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_evidence(name):
+def test_evidence(name: str) -> None:
     q, known = fitted(PROBLEMS[name]), RESULT[name]
     error = abs(q.log_evidence + q.second_order - known["log_evidence"])
     if q.trust.verdict == "green":

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import blr.posterior._short_chains
 import blr.posterior.repair
 import blr.posterior.sampling
+from blr.arrays import Matrix, Vector
+from blr.fitting.problem import Problem
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior._draws import centred_at, matched
 from blr.posterior._short_chains import by_chains, by_importance, least_work
 from blr.posterior.ensemble import averaged
+from blr.posterior.kinds import LaplacePosterior, SampledPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.repair import served
 from blr.posterior.sampling import sample_posterior
 from blr.posterior.variational import refine
 from blr.trust.whitened import log_posterior
+from tests.blr.conftest import Twin
 
 
-def separable(seed=0, N=60, F=6, K=2, sd=25.0):
+def separable(
+    seed: int = 0, N: int = 60, F: int = 6, K: int = 2, sd: float = 25.0
+) -> tuple[LaplacePosterior, Matrix]:
     """Return the Laplace fit of classes that a plane separates, and 100 new rows (100, M)."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N + 100, F))
@@ -32,11 +40,11 @@ def separable(seed=0, N=60, F=6, K=2, sd=25.0):
 
 
 @pytest.fixture
-def no_importance(monkeypatch):
+def no_importance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blr.posterior.repair, "by_importance", lambda *_: None)
 
 
-def difference(p, other, rows):
+def difference(p: LaplacePosterior | SampledPosterior, other: SampledPosterior, rows: Matrix) -> Matrix:
     return np.abs(p.prediction(rows).probability - other.prediction(rows).probability)
 
 
@@ -48,7 +56,9 @@ def difference(p, other, rows):
         pytest.param(5, 3, 25.0, marks=pytest.mark.long),
     ],
 )
-def test_what_is_served_is_the_exact_posterior(F, K, sd, monkeypatch):
+def test_what_is_served_is_the_exact_posterior(
+    F: int, K: int, sd: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 0.004)
     monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
     q, new = separable(F=F, K=K, sd=sd)
@@ -67,7 +77,7 @@ def test_what_is_served_is_the_exact_posterior(F, K, sd, monkeypatch):
     assert np.isfinite(found.evidence).all()
 
 
-def test_a_fit_that_holds_costs_nothing(dense, monkeypatch):
+def test_a_fit_that_holds_costs_nothing(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(0, N=300, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     monkeypatch.setattr(blr.posterior.repair, "_training", None)  # called, it would raise
@@ -78,7 +88,7 @@ def test_a_fit_that_holds_costs_nothing(dense, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_importance")
-def test_each_way_follows_from_the_bounds(monkeypatch):
+def test_each_way_follows_from_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     q, new = separable()
     refined = refine(q)
     ways = {}
@@ -99,7 +109,7 @@ def test_each_way_follows_from_the_bounds(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_importance")
-def test_a_gaussian_of_the_chains_moments_is_stored_and_loaded():
+def test_a_gaussian_of_the_chains_moments_is_stored_and_loaded() -> None:
     q, new = separable(F=12, sd=25.0)
     found = served(q, rows=new)  # at rows that were not trained on, the moments serve
     assert found.way == "matched"
@@ -113,7 +123,7 @@ def test_a_gaussian_of_the_chains_moments_is_stored_and_loaded():
 
 
 @pytest.mark.usefixtures("no_importance")
-def test_what_could_not_be_repaired_stays_red(monkeypatch):
+def test_what_could_not_be_repaired_stays_red(monkeypatch: pytest.MonkeyPatch) -> None:
     q, _ = separable()
     refined = refine(q)
     found = served(q, refined, work=10.0)
@@ -127,7 +137,7 @@ def test_what_could_not_be_repaired_stays_red(monkeypatch):
     assert found.posterior.gaussian is refined.gaussian
 
 
-def test_seeded():
+def test_seeded() -> None:
     q, new = separable(K=3, F=4)
     refined = refine(q)
     p = [
@@ -136,7 +146,7 @@ def test_seeded():
     assert np.array_equal(*p)
 
 
-def test_importance_draws_and_chains_agree():
+def test_importance_draws_and_chains_agree() -> None:
     q, new = separable(K=3, F=3, sd=3.0)
     start = refine(q).gaussian
     rng = np.random.default_rng(0)
@@ -149,13 +159,15 @@ def test_importance_draws_and_chains_agree():
     assert found.mean == pytest.approx(chains.mean, abs=0.2 * np.sqrt(np.diag(chains.covariance)).max())
 
 
-def test_importance_draws_that_cannot_be_believed_are_not():
+def test_importance_draws_that_cannot_be_believed_are_not() -> None:
     q, new = separable(F=20, sd=25.0)
     assert by_importance(q.problem, q.gaussian, new, np.random.default_rng(0)) is None
 
 
 @pytest.mark.parametrize("hopeless", [False, True])
-def test_a_look_at_the_first_importance_draws_changes_no_answer(hopeless, monkeypatch):
+def test_a_look_at_the_first_importance_draws_changes_no_answer(
+    *, hopeless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     q, new = separable(F=20, sd=25.0) if hopeless else separable(K=3, F=3, sd=3.0)
     start = q.gaussian if hopeless else refine(q).gaussian
     looked = by_importance(q.problem, start, new, np.random.default_rng(0))
@@ -166,7 +178,7 @@ def test_a_look_at_the_first_importance_draws_changes_no_answer(hopeless, monkey
         np.testing.assert_allclose(looked.probability, whole.probability, rtol=0, atol=1e-12)
 
 
-def test_hopeless_importance_draws_are_given_up_after_a_few(monkeypatch):
+def test_hopeless_importance_draws_are_given_up_after_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
     q, new = separable(F=20, sd=25.0)
     seen = []
     log_posterior = blr.posterior._short_chains.log_posterior
@@ -179,7 +191,7 @@ def test_hopeless_importance_draws_are_given_up_after_a_few(monkeypatch):
     assert sum(seen) == 2048
 
 
-def test_work_bounds_the_chains(monkeypatch):
+def test_work_bounds_the_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     q, new = separable()
     start = refine(q).gaussian
     sizes = [
@@ -195,7 +207,7 @@ def test_work_bounds_the_chains(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_importance")
-def test_the_chains_may_always_warm_up_and_look_twice(monkeypatch):
+def test_the_chains_may_always_warm_up_and_look_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 6,000 rows and 360 weights a bound by rows alone, 3.8e8 operations, ended in the warm-up."""
     q, _ = separable()
     bounds = []
@@ -210,11 +222,11 @@ def test_the_chains_may_always_warm_up_and_look_twice(monkeypatch):
     assert least_work(q.problem, 360, 100) < 6e7
 
 
-def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
+def test_hopeless_importance_draws_end_after_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     q, new = separable(F=20, sd=25.0)
     sizes = []
 
-    def counted(problem, theta, *, single):
+    def counted(problem: Problem, theta: Matrix, *, single: bool) -> Vector:
         sizes.append(len(theta))
         return log_posterior(problem, theta, single=single)
 
@@ -224,13 +236,15 @@ def test_hopeless_importance_draws_end_after_a_trial(monkeypatch):
 
 
 @pytest.mark.long
-def test_the_draws_served_are_moved_as_the_probabilities_are_kept_best(monkeypatch):
+def test_the_draws_served_are_moved_as_the_probabilities_are_kept_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     q, new = separable(K=3, F=8, sd=25.0)
     start, rng = refine(q).gaussian, np.random.default_rng(0)
     exact = by_chains(q.problem, start, new, 60, rng, error=1e-4, work=1e9)
     some = exact.draws[np.linspace(0, len(exact.draws) - 1, 256).round().astype(int)]
 
-    def error(draws):
+    def error(draws: Any) -> Any:
         p = averaged(q.problem, new, draws)[0].probability
         return np.abs(p - exact.probability).max(axis=1).mean()
 

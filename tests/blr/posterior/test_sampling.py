@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
 import blr.posterior.sampling
+from blr.arrays import Matrix, Vector
+from blr.fitting.problem import Problem
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.sampling import sample_posterior
 from blr.sums import Rows, likelihood_terms
 from blr.trust.whitened import draw_terms, log_posterior, single_serves, whitened_density
+from tests.blr.conftest import Twin
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
 )
 
 
-def fitted(reference):
+def fitted(reference: dict[str, Any]) -> LaplacePosterior:
     softmax = reference["likelihood"] == "softmax"
     return fit(
         np.array(reference["Phi"]),
@@ -38,7 +44,7 @@ def fitted(reference):
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take few draws where their number does not matter."""
     monkeypatch.setattr(blr.posterior.sampling, "_WORK", 1.0)
     monkeypatch.setattr(blr.posterior.sampling, "_ERROR", 1.0)
@@ -54,7 +60,7 @@ QUICKEST = 4  # every so many of the references is tried by `make test`, all by 
         for i, r in enumerate(REFERENCES)
     ],
 )
-def test_probabilities_of_the_reference_posteriors(reference):
+def test_probabilities_of_the_reference_posteriors(reference: dict[str, Any]) -> None:
     s = sample_posterior(fitted(reference))
     p = s.predict_proba(np.array(reference["test"]))
     assert np.abs(p - np.array(reference["probability"])).max() < 0.01 + reference["error"]
@@ -67,7 +73,7 @@ def test_probabilities_of_the_reference_posteriors(reference):
     [*(Bernoulli(link) for link in LINKS.values()), Categorical(3), Categorical(3, contrasts=False)],
     ids=[*LINKS, "softmax", "softmax, all activations"],
 )
-def test_terms_of_many_weights_are_those_of_each(dense, likelihood):
+def test_terms_of_many_weights_are_those_of_each(dense: Twin, likelihood: Bernoulli | Categorical) -> None:
     softmax = isinstance(likelihood, Categorical)
     Phi, t = dense.softmax(0, N=50, M=3, K=3) if softmax else dense.binary(0, N=50, M=3)
     rng = np.random.default_rng(0)
@@ -82,7 +88,9 @@ def test_terms_of_many_weights_are_those_of_each(dense, likelihood):
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3), Categorical(3, contrasts=False)])
-def test_terms_in_single_precision_are_those_in_double(dense, likelihood):
+def test_terms_in_single_precision_are_those_in_double(
+    dense: Twin, likelihood: Bernoulli | Categorical
+) -> None:
     softmax = isinstance(likelihood, Categorical)
     Phi, t = dense.softmax(0, N=50, M=3, K=3) if softmax else dense.binary(0, N=50, M=3)
     rng = np.random.default_rng(0)
@@ -96,7 +104,7 @@ def test_terms_in_single_precision_are_those_in_double(dense, likelihood):
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-4)
 
 
-def test_single_precision_serves_unless_columns_cancel(dense):
+def test_single_precision_serves_unless_columns_cancel(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=50, M=3, K=3)
     q = fit(Phi, t, GaussianPrior.isotropic(3), "softmax")
     theta = q.gaussian.sample(8, np.random.default_rng(0))
@@ -111,7 +119,7 @@ def test_single_precision_serves_unless_columns_cancel(dense):
     assert not single_serves(noisy.problem, theta)
 
 
-def test_the_density_is_the_posterior_in_white_coordinates(dense):
+def test_the_density_is_the_posterior_in_white_coordinates(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=50, M=2, K=3)
     q = fit(Phi, t, GaussianPrior(0.3, [4.0, 1.0]), "softmax")
     evaluate = whitened_density(q.problem, q.gaussian)
@@ -128,7 +136,7 @@ def test_the_density_is_the_posterior_in_white_coordinates(dense):
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_the_interface_is_the_same(dense, likelihood):
+def test_the_interface_is_the_same(dense: Twin, likelihood: str) -> None:
     softmax = likelihood == "softmax"
     Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood)
@@ -163,7 +171,7 @@ def test_the_interface_is_the_same(dense, likelihood):
 
 
 @pytest.mark.usefixtures("quick")
-def test_averages_are_over_the_draws(dense):
+def test_averages_are_over_the_draws(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0), "probit"))
     assert s.predict_proba(Phi) == pytest.approx(ndtr(Phi @ s.draws.T).mean(axis=1), abs=1e-12)
@@ -174,7 +182,7 @@ def test_averages_are_over_the_draws(dense):
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_predictions_are_those_of_one_draw_after_another(dense, likelihood):
+def test_predictions_are_those_of_one_draw_after_another(dense: Twin, likelihood: str) -> None:
     softmax = likelihood == "softmax"
     Phi, t = dense.softmax(0, N=60, M=3, K=3) if softmax else dense.binary(0, N=60, M=3)
     s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 9.0), likelihood), n_draws=64)
@@ -195,7 +203,7 @@ def test_predictions_are_those_of_one_draw_after_another(dense, likelihood):
 
 
 @pytest.mark.usefixtures("quick")
-def test_seeded_whatever_the_threads(dense):
+def test_seeded_whatever_the_threads(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=60, M=3, K=3)
     runs = [
         sample_posterior(
@@ -208,7 +216,7 @@ def test_seeded_whatever_the_threads(dense):
 
 
 @pytest.mark.usefixtures("quick")
-def test_fewer_draws_keep_the_moments_of_all(dense):
+def test_fewer_draws_keep_the_moments_of_all(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     many, few = (sample_posterior(q, n_draws=n) for n in (4096, 256))
@@ -219,7 +227,7 @@ def test_fewer_draws_keep_the_moments_of_all(dense):
 
 
 @pytest.mark.usefixtures("quick")
-def test_survives_its_dictionary(dense):
+def test_survives_its_dictionary(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=60, M=3, K=3)
     s = sample_posterior(fit(Phi, t, GaussianPrior(0.0, 1.0), "softmax"))
     again = Posterior.from_dict(s.to_dict())
@@ -231,7 +239,7 @@ def test_survives_its_dictionary(dense):
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_sum_direction_keeps_its_prior(dense):
+def test_the_sum_direction_keeps_its_prior(dense: Twin) -> None:
     """The data say nothing of a common shift of all classes' weights: exact, not sampled by the chains."""
     Phi, t = dense.softmax(0, N=60, M=2, K=3)
     s = sample_posterior(fit(Phi, t, GaussianPrior(0.5, [4.0, 1.0]), "softmax"))
@@ -240,14 +248,14 @@ def test_the_sum_direction_keeps_its_prior(dense):
     assert draws.var(axis=0) == pytest.approx([4.0, 1.0], rel=0.15)
 
 
-def test_chains_that_do_not_mix_are_told(dense, monkeypatch):
+def test_chains_that_do_not_mix_are_told(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
 
-    def apart(_problem, white):
+    def apart(_problem: Problem, white: Gaussian) -> Callable[..., Any]:
         """Return a density of two far hills."""
 
-        def evaluate(z):
+        def evaluate(z: Matrix) -> tuple[Vector, Matrix]:
             near, far = -0.5 * np.sum((z - 9) ** 2, axis=1), -0.5 * np.sum((z + 9) ** 2, axis=1)
             left = (far > near)[:, None]
             return np.maximum(near, far), np.where(left, -(z + 9), -(z - 9))
@@ -263,7 +271,7 @@ def test_chains_that_do_not_mix_are_told(dense, monkeypatch):
     assert "the chains disagree (R-hat" in " ".join(s.trust.reasons)
 
 
-def test_says_what_is_wrong(dense):
+def test_says_what_is_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(

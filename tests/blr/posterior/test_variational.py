@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from blr.arrays import Matrix, Vector
 from blr.basis.kinds import fit_basis
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior import variational
+from blr.posterior.kinds import LaplacePosterior, RefinedPosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.posterior.variational import mean_shift, refine
@@ -19,6 +22,7 @@ from blr.predictive import expectations
 from blr.predictive.expectations import expected_terms
 from blr.selection.evidence import fit_evidence
 from blr.sums import Rows
+from tests.blr.conftest import Twin
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "reference" / "posteriors.json").read_text(encoding="utf-8")
@@ -35,7 +39,7 @@ HARD = {
 each = pytest.mark.parametrize("reference", REFERENCES, ids=[r["name"] for r in REFERENCES])
 
 
-def fitted(reference):
+def fitted(reference: dict[str, Any]) -> LaplacePosterior:
     prior = GaussianPrior(reference["prior_mean"], np.array(reference["prior_covariance"]))
     softmax = reference["likelihood"] == "softmax"
     K = len(reference["t"][0]) if softmax else 2
@@ -49,7 +53,7 @@ def fitted(reference):
     )
 
 
-def errors(q, reference):
+def errors(q: RefinedPosterior, reference: dict[str, Any]) -> tuple[float, ...]:
     """Return the largest and the mean error of the predictive probabilities."""
     p = q.predict_proba(np.array(reference["test"]))
     d = np.abs(p - np.array(reference["probability"]))
@@ -57,7 +61,7 @@ def errors(q, reference):
 
 
 @each
-def test_probabilities_of_the_reference_posteriors(reference):
+def test_probabilities_of_the_reference_posteriors(reference: dict[str, Any]) -> None:
     q = fitted(reference)
     r = refine(q)
     largest, mean = errors(r, reference)
@@ -73,7 +77,7 @@ def test_probabilities_of_the_reference_posteriors(reference):
 
 
 @each
-def test_the_bound_is_one_and_the_evidence_stays_laplaces(reference):
+def test_the_bound_is_one_and_the_evidence_stays_laplaces(reference: dict[str, Any]) -> None:
     q = fitted(reference)
     r = refine(q)
     assert r.elbo < reference["log_evidence"] + 4 * reference["log_evidence_error"] + 1e-3
@@ -85,7 +89,7 @@ def test_the_bound_is_one_and_the_evidence_stays_laplaces(reference):
 
 
 @each
-def test_green_evidence_of_the_references(reference):
+def test_green_evidence_of_the_references(reference: dict[str, Any]) -> None:
     q = fitted(reference)
     if q.trust.verdict == "green":
         error = 0.015 + 4 * reference["log_evidence_error"]
@@ -93,7 +97,7 @@ def test_green_evidence_of_the_references(reference):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cloglog", "cauchit"])
-def test_the_mean_is_where_the_expected_gradient_vanishes(dense, likelihood):
+def test_the_mean_is_where_the_expected_gradient_vanishes(dense: Twin, likelihood: str) -> None:
     Phi, t = dense.binary(1, N=60, M=3)
     r = refine(fit(Phi, t, GaussianPrior(0.2, 2.0), likelihood))
     value, gradient, H = Rows(Phi, t).accumulate(
@@ -109,12 +113,12 @@ def test_the_mean_is_where_the_expected_gradient_vanishes(dense, likelihood):
     assert r.elbo == pytest.approx(value - divergence, abs=1e-8)
 
 
-def test_no_gaussian_nearby_has_a_higher_bound(dense):
+def test_no_gaussian_nearby_has_a_higher_bound(dense: Twin) -> None:
     Phi, t = dense.binary(1, N=40, M=2)
     r = refine(fit(Phi, t, GaussianPrior(0.0, 4.0)))
     rng = np.random.default_rng(0)
 
-    def bound(mean, precision):
+    def bound(mean: Vector, precision: Matrix) -> float:
         q = Gaussian(mean, precision)
         value, _, _ = Rows(Phi, t).accumulate(expected_terms(r.problem.likelihood, mean, q.inverse_cholesky))
         S = q.covariance
@@ -128,7 +132,7 @@ def test_no_gaussian_nearby_has_a_higher_bound(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_rows_classes_weights_and_threads_do_not_matter(dense, likelihood):
+def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood: str) -> None:
     softmax = likelihood == "softmax"
     Phi, t = dense.softmax(0, N=80, K=3) if softmax else dense.binary(0, N=80)
     prior = GaussianPrior(0.0, 1.0)
@@ -149,7 +153,7 @@ def test_rows_classes_weights_and_threads_do_not_matter(dense, likelihood):
     assert refine(fit(chunks, None, prior, likelihood)).elbo == pytest.approx(r.elbo, abs=1e-8)
 
 
-def test_two_class_softmax_is_the_logistic(dense):
+def test_two_class_softmax_is_the_logistic(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=60)
     one = refine(fit(Phi, t, GaussianPrior(0.0, 2.0)))
     other = refine(fit(Phi, np.column_stack([1 - t, t]), GaussianPrior(0.0, 1.0), "softmax"))
@@ -157,7 +161,7 @@ def test_two_class_softmax_is_the_logistic(dense):
     assert other.predict_proba(Phi)[:, 1] == pytest.approx(one.predict_proba(Phi), abs=1e-5)
 
 
-def test_the_shift_is_cheap_and_good_where_laplace_is(dense):
+def test_the_shift_is_cheap_and_good_where_laplace_is(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=150, M=4)
     q = fit_evidence(Phi, t)
     s, r = mean_shift(q), refine(q)
@@ -170,7 +174,7 @@ def test_the_shift_is_cheap_and_good_where_laplace_is(dense):
     assert (s.kind, s.log_evidence) == ("shifted", q.log_evidence)
 
 
-def test_refining_twice_is_refining_once(dense):
+def test_refining_twice_is_refining_once(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     r = refine(fit(Phi, t, GaussianPrior(0.0, 1.0)))
     again = refine(r)
@@ -179,7 +183,7 @@ def test_refining_twice_is_refining_once(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_survives_its_dictionary(dense, likelihood):
+def test_survives_its_dictionary(dense: Twin, likelihood: str) -> None:
     Phi, t = dense.softmax(0) if likelihood == "softmax" else dense.binary(0)
     r = refine(fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood))
     trust = r.trust
@@ -192,7 +196,7 @@ def test_survives_its_dictionary(dense, likelihood):
         refine(again)
 
 
-def test_hard_inputs_give_a_result():
+def test_hard_inputs_give_a_result() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((60, 3))
     one = np.ones((60, 1))
@@ -211,7 +215,7 @@ def test_hard_inputs_give_a_result():
             assert np.all(np.isfinite(r.predict_proba(Phi)))
 
 
-def test_without_a_prior_there_is_nothing_to_refine(dense):
+def test_without_a_prior_there_is_nothing_to_refine(dense: Twin) -> None:
     Phi, t = dense.binary(0)
     q = fit(Phi, t, None)
     for function in (refine, mean_shift):
@@ -221,7 +225,7 @@ def test_without_a_prior_there_is_nothing_to_refine(dense):
             function(q)
 
 
-def five_classes(n=80):
+def five_classes(n: int = 80) -> LaplacePosterior:
     """Return a fit of five classes of which some rows are far from any border."""
     rng = np.random.default_rng(5)
     t = np.arange(n) % 5
@@ -230,7 +234,9 @@ def five_classes(n=80):
     return fit(Phi, t, GaussianPrior.isotropic(4, 0.1), "softmax", classes=range(5))
 
 
-def test_a_draft_that_begins_with_few_nodes_ends_where_one_with_all_does(monkeypatch):
+def test_a_draft_that_begins_with_few_nodes_ends_where_one_with_all_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     q = five_classes()
     quick = refine(q, draft=True)
     monkeypatch.setattr(variational, "_COARSE_NODES", 10**9)
@@ -240,7 +246,7 @@ def test_a_draft_that_begins_with_few_nodes_ends_where_one_with_all_does(monkeyp
     np.testing.assert_allclose(quick.predict_proba(Phi), plain.predict_proba(Phi), atol=0.01)
 
 
-def test_a_step_that_was_halved_often_grows_again():
+def test_a_step_that_was_halved_often_grows_again() -> None:
     """Of separable classes under a broad prior: steps that stay short seem to gain nothing long before the end."""
     rng = np.random.default_rng(1)
     t = rng.integers(0, 5, 100)
@@ -254,7 +260,7 @@ def test_a_step_that_was_halved_often_grows_again():
     assert draft.elbo > refine(q, start=draft).elbo - 6.0
 
 
-def test_a_draft_in_single_precision_is_that_of_double(monkeypatch):
+def test_a_draft_in_single_precision_is_that_of_double(monkeypatch: pytest.MonkeyPatch) -> None:
     q = five_classes()
     single = refine(q, draft=True)
     monkeypatch.setattr(expectations, "_MANY_NODES", 10**9)

@@ -8,7 +8,7 @@ import pytest
 from blr.predictive._cubature import principal_axes
 
 
-def covariances(K, kind, n=300):
+def covariances(K: int, kind: str, n: int = 300) -> np.ndarray:
     rng = np.random.default_rng(K)
     if kind == "random":
         A = rng.standard_normal((n, K, K))
@@ -25,7 +25,7 @@ def covariances(K, kind, n=300):
 
 @pytest.mark.parametrize("K", [2, 3, 4, 5, 9])
 @pytest.mark.parametrize("kind", ["random", "graded", "isotropic", "one direction", "vanishing"])
-def test_axes_make_up_the_centred_covariance(K, kind):
+def test_axes_make_up_the_centred_covariance(K: int, kind: str) -> None:
     V = covariances(K, kind)
     B = principal_axes(V)
     P = np.eye(K) - 1 / K
@@ -40,7 +40,7 @@ def test_axes_make_up_the_centred_covariance(K, kind):
 
 
 @pytest.mark.parametrize("K", [3, 4, 6])
-def test_axes_move_with_the_classes(K):
+def test_axes_move_with_the_classes(K: int) -> None:
     V = covariances(K, "random")
     order = np.random.default_rng(0).permutation(K)
     np.testing.assert_allclose(

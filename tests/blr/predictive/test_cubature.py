@@ -15,7 +15,7 @@ rule_sizes = pytest.mark.parametrize(("n", "step", "reach"), RULES, ids=[str(n) 
 
 
 @rule_sizes
-def test_rules_are_symmetric_and_sum_to_one(n, step, reach):  # noqa: ARG001
+def test_rules_are_symmetric_and_sum_to_one(n: int, step: float, reach: float) -> None:  # noqa: ARG001
     z, weight = axis_rule(n, step)
     assert len(z) == n
     np.testing.assert_allclose(z, -z[::-1], atol=1e-15)
@@ -25,7 +25,7 @@ def test_rules_are_symmetric_and_sum_to_one(n, step, reach):  # noqa: ARG001
 
 
 @rule_sizes
-def test_rules_reach_as_far_as_stated(n, step, reach):
+def test_rules_reach_as_far_as_stated(n: int, step: float, reach: float) -> None:
     z, weight = axis_rule(n, step)
     for r in np.linspace(0.05, 1, 12) * reach:
         mean = np.linspace(-5 * r - 4, 5 * r + 4, 201)
@@ -34,7 +34,7 @@ def test_rules_reach_as_far_as_stated(n, step, reach):
         assert error < (2.6e-5 if n < 21 else 1.05e-4)
 
 
-def test_sobol_points_are_those_of_scipy():
+def test_sobol_points_are_those_of_scipy() -> None:
     theirs = qmc.Sobol(21, scramble=False).random(512)
     np.testing.assert_array_equal(sobol_points(512, 21) / 2**30, theirs)
     with pytest.raises(ValueError, match="22 dimensions asked for; at most 21"):
@@ -42,7 +42,7 @@ def test_sobol_points_are_those_of_scipy():
 
 
 @pytest.mark.parametrize(("n", "d"), [(128, 2), (1024, 9), (256, 30)])
-def test_normal_nodes_have_the_normal_moments(n, d):
+def test_normal_nodes_have_the_normal_moments(n: int, d: int) -> None:
     z = normal_nodes(n, d)
     assert z.shape == (n, d)
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-14)
@@ -51,7 +51,7 @@ def test_normal_nodes_have_the_normal_moments(n, d):
         z[0] = 0
 
 
-def test_sobol_sizes_grow_with_spread_and_dimension():
+def test_sobol_sizes_grow_with_spread_and_dimension() -> None:
     spread = np.array([0.5, 1.0, 2.0, 3.0, 10.0, 1e3])
     for d in (2, 3, 4, 5, 9, 10, 40):
         size = sobol_size(spread, d)
@@ -61,7 +61,7 @@ def test_sobol_sizes_grow_with_spread_and_dimension():
 
 
 @pytest.mark.parametrize("K", [3, 4])
-def test_both_rules_agree(K):
+def test_both_rules_agree(K: int) -> None:
     rng = np.random.default_rng(K)
     mean, axes = rng.normal(0, 2, (20, K)), rng.normal(0, 0.4, (K - 1, K, 20))
     axes -= axes.mean(axis=1, keepdims=True)

@@ -9,16 +9,18 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 
 import blr.predictive.expectations
+from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
 from blr.predictive import expectations
 from blr.predictive.expectations import expected_derivatives, expected_terms
 from blr.sums import Rows, likelihood_terms
+from tests.blr.conftest import Twin
 
 
 @pytest.mark.parametrize("name", LINKS)
 @pytest.mark.parametrize(("m", "sd"), [(0.3, 0.0), (0.3, 0.5), (-2.0, 1.5), (1.0, 4.0), (-6.0, 2.0)])
-def test_links_by_adaptive_quadrature(name, m, sd):
+def test_links_by_adaptive_quadrature(name: str, m: float, sd: float) -> None:
     if name == "cloglog" and sd == 4.0:
         sd = 2.0  # e^a has no expectation worth a quadrature beyond
     likelihood = Bernoulli(LINKS[name])
@@ -26,7 +28,7 @@ def test_links_by_adaptive_quadrature(name, m, sd):
         found = [float(x.ravel()[0]) for x in expected_derivatives(likelihood, *cell(m, sd), t)]
         for i, tolerance in enumerate((2e-7, 2e-7, 1e-6)):
 
-            def integrand(z, i=i, t=t):
+            def integrand(z: float, i: int = i, t: Vector = t) -> float:
                 x = likelihood.derivatives(np.array([[m + sd * z]]), t)[i]
                 return float(x.ravel()[0]) * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
 
@@ -34,12 +36,12 @@ def test_links_by_adaptive_quadrature(name, m, sd):
             assert found[i] == pytest.approx(exact, rel=tolerance, abs=tolerance)
 
 
-def cell(m, sd):
+def cell(m: float, sd: float) -> tuple[Matrix, np.ndarray]:
     return np.array([[m]]), np.array([[[sd**2]]])
 
 
 @pytest.mark.parametrize("sd", [0.1, 3.0, 30.0])
-def test_logistic_expectations_are_each_others_derivatives(sd):
+def test_logistic_expectations_are_each_others_derivatives(sd: float) -> None:
     """To rounding, so that a line search on the lower bound never sees a false slope."""
     likelihood, h = Bernoulli(), 1e-5 * sd
     m = np.linspace(-40, 40, 33)
@@ -53,7 +55,9 @@ def test_logistic_expectations_are_each_others_derivatives(sd):
 
 @pytest.mark.parametrize("name", ["probit", "cauchit", "cloglog"])
 @pytest.mark.parametrize(("m", "sd"), [(0.0, 3000.0), (-900.0, 300.0), (1200.0, 400.0)])
-def test_very_wide_activations_take_few_nodes(name, m, sd, monkeypatch):
+def test_very_wide_activations_take_few_nodes(
+    name: str, m: float, sd: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against a rule of steps of 0.05, a million of them for the widest: nodes grow with the logarithm of the sd."""
     likelihood, t = Bernoulli(LINKS[name]), np.ones(1)
     step = 0.05 / sd
@@ -73,14 +77,14 @@ def test_very_wide_activations_take_few_nodes(name, m, sd, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["probit", "cauchit"])
-def test_links_far_and_wide_are_finite(name):
+def test_links_far_and_wide_are_finite(name: str) -> None:
     m = np.array([-30.0, 0.0, 30.0])[:, None]
     V = np.full((3, 1, 1), 50.0**2)
     for x in expected_derivatives(Bernoulli(LINKS[name]), m, V, np.array([0.0, 1.0, 0.5])):
         assert np.all(np.isfinite(x))
 
 
-def reference(likelihood, m, V, t):
+def reference(likelihood: Categorical, m: Vector, V: Matrix, t: Vector) -> tuple[float, Vector, Matrix]:
     """Return the expectations by a Gauss-Hermite product rule along the Cholesky axes."""
     C = likelihood.n_outputs
     n = {1: 99, 2: 99, 3: 33, 4: 13}[C]
@@ -94,7 +98,7 @@ def reference(likelihood, m, V, t):
 
 @pytest.mark.parametrize("K", [2, 3, 4, 5])
 @pytest.mark.parametrize(("spread", "tolerance"), [(0.1, 1e-5), (0.4, 2e-4), (1.0, 1e-3), (2.5, 4e-3)])
-def test_softmax_by_product_rules(dense, K, spread, tolerance):
+def test_softmax_by_product_rules(dense: Twin, K: int, spread: float, tolerance: float) -> None:
     likelihood = Categorical(K)
     rng = np.random.default_rng(K)
     m = 2 * rng.standard_normal((5, K - 1))
@@ -110,7 +114,7 @@ def test_softmax_by_product_rules(dense, K, spread, tolerance):
 
 
 @pytest.mark.parametrize("K", [2, 3, 12])
-def test_all_activations_agree_with_contrasts(dense, K):
+def test_all_activations_agree_with_contrasts(dense: Twin, K: int) -> None:
     """The common shift, however uncertain, says nothing."""
     full, contrasts = Categorical(K, contrasts=False), Categorical(K)
     rng = np.random.default_rng(0)
@@ -124,7 +128,7 @@ def test_all_activations_agree_with_contrasts(dense, K):
     assert unpack(ours[2], K) == pytest.approx(T @ unpack(theirs[2], K - 1) @ T.T, abs=1e-9)
 
 
-def test_class_order_matters_to_the_rules_tolerance_only(dense):
+def test_class_order_matters_to_the_rules_tolerance_only(dense: Twin) -> None:
     K, rng = 6, np.random.default_rng(0)
     m, S = rng.standard_normal((1, K)), 0.2 * dense.covariance(rng, K)[None]
     t = np.full((1, K), 1 / K)
@@ -135,7 +139,7 @@ def test_class_order_matters_to_the_rules_tolerance_only(dense):
     assert other == pytest.approx(one[order], abs=5e-4)
 
 
-def test_sums_are_over_rows(dense):
+def test_sums_are_over_rows(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=50, M=3, K=3)
     likelihood, rng = Categorical(3), np.random.default_rng(0)
     theta, w = rng.standard_normal(6), rng.gamma(2.0, size=50)
@@ -161,7 +165,7 @@ def test_sums_are_over_rows(dense):
     [Bernoulli(), Bernoulli(LINKS["probit"]), Categorical(4)],
     ids=["logistic", "probit", "softmax"],
 )
-def test_without_variance_they_are_the_values(dense, likelihood):
+def test_without_variance_they_are_the_values(dense: Twin, likelihood: Bernoulli | Categorical) -> None:
     softmax = isinstance(likelihood, Categorical)
     Phi, t = dense.softmax(0, N=50, M=3, K=4) if softmax else dense.binary(0, N=50, M=3)
     theta = np.random.default_rng(0).standard_normal(3 * likelihood.n_outputs)
@@ -172,7 +176,7 @@ def test_without_variance_they_are_the_values(dense, likelihood):
         assert x == pytest.approx(y, rel=1e-6, abs=1e-6)
 
 
-def test_blocks_change_nothing(dense, monkeypatch):
+def test_blocks_change_nothing(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     m, V = rng.standard_normal((70, 3)), np.stack([dense.covariance(rng, 3) for _ in range(70)])
     t = rng.dirichlet(np.ones(4), 70)
@@ -182,7 +186,7 @@ def test_blocks_change_nothing(dense, monkeypatch):
         assert x == pytest.approx(y, abs=1e-13)
 
 
-def test_many_nodes_in_single_precision_are_those_of_double():
+def test_many_nodes_in_single_precision_are_those_of_double() -> None:
     """Wide rows: activations of some hundreds and sd of some tens, summed at 4,096 nodes in either precision."""
     rng = np.random.default_rng(3)
     m, B = 60 * rng.normal(size=(40, 5)), 8 * rng.normal(size=(40, 5, 4))

@@ -25,7 +25,7 @@ def trained(K: int, *, averaged: bool) -> tuple[Classifier, np.ndarray]:
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_rows_within_the_range_are_predicted_as_before(K):
+def test_rows_within_the_range_are_predicted_as_before(K: int) -> None:
     plain, X = trained(K, averaged=False)
     mixed, _ = trained(K, averaged=True)
     whole = np.zeros(X.shape, dtype=bool)
@@ -33,7 +33,7 @@ def test_rows_within_the_range_are_predicted_as_before(K):
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_rows_beyond_it_are_mixed(K):
+def test_rows_beyond_it_are_mixed(K: int) -> None:
     plain, X = trained(K, averaged=False)
     mixed, _ = trained(K, averaged=True)
     far = np.array([[9.0, 0.0], [0.3, -7.0], [-6.0, 8.0], [0.1, 0.2]])
@@ -49,7 +49,7 @@ def test_rows_beyond_it_are_mixed(K):
     )
 
 
-def test_rows_beyond_the_range_are_flagged_whatever_is_missing():
+def test_rows_beyond_the_range_are_flagged_whatever_is_missing() -> None:
     plain, X = trained(2, averaged=False)
     mixed, _ = trained(2, averaged=True)
     rows = np.array([[9.0, 0.0], [0.1, 0.2], [9.0, 9.0], [9.0, 0.2]])
@@ -60,7 +60,7 @@ def test_rows_beyond_the_range_are_flagged_whatever_is_missing():
     assert not np.any(mixed.score(X, np.zeros(X.shape, dtype=bool)).flags & int(Flag.BEYOND_LABELS))
 
 
-def test_missing_features_are_integrated_over_the_mixture():
+def test_missing_features_are_integrated_over_the_mixture() -> None:
     mixed, _ = trained(2, averaged=True)
     X, missing = np.array([[8.0, 0.0]]), np.array([[False, True]])
     nodes, weight = mixed.moments.nodes(X, missing[0], 32, limits=mixed.support)
@@ -68,7 +68,7 @@ def test_missing_features_are_integrated_over_the_mixture():
     np.testing.assert_allclose(mixed.score(X, missing).probability[0], weight @ np.array(each), atol=1e-6)
 
 
-def test_the_range_is_of_what_is_present():
+def test_the_range_is_of_what_is_present() -> None:
     X, missing = (
         np.array([[1.0, 99.0], [3.0, 5.0], [2.0, 7.0]]),
         np.array([[False, True]] + [[False, False]] * 2),
@@ -79,7 +79,7 @@ def test_the_range_is_of_what_is_present():
     np.testing.assert_array_equal(inside, [[1.0, 7.0]])
 
 
-def test_a_stored_classifier_keeps_its_range_and_an_old_one_has_none():
+def test_a_stored_classifier_keeps_its_range_and_an_old_one_has_none() -> None:
     mixed, _ = trained(2, averaged=True)
     tree = mixed.to_dict()
     np.testing.assert_array_equal(Classifier.from_dict(tree).support, mixed.support)

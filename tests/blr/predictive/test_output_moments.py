@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 import blr
+from blr.arrays import Vector
 from blr.gaussian import Gaussian
 from blr.predictive.binary import binary_exact
 from blr.predictive.output_moments import OutputMoments
+from tests.blr.conftest import Twin
 
 M, C = 30, 4
 
 
-def moments(condition):
+def moments(condition: float) -> OutputMoments:
     """Return the moments of weights whose precision has eigenvalues from 1 to `condition`."""
     rng = np.random.default_rng(0)
     Q, _ = np.linalg.qr(rng.standard_normal((C * M, C * M)))
@@ -21,14 +23,14 @@ def moments(condition):
     return OutputMoments(Gaussian(rng.standard_normal(C * M), (A + A.T) / 2), C)
 
 
-def contrast_sd(V):
+def contrast_sd(V: np.ndarray) -> Vector:
     """Return the sd of the first two activations' difference, (N,)."""
     return np.sqrt(np.maximum(V[:, 0, 0] + V[:, 1, 1] - 2 * V[:, 0, 1], 0.0))
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e3, 1e8])
 @pytest.mark.parametrize("scale", [0.3, 3.0])
-def test_single_precision_is_near_double(condition, scale):
+def test_single_precision_is_near_double(condition: float, scale: float) -> None:
     outputs = moments(condition)
     Phi = scale * np.random.default_rng(1).standard_normal((9000, M))  # three blocks
     mean, V = outputs(Phi, single=True)
@@ -38,7 +40,7 @@ def test_single_precision_is_near_double(condition, scale):
     assert not np.array_equal(V, slow)
 
 
-def test_rows_of_which_less_is_known_are_done_in_double_precision():
+def test_rows_of_which_less_is_known_are_done_in_double_precision() -> None:
     outputs = moments(10.0)
     Phi = np.random.default_rng(2).standard_normal((50, M))
     Phi[[3, 17]] *= 1e60
@@ -48,7 +50,7 @@ def test_rows_of_which_less_is_known_are_done_in_double_precision():
     np.testing.assert_allclose(V[near], slow[near], atol=1e-4)
 
 
-def test_a_precision_that_is_all_but_singular_is_left_to_double_precision():
+def test_a_precision_that_is_all_but_singular_is_left_to_double_precision() -> None:
     outputs = moments(1.0)
     A = np.eye(C * M) * 1e-12  # weights of which nothing is known
     wide = OutputMoments(Gaussian(outputs.gaussian.mean, A), C)
@@ -58,7 +60,9 @@ def test_a_precision_that_is_all_but_singular_is_left_to_double_precision():
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
 @pytest.mark.parametrize("spread", [1e-4, 0.01, 0.3, 10.0])
-def test_one_output_is_in_single_precision_where_no_probability_shows_it(condition, spread):
+def test_one_output_is_in_single_precision_where_no_probability_shows_it(
+    condition: float, spread: float
+) -> None:
     rng = np.random.default_rng(4)
     Q, _ = np.linalg.qr(rng.standard_normal((M, M)))
     A = (Q * np.geomspace(1, condition, M)) @ Q.T / spread**2
@@ -77,7 +81,7 @@ def test_one_output_is_in_single_precision_where_no_probability_shows_it(conditi
         np.testing.assert_allclose(V, slow, rtol=1e-12)
 
 
-def test_probabilities_of_several_classes_do_not_show_it(dense):
+def test_probabilities_of_several_classes_do_not_show_it(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=400, M=6, K=4)
     q = blr.fit_evidence(Phi, t, "softmax", classes=range(4))
     found, slow = q.prediction(Phi, single=True), q.prediction(Phi)
@@ -87,7 +91,7 @@ def test_probabilities_of_several_classes_do_not_show_it(dense):
     assert np.array_equal(slow.covariance, q.logit_moments(Phi)[1])
 
 
-def test_no_rows():
+def test_no_rows() -> None:
     for single in (False, True):
         mean, V = moments(1.0)(np.empty((0, M)), single=single)
         assert (mean.shape, V.shape) == ((0, C), (0, C, C))

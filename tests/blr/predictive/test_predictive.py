@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ SDS = (0.0, 1e-6, 0.1, 0.4999, 0.5001, 0.9999, 1.0001, 1.9999, 2.0001, 3.0, 5.0,
 MEANS = np.concatenate([np.linspace(-60, 60, 81), [-1e-9, 1e-9]])
 
 
-def expectation(f, mean, sd):
+def expectation(f: Callable[..., Any], mean: float, sd: float) -> float:
     """Return E[f(a)] by adaptive quadrature, split where the Gaussian, σ and their product may bend."""
     if sd == 0:
         return f(mean)
@@ -45,19 +47,19 @@ def expectation(f, mean, sd):
     return sum(parts)
 
 
-def logistic_entropy(a):
+def logistic_entropy(a: float) -> float:
     return -log_expit(abs(a)) + abs(a) * expit(-abs(a))
 
 
 @pytest.mark.parametrize("sd", SDS)
-def test_exact_logistic_against_quadrature(sd):
+def test_exact_logistic_against_quadrature(sd: float) -> None:
     found = binary_exact(MEANS, np.full(MEANS.shape, sd**2))
     truth = [expectation(expit, m, sd) for m in MEANS]
     np.testing.assert_allclose(found, truth, rtol=0, atol=3e-9)
 
 
 @pytest.mark.parametrize("sd", SDS)
-def test_the_lower_tail_keeps_its_relative_accuracy(sd):
+def test_the_lower_tail_keeps_its_relative_accuracy(sd: float) -> None:
     means = np.linspace(-60, -5, 12)
     found = binary_exact(means, np.full(means.shape, sd**2))
     # σ(a) = e^a σ(-a): after the shift of the mean the integrand is of order one.
@@ -71,19 +73,19 @@ def test_the_lower_tail_keeps_its_relative_accuracy(sd):
 
 
 @pytest.mark.parametrize("sd", SDS)
-def test_expected_entropy_against_quadrature(sd):
+def test_expected_entropy_against_quadrature(sd: float) -> None:
     found = binary_expected_entropy(MEANS, np.full(MEANS.shape, sd**2))
     truth = [expectation(logistic_entropy, m, sd) for m in MEANS]
     np.testing.assert_allclose(found, truth, rtol=0, atol=5e-8)
 
 
 @pytest.mark.parametrize("sd", [1e-3, 0.03, 0.3, 1.0, 1.9])
-def test_mutual_information_keeps_its_relative_accuracy_when_small(sd):
+def test_mutual_information_keeps_its_relative_accuracy_when_small(sd: float) -> None:
     means = np.array([-12.0, -6.0, -3.0, 0.0, 1.0, 9.0])
     p = binary_exact(means, np.full(6, sd**2))
     found = entropy(np.stack([1 - p, p], axis=1)) - binary_expected_entropy(means, np.full(6, sd**2))
 
-    def divergence(a, q):
+    def divergence(a: float, q: float) -> float:
         y, x = expit(a), expit(-a)
         return y * (log_expit(a) - np.log(q)) + x * (log_expit(-a) - np.log1p(-q))
 
@@ -93,32 +95,32 @@ def test_mutual_information_keeps_its_relative_accuracy_when_small(sd):
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=3e-15)
 
 
-def test_mutual_information_is_not_negative():
+def test_mutual_information_is_not_negative() -> None:
     rng = np.random.default_rng(0)
     mean, variance = rng.normal(0, 20, 4000), rng.gamma(0.3, 20, 4000)
     p = binary_exact(mean, variance)
     assert (entropy(np.stack([1 - p, p], axis=1)) - binary_expected_entropy(mean, variance)).min() > -1e-14
 
 
-def test_no_variance_is_the_plugin():
+def test_no_variance_is_the_plugin() -> None:
     np.testing.assert_allclose(binary_exact(MEANS, 0 * MEANS), binary_plugin(MEANS), rtol=4e-15)
     np.testing.assert_allclose(binary_probit(MEANS, 0 * MEANS), binary_plugin(MEANS), rtol=4e-15)
     np.testing.assert_array_equal(binary_plugin(MEANS), expit(MEANS))
 
 
-def test_probit_formula():
+def test_probit_formula() -> None:
     mean, variance = np.array([-3.0, 0.5, 40.0]), np.array([0.0, 2.0, 900.0])
     formula = 1 / (1 + np.exp(-mean / np.sqrt(1 + np.pi * variance / 8)))
     np.testing.assert_allclose(binary_probit(mean, variance), formula, rtol=1e-12)
 
 
-def test_probit_formula_errs_by_as_much_as_stated():
+def test_probit_formula_errs_by_as_much_as_stated() -> None:
     mean, sd = (x.ravel() for x in np.meshgrid(np.linspace(0, 40, 161), np.geomspace(0.1, 50, 40)))
     error = np.abs(binary_probit(mean, sd**2) - binary_exact(mean, sd**2))
     assert 0.017 < error.max() < 0.0185
 
 
-def test_probit_link_is_a_closed_form():
+def test_probit_link_is_a_closed_form() -> None:
     rng = np.random.default_rng(0)
     mean, variance = rng.normal(0, 5, 50), rng.gamma(1, 5, 50)
     found = binary_exact(mean, variance, link="probit")
@@ -129,7 +131,7 @@ def test_probit_link_is_a_closed_form():
 
 @pytest.mark.parametrize("link", ["cauchit", "cloglog"])
 @pytest.mark.parametrize("sd", [0.0, 0.3, 1.0, 4.1, 50.0])
-def test_other_links_against_quadrature(link, sd):
+def test_other_links_against_quadrature(link: str, sd: float) -> None:
     means = np.array([-30.0, -4.0, -0.3, 0.0, 1.0, 6.0, 900.0])
     found = binary_exact(means, np.full(means.shape, sd**2), link=link)
     f = LINKS[link].log_cdf
@@ -138,10 +140,10 @@ def test_other_links_against_quadrature(link, sd):
 
 
 @pytest.mark.parametrize("link", ["probit", "cauchit", "cloglog"])
-def test_expected_entropy_of_other_links(link):
+def test_expected_entropy_of_other_links(link: str) -> None:
     means, sd = np.array([-900.0, -2.0, 0.0, 0.7, 5.0]), 1.3
 
-    def h(a):
+    def h(a: float) -> float:
         p, q = np.exp(LINKS[link].log_cdf(a)), np.exp(LINKS[link].log_sf(a))
         return -(p * np.log(max(p, 1e-300)) + q * np.log(max(q, 1e-300)))
 
@@ -150,7 +152,7 @@ def test_expected_entropy_of_other_links(link):
 
 
 @pytest.mark.parametrize("link", ["logistic", "probit", "cloglog"])
-def test_both_integrals_at_once_are_each_by_itself(link):
+def test_both_integrals_at_once_are_each_by_itself(link: str) -> None:
     mean, sd = (x.ravel() for x in np.meshgrid([-40.0, -2.0, 0.0, 0.3, 9.0], [0.0, 0.4, 0.9, 1.8, 6.0]))
     p, h = binary_integrals(mean, sd**2, link=link)
     np.testing.assert_allclose(p, binary_exact(mean, sd**2, link=link), rtol=1e-15)
@@ -158,7 +160,7 @@ def test_both_integrals_at_once_are_each_by_itself(link):
 
 
 @given(st.floats(-80, 80), st.floats(0, 50))
-def test_symmetry(mean, sd):
+def test_symmetry(mean: float, sd: float) -> None:
     m, v = np.array([mean, -mean]), np.full(2, sd**2)
     for f in (binary_exact, binary_probit):
         p = f(m, v)
@@ -168,12 +170,12 @@ def test_symmetry(mean, sd):
 
 
 @given(st.floats(0.01, 40), st.floats(0.01, 30))
-def test_moderation_pulls_towards_one_half_but_never_across(mean, sd):
+def test_moderation_pulls_towards_one_half_but_never_across(mean: float, sd: float) -> None:
     moderated = binary_exact(np.array([mean]), np.array([sd**2]))[0]
     assert 0.5 < moderated <= binary_plugin(np.array([mean]))[0] + 3e-9
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
     rng = np.random.default_rng(0)
     mean, variance = rng.normal(0, 4, 20_000), rng.gamma(0.5, 3, 20_000)
     together = binary_exact(mean, variance)
@@ -181,7 +183,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     np.testing.assert_allclose(binary_exact(mean[order], variance[order]), together[order], rtol=1e-15)
 
 
-def test_arguments_are_left_alone():
+def test_arguments_are_left_alone() -> None:
     mean, variance = np.linspace(-3, 3, 9), np.linspace(0, 9, 9)
     kept = mean.copy(), variance.copy()
     binary_exact(mean, variance)
@@ -190,14 +192,14 @@ def test_arguments_are_left_alone():
     np.testing.assert_array_equal(variance, kept[1])
 
 
-def test_empty_batches():
+def test_empty_batches() -> None:
     none = np.zeros(0)
     for f in (binary_exact, binary_probit, binary_expected_entropy):
         assert f(none, none).shape == (0,)
     assert binary_exact(none, none, link="cauchit").shape == (0,)
 
 
-def test_monte_carlo_agrees_within_its_error():
+def test_monte_carlo_agrees_within_its_error() -> None:
     rng = np.random.default_rng(1)
     mean, sd = np.array([-2.0, 0.0, 1.0]), np.array([0.5, 3.0, 1.0])
     p, error = binary_monte_carlo(mean + sd * rng.standard_normal((20_000, 3)))
@@ -205,7 +207,7 @@ def test_monte_carlo_agrees_within_its_error():
     assert np.all(error < 0.005)
 
 
-def test_errors_say_what_to_do():
+def test_errors_say_what_to_do() -> None:
     one = np.ones(1)
     with pytest.raises(
         ValueError, match=r"variance has a negative entry, -1\.0, at row 0; give variances, not sd"
@@ -223,5 +225,5 @@ def test_errors_say_what_to_do():
         binary_monte_carlo(np.ones((1, 3)))
 
 
-def test_a_variance_below_zero_by_rounding_is_zero():
+def test_a_variance_below_zero_by_rounding_is_zero() -> None:
     assert binary_exact(np.ones(2), np.array([-1e-12, 4.0]))[0] == binary_plugin(np.ones(1))[0]

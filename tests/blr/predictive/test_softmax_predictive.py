@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
+from blr.arrays import Matrix, Vector
 from blr.decisions import entropy
 from blr.predictive.binary import binary_exact, binary_expected_entropy, binary_probit
 from blr.predictive.softmax import (
@@ -21,7 +24,7 @@ from blr.predictive.softmax import (
 REFERENCE = Path(__file__).parent.parent.parent / "reference" / "softmax_integrals.npz"
 
 
-def scaled_covariance(A, spread):
+def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:
     """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
     V = A @ A.transpose(0, 2, 1)
     d = np.einsum("nkk->nk", V)
@@ -29,7 +32,7 @@ def scaled_covariance(A, spread):
     return V * (spread**2 / largest)[:, None, None]
 
 
-def examples(K, spread, n, seed=0):
+def examples(K: int, spread: float, n: int, seed: int = 0) -> tuple[Matrix, np.ndarray]:
     """Return means and covariances: isotropic, a few wide directions, and classes of unequal spread."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((n, K, K))
@@ -39,7 +42,7 @@ def examples(K, spread, n, seed=0):
     return mean, scaled_covariance(A, spread)
 
 
-def by_trapezoid(mean, V):
+def by_trapezoid(mean: Matrix, V: np.ndarray) -> tuple[Matrix, Vector]:
     """Return E[p] (n, K) and E[H] (n,) by a trapezoid rule over the eigenvectors of the centred covariance."""
     n, K = mean.shape
     P = np.eye(K) - 1 / K
@@ -59,7 +62,7 @@ def by_trapezoid(mean, V):
 
 @pytest.mark.parametrize("K", [3, 4])
 @pytest.mark.parametrize("spread", [0.05, 0.3, 0.4, 0.7, 1.2, 2.0, 3.0, 4.0, 7.0, 12.0])
-def test_few_classes_against_a_fine_product_rule(K, spread):
+def test_few_classes_against_a_fine_product_rule(K: int, spread: float) -> None:
     n = 60 if K == 3 else max(6, int(40 / spread))
     mean, V = examples(K, spread, n, seed=int(10 * spread))
     p, h = softmax_exact(mean, V)
@@ -71,7 +74,7 @@ def test_few_classes_against_a_fine_product_rule(K, spread):
 
 @pytest.mark.parametrize("K", [5, 10, 20])
 @pytest.mark.parametrize("spread", [1.0, 4.0, 12.0])
-def test_many_classes_against_stored_brute_force(K, spread):
+def test_many_classes_against_stored_brute_force(K: int, spread: float) -> None:
     with np.load(REFERENCE, allow_pickle=False) as stored:
         name = f"{K}_{spread:g}"
         mean, B = stored[f"{name}_mean"], stored[f"{name}_factor"]
@@ -84,7 +87,7 @@ def test_many_classes_against_stored_brute_force(K, spread):
 
 @pytest.mark.parametrize("K", [3, 4, 5, 9])
 @pytest.mark.parametrize("spread", [0.2, 0.9, 3.0])
-def test_class_order_matters_only_to_the_tolerance(K, spread):
+def test_class_order_matters_only_to_the_tolerance(K: int, spread: float) -> None:
     mean, V = examples(K, spread, 40)
     order = np.random.default_rng(1).permutation(K)
     p, h = softmax_exact(mean, V)
@@ -94,7 +97,7 @@ def test_class_order_matters_only_to_the_tolerance(K, spread):
 
 
 @pytest.mark.parametrize("K", [3, 6])
-def test_tied_axes_do_not_matter_either(K):
+def test_tied_axes_do_not_matter_either(K: int) -> None:
     """Equal variances leave the principal axes to chance."""
     mean = np.linspace(0, 2, K)[None]
     p, _ = softmax_exact(mean, 2 * np.eye(K)[None])
@@ -105,7 +108,7 @@ def test_tied_axes_do_not_matter_either(K):
 
 @pytest.mark.parametrize("K", [2, 3, 4, 7])
 @pytest.mark.parametrize("function", [softmax_exact, softmax_fast, softmax_pairwise])
-def test_common_shifts_do_not_matter(K, function):
+def test_common_shifts_do_not_matter(K: int, function: Callable[..., Any]) -> None:
     rng = np.random.default_rng(K)
     mean, V = examples(K, 1.5, 30)
     c = rng.standard_normal((30, K))
@@ -116,7 +119,7 @@ def test_common_shifts_do_not_matter(K, function):
 
 
 @pytest.mark.parametrize("K", [3, 4, 5, 20])
-def test_no_variance_is_the_softmax_to_rounding(K):
+def test_no_variance_is_the_softmax_to_rounding(K: int) -> None:
     mean = np.random.default_rng(0).normal(0, 10, (30, K))
     for V in (np.zeros((30, K, K)), np.ones((30, K, K)) * 4.0):
         p, h = softmax_exact(mean, V)
@@ -128,7 +131,7 @@ def test_no_variance_is_the_softmax_to_rounding(K):
     np.testing.assert_array_equal(softmax_plugin(mean), softmax(mean, axis=1))
 
 
-def test_two_classes_are_the_binary_integral():
+def test_two_classes_are_the_binary_integral() -> None:
     mean, V = examples(2, 3.0, 200)
     logit = mean[:, 1] - mean[:, 0]
     variance = V[:, 0, 0] + V[:, 1, 1] - 2 * V[:, 0, 1]
@@ -140,7 +143,7 @@ def test_two_classes_are_the_binary_integral():
 
 
 @pytest.mark.parametrize("K", [3, 4])
-def test_a_class_that_never_wins_leaves_the_binary_integral(K):
+def test_a_class_that_never_wins_leaves_the_binary_integral(K: int) -> None:
     """Two classes far ahead of the rest: the binary mixture, another method altogether, is the truth."""
     logit, sd = (x.ravel() for x in np.meshgrid(np.linspace(-9, 9, 13), [0.2, 0.6, 1.5, 3.9]))
     mean = np.full((logit.size, K), -200.0)
@@ -154,7 +157,7 @@ def test_a_class_that_never_wins_leaves_the_binary_integral(K):
 
 @pytest.mark.parametrize("K", [3, 4, 5, 12])
 @pytest.mark.parametrize("spread", [0.1, 0.5, 2.0, 8.0, 40.0, 1e4])
-def test_probabilities_are_probabilities(K, spread):
+def test_probabilities_are_probabilities(K: int, spread: float) -> None:
     mean, V = examples(K, spread, 20)
     mean[0], mean[1] = 0.0, 1e3 * np.arange(K)
     p, h = softmax_exact(mean, V)
@@ -164,7 +167,7 @@ def test_probabilities_are_probabilities(K, spread):
     assert np.all(h <= entropy(p) + 2e-5)
 
 
-def test_a_row_hardly_depends_on_its_neighbours():
+def test_a_row_hardly_depends_on_its_neighbours() -> None:
     mean, V = examples(3, 1.0, 300)
     V *= np.random.default_rng(0).gamma(1, 1, (300, 1, 1))
     p, h = softmax_exact(mean, V)
@@ -175,7 +178,7 @@ def test_a_row_hardly_depends_on_its_neighbours():
 
 
 @pytest.mark.parametrize("K", [2, 3, 5])
-def test_arguments_are_left_alone(K):
+def test_arguments_are_left_alone(K: int) -> None:
     mean, V = examples(K, 1.0, 50)
     # Rows innermost, as einsum may return them.
     mean = np.asfortranarray(mean)
@@ -187,7 +190,7 @@ def test_arguments_are_left_alone(K):
     np.testing.assert_array_equal(V, kept[1])
 
 
-def test_pairwise_is_as_rough_as_stated():
+def test_pairwise_is_as_rough_as_stated() -> None:
     for spread, worst in ((1.0, 0.03), (4.0, 0.16), (12.0, 0.27)):
         mean, V = examples(3, spread, 150)
         error = np.abs(softmax_pairwise(mean, V) - softmax_exact(mean, V)[0]).max()
@@ -197,7 +200,7 @@ def test_pairwise_is_as_rough_as_stated():
 
 
 @pytest.mark.parametrize("K", [3, 4, 5, 8, pytest.param(20, marks=pytest.mark.long)])
-def test_fast_is_within_its_bound_at_any_spread(K):
+def test_fast_is_within_its_bound_at_any_spread(K: int) -> None:
     """Where the pairwise formula alone errs by more than 0.1."""
     parts = [examples(K, spread, 30) for spread in (0.3, 0.69, 1.0, 4.0, 12.0)]
     mean, V = (np.concatenate(x) for x in zip(*parts, strict=True))
@@ -209,12 +212,12 @@ def test_fast_is_within_its_bound_at_any_spread(K):
     assert np.array_equal(fast[narrow], softmax_pairwise(mean[narrow], V[narrow]))
 
 
-def test_fast_of_two_classes_is_the_binary_formula():
+def test_fast_of_two_classes_is_the_binary_formula() -> None:
     mean, V = examples(2, 5.0, 20)
     assert np.array_equal(softmax_fast(mean, V), softmax_pairwise(mean, V))
 
 
-def test_monte_carlo_agrees_within_its_error():
+def test_monte_carlo_agrees_within_its_error() -> None:
     rng = np.random.default_rng(2)
     mean, V = examples(3, 2.0, 5)
     a = mean + np.einsum(
@@ -224,13 +227,13 @@ def test_monte_carlo_agrees_within_its_error():
     assert np.all(np.abs(p - softmax_exact(mean, V)[0]) < 4 * error)
 
 
-def test_empty_batches():
+def test_empty_batches() -> None:
     p, h = softmax_exact(np.zeros((0, 3)), np.zeros((0, 3, 3)))
     assert p.shape == (0, 3)
     assert h.shape == (0,)
 
 
-def test_errors_say_what_to_do():
+def test_errors_say_what_to_do() -> None:
     with pytest.raises(
         ValueError, match=r"covariance has shape \(2, 3\) for a mean of \(2, 3\); expected \(2, 3, 3\)"
     ):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
+from blr.arrays import Matrix, Vector
 from blr.predictive._softmax_series import softmax_series
 
 
-def scaled_covariance(A, spread):
+def scaled_covariance(A: np.ndarray, spread: float) -> np.ndarray:
     """Return the covariances A Aᵀ (n, K, K), scaled to the given largest sd of a contrast."""
     V = A @ A.transpose(0, 2, 1)
     d = np.einsum("nkk->nk", V)
@@ -19,7 +20,7 @@ def scaled_covariance(A, spread):
     return V * (spread**2 / largest)[:, None, None]
 
 
-def examples(K, spread, n, seed=0):
+def examples(K: int, spread: float, n: int, seed: int = 0) -> tuple[Matrix, np.ndarray]:
     """Return means, from confident to tied, and covariances of mixed shapes."""
     rng = np.random.default_rng(seed)
     mean = -rng.exponential(rng.choice([0.3, 2.0, 6.0], (n, 1)), (n, K))
@@ -29,7 +30,7 @@ def examples(K, spread, n, seed=0):
     )
 
 
-def by_gauss_hermite(mean, V, n=25):
+def by_gauss_hermite(mean: Matrix, V: np.ndarray, n: int = 25) -> tuple[Matrix, Vector]:
     """Return E[p] (n, K) and E[H] (n,) by a tensor rule along the eigenvectors of V, all K of them."""
     z, w = np.polynomial.hermite_e.hermegauss(n)
     w = w / w.sum()
@@ -48,14 +49,14 @@ def by_gauss_hermite(mean, V, n=25):
     return p, h
 
 
-def centred(V):
+def centred(V: np.ndarray) -> np.ndarray:
     P = np.eye(V.shape[1]) - 1 / V.shape[1]
     return P @ V @ P
 
 
 @pytest.mark.parametrize(("K", "rows", "nodes"), [(2, 400, 31), (3, 400, 31), (4, 120, 17), (5, 40, 11)])
 @pytest.mark.parametrize("spread", [0.1, 0.35, 0.6, 0.7, 1.0, 1.5, 2.0])
-def test_the_error_stays_below_its_bound(K, rows, nodes, spread):
+def test_the_error_stays_below_its_bound(K: int, rows: int, nodes: int, spread: float) -> None:
     mean, V = examples(K, spread, rows)
     series = softmax_series(mean, V)
     p, h = by_gauss_hermite(mean, centred(V), nodes)
@@ -65,14 +66,14 @@ def test_the_error_stays_below_its_bound(K, rows, nodes, spread):
     assert np.all(entropy_error <= 4 * series.error + 1e-12)
 
 
-def test_the_bound_is_not_idle():
+def test_the_bound_is_not_idle() -> None:
     mean, V = examples(2, 0.35, 2000)
     series = softmax_series(mean, V)
     p, _ = by_gauss_hermite(mean, centred(V))
     assert (np.abs(series.probability - p).max(axis=1) / (series.error + 1e-12)).max() > 0.8
 
 
-def test_small_mutual_information_keeps_its_relative_accuracy():
+def test_small_mutual_information_keeps_its_relative_accuracy() -> None:
     mean, V = examples(3, 0.05, 200)
     series = softmax_series(mean, V)
     p, h = by_gauss_hermite(mean, centred(V))
@@ -82,14 +83,14 @@ def test_small_mutual_information_keeps_its_relative_accuracy():
     np.testing.assert_allclose(found[large], truth[large], rtol=1e-4)
 
 
-def test_no_variance_is_the_softmax():
+def test_no_variance_is_the_softmax() -> None:
     mean = np.random.default_rng(0).normal(0, 8, (50, 6))
     series = softmax_series(mean, np.zeros((50, 6, 6)))
     np.testing.assert_allclose(series.probability, softmax(mean, axis=1), rtol=1e-13)
     np.testing.assert_array_equal(series.error, 0)
 
 
-def test_wide_rows_are_promised_nothing_and_stay_finite():
+def test_wide_rows_are_promised_nothing_and_stay_finite() -> None:
     mean, V = examples(3, 300.0, 50)
     series = softmax_series(mean, V)
     assert np.all(np.isinf(series.error))
@@ -98,7 +99,7 @@ def test_wide_rows_are_promised_nothing_and_stay_finite():
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_arguments_are_left_alone(order):
+def test_arguments_are_left_alone(order: str) -> None:
     mean, V = (np.array(x, order=order) for x in examples(3, 0.4, 30))
     kept = mean.copy(), V.copy()
     softmax_series(mean, V)

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import blr.fitting.subsample
+from blr.arrays import Matrix, Vector
 from blr.fitting.subsample import part_of
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.selection.evidence import fit_evidence
+from tests.blr.conftest import Twin
 
 _VARIANCE = 25.0  # of the intercept
 
 
-def case(dense, likelihood, seed=0, N=120, M=5):
+def case(dense: Twin, likelihood: str, seed: int = 0, N: int = 120, M: int = 5) -> tuple[Matrix, Vector]:
     if likelihood == "softmax":
         return dense.softmax(seed, N=N, M=M, K=3, scale=0.7)
     return dense.binary(seed, N=N, M=M, scale=0.7)
 
 
-def alphas(q):
+def alphas(q: LaplacePosterior) -> Vector:
     """Return ln of the fitted precisions, the intercept's left out."""
     return np.log(1 / q.prior.covariance[1:])
 
 
-def evidence(Phi, t, likelihood, log_alpha):
+def evidence(Phi: Matrix, t: Vector, likelihood: str, log_alpha: float) -> float:
     """Return Laplace's evidence at ln precisions, one a column, by a fit from scratch."""
     variance = np.concatenate([[_VARIANCE], np.exp(-np.broadcast_to(log_alpha, Phi.shape[1] - 1))])
     return fit(Phi, t, GaussianPrior(np.zeros(Phi.shape[1]), variance), likelihood).log_evidence
@@ -33,7 +38,7 @@ def evidence(Phi, t, likelihood, log_alpha):
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cloglog", "cauchit", "softmax"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_gradient_vanishes_and_no_grid_point_is_better(dense, likelihood, seed):
+def test_the_gradient_vanishes_and_no_grid_point_is_better(dense: Twin, likelihood: str, seed: int) -> None:
     Phi, t = case(dense, likelihood, seed)
     q = fit_evidence(Phi, t, likelihood, intercept_variance=_VARIANCE)
     best = alphas(q)[0]
@@ -50,12 +55,12 @@ def test_the_gradient_vanishes_and_no_grid_point_is_better(dense, likelihood, se
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_no_grid_point_has_more_evidence_times_prior(dense, likelihood):
+def test_no_grid_point_has_more_evidence_times_prior(dense: Twin, likelihood: str) -> None:
     """Two groups with a log-normal prior of their scales: the product is highest, to what a tenth in ln α may lose."""
     Phi, t = case(dense, likelihood)
     groups, prior = np.array([0, 0, 0, 1, 1]), (0.5, 0.7)
 
-    def objective(log_alpha):
+    def objective(log_alpha: Vector) -> float:
         z = (-0.5 * log_alpha - np.log(prior[0])) / prior[1]
         return evidence(Phi, t, likelihood, log_alpha[groups[1:]]) - 0.5 * z @ z
 
@@ -74,7 +79,7 @@ def test_no_grid_point_has_more_evidence_times_prior(dense, likelihood):
         fit_evidence(Phi, t, likelihood, groups=groups, scale_prior=(0.0, 1.0))
 
 
-def test_mackays_fixed_point_stops_short(dense):
+def test_mackays_fixed_point_stops_short(dense: Twin) -> None:
     """Without the term in the third derivatives: lower evidence."""
     Phi, t = dense.binary(0, N=60, M=6, scale=0.8)
     q = fit_evidence(Phi, t, intercept_variance=_VARIANCE)
@@ -87,7 +92,7 @@ def test_mackays_fixed_point_stops_short(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_groups_have_their_own_precision(dense, likelihood):
+def test_groups_have_their_own_precision(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood)
     groups = np.array([9, 0, 0, 3, 3])
     q = fit_evidence(Phi, t, likelihood, groups=groups, intercept_variance=_VARIANCE)
@@ -104,7 +109,7 @@ def test_groups_have_their_own_precision(dense, likelihood):
         assert down <= q.log_evidence + 1e-8
 
 
-def test_noise_is_switched_off_and_signal_kept(dense):
+def test_noise_is_switched_off_and_signal_kept(dense: Twin) -> None:
     rng = np.random.default_rng(0)
     Phi, t = dense.binary(0, N=400, M=3, scale=1.5)
     wide = np.column_stack([Phi, rng.standard_normal((400, 6))])
@@ -114,7 +119,7 @@ def test_noise_is_switched_off_and_signal_kept(dense):
     assert np.abs(q.mean[3:]).max() < 0.1
 
 
-def test_without_an_intercept(dense):
+def test_without_an_intercept(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=100, M=4)
     q = fit_evidence(Phi[:, 1:], t, intercept=None)
     assert np.ptp(q.prior.covariance) == 0
@@ -124,7 +129,7 @@ def test_without_an_intercept(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_rows_classes_weights_and_threads_do_not_matter(dense, likelihood):
+def test_rows_classes_weights_and_threads_do_not_matter(dense: Twin, likelihood: str) -> None:
     Phi, t = case(dense, likelihood)
     q = fit_evidence(Phi, t, likelihood)
     order = np.random.default_rng(0).permutation(len(t))
@@ -144,7 +149,7 @@ def test_rows_classes_weights_and_threads_do_not_matter(dense, likelihood):
     assert np.array_equal(runs[0].mean, runs[1].mean)
 
 
-def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense):
+def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense: Twin) -> None:
     """Each class's variance is half the logit's."""
     Phi, t = dense.binary(0)
     logistic = fit_evidence(Phi, t, intercept_variance=2 * _VARIANCE)
@@ -153,7 +158,9 @@ def test_two_class_softmax_is_the_logistic_with_the_matching_prior(dense):
     assert alphas(softmax) == pytest.approx(alphas(logistic) + np.log(2), abs=1e-3)
 
 
-def test_large_data_start_on_part_of_the_rows_and_end_the_same(dense, monkeypatch):
+def test_large_data_start_on_part_of_the_rows_and_end_the_same(
+    dense: Twin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Phi, t = dense.binary(0, N=6000, M=5, scale=0.5)
     whole = fit_evidence(Phi, t)
     monkeypatch.setattr(blr.fitting.subsample, "_FEWEST_ROWS", 1000)
@@ -164,7 +171,7 @@ def test_large_data_start_on_part_of_the_rows_and_end_the_same(dense, monkeypatc
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e3, 1e12])
-def test_a_common_scale_of_the_features_moves_alpha_alone(dense, scale):
+def test_a_common_scale_of_the_features_moves_alpha_alone(dense: Twin, scale: float) -> None:
     Phi, t = dense.binary(0)
     s = np.r_[1.0, np.full(3, scale)]
     one, other = fit_evidence(Phi, t), fit_evidence(Phi * s, t)
@@ -173,7 +180,7 @@ def test_a_common_scale_of_the_features_moves_alpha_alone(dense, scale):
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
-def test_groups_of_any_scale_are_each_found(dense, scale):
+def test_groups_of_any_scale_are_each_found(dense: Twin, scale: float) -> None:
     Phi, t = dense.binary(0)
     one = fit_evidence(Phi, t, groups=[0, 1, 2, 2])
     other = fit_evidence(Phi * [1.0, scale, 1.0, 1.0], t, groups=[0, 1, 2, 2])
@@ -181,7 +188,7 @@ def test_groups_of_any_scale_are_each_found(dense, scale):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_hard_inputs_give_a_result(dense, likelihood):
+def test_hard_inputs_give_a_result(dense: Twin, likelihood: str) -> None:
     rng = np.random.default_rng(0)
     Phi, _ = dense.binary(0, N=60, M=4)
     k = 2 if likelihood == "logistic" else 3
@@ -203,7 +210,7 @@ def test_hard_inputs_give_a_result(dense, likelihood):
         assert np.all(np.isfinite(q.predict_proba(matrix)))
 
 
-def test_pure_noise_shrinks_to_the_intercept(dense):
+def test_pure_noise_shrinks_to_the_intercept(dense: Twin) -> None:
     Phi, _ = dense.binary(0, N=500, M=6)
     t = (np.random.default_rng(3).random(500) < 0.3).astype(float)
     q = fit_evidence(Phi, t)
@@ -226,13 +233,13 @@ def test_pure_noise_shrinks_to_the_intercept(dense):
         ({"sample_weight": [1.0]}, r"sample_weight has 1 rows"),
     ],
 )
-def test_says_what_is_wrong(dense, options, message):
+def test_says_what_is_wrong(dense: Twin, options: dict[str, Any], message: str) -> None:
     Phi, t = dense.binary(0)
     with pytest.raises(ValueError, match=message):
         fit_evidence(Phi, t, **options)
 
 
-def test_an_intercept_alone_has_no_precision_to_be_found():
+def test_an_intercept_alone_has_no_precision_to_be_found() -> None:
     with pytest.raises(ValueError, match=r"1 column\(s\), the intercept alone.*intercept=None"):
         fit_evidence(np.ones((3, 1)), [0, 1, 1])
 
@@ -245,7 +252,7 @@ def test_an_intercept_alone_has_no_precision_to_be_found():
         ({"intercept_variance": np.inf}, "positive and finite, got inf"),
     ],
 )
-def test_an_intercept_that_is_none_is_refused(dense, options, said):
+def test_an_intercept_that_is_none_is_refused(dense: Twin, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         fit_evidence(*dense.binary(0, N=20, M=3), **options)
     if "intercept" in options:

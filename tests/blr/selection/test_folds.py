@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ import blr
 from blr.selection.folds import assign_folds, fold_probabilities, fold_probability
 
 
-def problem(K=2, n=60, seed=0):
+def problem(K: int = 2, n: int = 60, seed: int = 0) -> tuple[Any, ...]:
     rng = np.random.default_rng(seed)
     Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, 2))])
     t = np.argmax(Phi @ rng.normal(size=(3, K)) * 2 + rng.gumbel(size=(n, K)), axis=1)
@@ -24,7 +26,7 @@ def problem(K=2, n=60, seed=0):
 
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("refined", [True, False])
-def test_each_row_is_predicted_by_a_fit_without_its_fold(K, refined):
+def test_each_row_is_predicted_by_a_fit_without_its_fold(K: int, *, refined: bool) -> None:
     q, Phi, t, prior = problem(K)
     fold = assign_folds(t)
     p = fold_probability(q, fold, refined=refined)
@@ -37,7 +39,7 @@ def test_each_row_is_predicted_by_a_fit_without_its_fold(K, refined):
         np.testing.assert_allclose(p[left], expected, atol=0.02 if refined else 1e-6)
 
 
-def test_a_row_has_no_part_in_its_own_prediction():
+def test_a_row_has_no_part_in_its_own_prediction() -> None:
     q, Phi, t, prior = problem()
     fold = assign_folds(t)
     changed = t.copy()
@@ -48,7 +50,7 @@ def test_a_row_has_no_part_in_its_own_prediction():
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_fits_of_other_priors_begin_where_the_one_before_ended(K):
+def test_fits_of_other_priors_begin_where_the_one_before_ended(K: int) -> None:
     q, Phi, t, _ = problem(K)
     wide = blr.GaussianPrior.isotropic(3, precision=0.01, intercept=0)
     other = blr.fit(Phi, t, wide, likelihood=q.likelihood, classes=range(K))
@@ -60,7 +62,7 @@ def test_fits_of_other_priors_begin_where_the_one_before_ended(K):
     assert np.abs(together[1] - together[0]).max() > 0.05
 
 
-def test_a_row_has_no_part_in_its_own_prediction_by_a_second_fit():
+def test_a_row_has_no_part_in_its_own_prediction_by_a_second_fit() -> None:
     _, Phi, t, prior = problem()
     fold = assign_folds(t)
     changed = t.copy()
@@ -73,7 +75,7 @@ def test_a_row_has_no_part_in_its_own_prediction_by_a_second_fit():
     np.testing.assert_allclose(before[fold == 2], after[fold == 2], atol=1e-3)
 
 
-def test_classes_are_spread_evenly():
+def test_classes_are_spread_evenly() -> None:
     t = np.array([0] * 83 + [1] * 12 + [2] * 5)
     fold = assign_folds(t)
     for k, n in enumerate((83, 12, 5)):
@@ -82,7 +84,7 @@ def test_classes_are_spread_evenly():
         assert per_fold.max() - per_fold.min() <= 1
 
 
-def test_groups_stay_together_and_order_does_not_matter():
+def test_groups_stay_together_and_order_does_not_matter() -> None:
     rng = np.random.default_rng(4)
     t, group = rng.integers(3, size=200), rng.integers(40, size=200).astype(np.uint64)
     fold = assign_folds(t, group)
@@ -93,12 +95,12 @@ def test_groups_stay_together_and_order_does_not_matter():
     np.testing.assert_array_equal(assign_folds(t[order], group[order]), fold[order])
 
 
-def test_one_group_is_refused():
+def test_one_group_is_refused() -> None:
     with pytest.raises(ValueError, match="got 1 group"):
         assign_folds(np.arange(6) % 2, np.zeros(6, dtype=np.uint64))
 
 
-def test_a_stream_is_refused():
+def test_a_stream_is_refused() -> None:
     Phi, t = np.hstack([np.ones((9, 1)), np.arange(9.0)[:, None]]), np.arange(9) % 2
     q = blr.fit([(Phi, t, None)], None, blr.GaussianPrior.isotropic(2), classes=[0, 1])
     with pytest.raises(TypeError, match="expected one of rows in memory"):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import blr
+from blr.arrays import Matrix
 from blr.fitting.problem import pose
 from blr.likelihood.confusion import even_confusion, most_likely_class
 from blr.selection._noise_density import NoiseDensity, WeightPrior
 from blr.selection.label_noise import LabelNoise, estimate_label_noise
 
 
-def simulated(seed, n=800, rate=(0.0, 0.2), slope=1.5, F=3):
+def simulated(
+    seed: int, n: int = 800, rate: tuple[float, ...] = (0.0, 0.2), slope: float = 1.5, F: int = 3
+) -> tuple[Matrix, np.ndarray, np.ndarray]:
     """Return Phi (n, F + 1), recorded classes and true ones; a class k is recorded as another at rate[k]."""
     rng, K = np.random.default_rng(seed), len(rate)
     Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
@@ -28,7 +33,7 @@ def simulated(seed, n=800, rate=(0.0, 0.2), slope=1.5, F=3):
 
 
 @pytest.mark.parametrize(("K", "A"), [(2, 1), (3, 1), (2, 3)])
-def test_the_gradient_is_that_of_the_density(K, A):
+def test_the_gradient_is_that_of_the_density(K: int, A: int) -> None:
     Phi, label, _ = simulated(0, n=200, rate=(0.1,) * K)
     name = "logistic" if K == 2 else "softmax"
     weight = np.random.default_rng(1).random(200) + 0.5
@@ -47,14 +52,21 @@ def test_the_gradient_is_that_of_the_density(K, A):
 
 
 @pytest.mark.long
-def test_estimated_rates_are_as_good_as_known_ones():
+def test_estimated_rates_are_as_good_as_known_ones() -> None:
     """20 % of one class wrong: the fit with rates that were found is within 0.01 nats of the one that knows them."""
     lost = []
     for seed in range(6):
         Phi, label, truth = simulated(seed, n=3500)
         train, test = slice(0, 800), slice(800, None)
 
-        def loss(confusion, Phi=Phi, label=label, truth=truth, train=train, test=test):
+        def loss(
+            confusion: Any,
+            Phi: np.ndarray = Phi,
+            label: str = label,
+            truth: Any = truth,
+            train: Any = train,
+            test: Any = test,
+        ) -> Any:
             q = blr.refine(blr.fit_evidence(Phi[train], label[train], classes=(0, 1), confusion=confusion))
             p = np.asarray(q.predict_proba(Phi[test]))
             return -np.log(np.where(truth[test] == 1, p, 1 - p)).mean()
@@ -68,7 +80,7 @@ def test_estimated_rates_are_as_good_as_known_ones():
     assert ignored > 0.03
 
 
-def covered(rate, seeds, n):
+def covered(rate: Any, seeds: Any, n: int) -> Any:
     name = "logistic" if len(rate) == 2 else "softmax"
     hits = []
     for seed in seeds:
@@ -79,19 +91,19 @@ def covered(rate, seeds, n):
 
 
 @pytest.mark.long
-def test_intervals_cover_in_a_few_repeats():
+def test_intervals_cover_in_a_few_repeats() -> None:
     assert covered((0.05, 0.2), range(10), 400).min() >= 0.8
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [(0.0, 0.2), (0.05, 0.2)])
-def test_intervals_cover(rate):
+def test_intervals_cover(rate: tuple[float, ...]) -> None:
     hits = covered(rate, range(100, 160), 800)
     assert hits.min() >= 0.9
     assert hits.mean() <= 0.995
 
 
-def test_annotators_are_told_apart_and_who_labels_little_is_as_the_others():
+def test_annotators_are_told_apart_and_who_labels_little_is_as_the_others() -> None:
     Phi, _, truth = simulated(3, n=1500)
     rng = np.random.default_rng(0)
     who = rng.choice(3, size=1500, p=[0.5, 0.495, 0.005])
@@ -111,7 +123,7 @@ def test_annotators_are_told_apart_and_who_labels_little_is_as_the_others():
     assert again.common.low == pytest.approx(found.common.low)
 
 
-def test_what_is_no_annotator_is_said():
+def test_what_is_no_annotator_is_said() -> None:
     Phi, label, _ = simulated(0, n=60)
     with pytest.raises(ValueError, match="60 integers from 0"):
         estimate_label_noise(Phi, label, annotator=np.array(["a"] * 60), classes=(0, 1))

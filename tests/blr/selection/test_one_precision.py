@@ -1,5 +1,9 @@
 """One precision in the eigenvectors of the curvature, against a Cholesky factor for each trial of it."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,7 +12,7 @@ from blr.selection._groups import as_groups
 from blr.selection.evidence import _QuadraticModel, _skewness, fit_evidence
 
 
-def model(M=6, intercept=0, seed=0, K=2):
+def model(M: int = 6, intercept: int = 0, seed: int = 0, K: int = 2) -> Any:
     rng = np.random.default_rng(seed)
     Phi = np.column_stack([np.ones(80), rng.normal(size=(80, M - 1))])
     t = (Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(80, K))).argmax(axis=1)
@@ -27,7 +31,7 @@ CASES = [{}, {"intercept": None}, {"intercept": 3}, {"K": 3}, {"K": 4, "intercep
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("start", [-3.0, 0.0, 4.0])
-def test_the_maximum_and_the_mode_are_those_of_the_search(case, start):
+def test_the_maximum_and_the_mode_are_those_of_the_search(case: dict[str, Any], start: float) -> None:
     quadratic = model(**case)
     quick, slow = quadratic.best(np.array([start])), quadratic._searched(np.array([start]))
     assert quick[0][0] == pytest.approx(slow[0][0], abs=1e-4)
@@ -36,7 +40,7 @@ def test_the_maximum_and_the_mode_are_those_of_the_search(case, start):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_slope_is_that_of_the_evidence(case):
+def test_the_slope_is_that_of_the_evidence(case: dict[str, Any]) -> None:
     quadratic = model(**case)
     one = quadratic._one_precision(np.array([-9.0]))
     for x in (-2.0, 0.5, 3.0):
@@ -45,7 +49,7 @@ def test_the_slope_is_that_of_the_evidence(case):
         assert one.slope(x) == pytest.approx(quadratic.solve(np.array([x]))[2][0], rel=1e-9, abs=1e-9)
 
 
-def test_a_curvature_that_is_none_goes_to_the_search():
+def test_a_curvature_that_is_none_goes_to_the_search() -> None:
     quadratic = model()
     turned = _QuadraticModel(
         quadratic.theta, quadratic.gradient, -quadratic.hessian, quadratic.skewness, quadratic.groups
@@ -53,7 +57,7 @@ def test_a_curvature_that_is_none_goes_to_the_search():
     assert turned._one_precision(np.array([-2.0])) is None
 
 
-def test_two_groups_of_one_range_give_the_evidence_of_their_own():
+def test_two_groups_of_one_range_give_the_evidence_of_their_own() -> None:
     rng = np.random.default_rng(3)
     Phi = np.column_stack([np.ones(200), rng.normal(size=(200, 4))])
     t = rng.random(200) < 1 / (1 + np.exp(-Phi[:, 1]))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import t as student
 
 import blr
-from blr.selection.prior_scale import SCALES, fit_scales, log_hyperprior
+from blr.arrays import Matrix
+from blr.selection.prior_scale import SCALES, ScaleFit, fit_scales, log_hyperprior
 
 
-def problem(n=80, F=3, seed=0, slope=1.5):
+def problem(n: int = 80, F: int = 3, seed: int = 0, slope: float = 1.5) -> tuple[Matrix, np.ndarray]:
     rng = np.random.default_rng(seed)
     Phi = np.hstack([np.ones((n, 1)), rng.normal(size=(n, F))])
     t = rng.random(n) < 1 / (1 + np.exp(-slope * Phi[:, 1]))
     return Phi, t
 
 
-def test_hyperprior_is_a_half_t_density_in_the_logarithm():
+def test_hyperprior_is_a_half_t_density_in_the_logarithm() -> None:
     s = np.array([0.1, 1.0, 3.0, 30.0])
     twin = 2 * student.pdf(s / 3, 4) / 3 * s
     np.testing.assert_allclose(np.exp(log_hyperprior(s)), twin, rtol=1e-12)
@@ -26,7 +29,7 @@ def test_hyperprior_is_a_half_t_density_in_the_logarithm():
     assert total == pytest.approx(1, abs=1e-8)
 
 
-def test_each_fit_is_that_of_its_prior():
+def test_each_fit_is_that_of_its_prior() -> None:
     Phi, t = problem()
     found = fit_scales(Phi, t)
     for q, s in zip(found.posteriors, found.scale, strict=True):
@@ -36,11 +39,11 @@ def test_each_fit_is_that_of_its_prior():
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
-def test_the_mixture_is_that_of_a_fine_grid(likelihood):
+def test_the_mixture_is_that_of_a_fine_grid(likelihood: str) -> None:
     Phi, t = problem(slope=2.5)
     new = np.hstack([np.ones((50, 1)), np.random.default_rng(5).normal(size=(50, 3)) * 2])
 
-    def predicted(found):
+    def predicted(found: ScaleFit) -> Matrix:
         parts = (
             w * q.prediction(new).probability for q, w in zip(found.posteriors, found.weight, strict=True)
         )
@@ -53,7 +56,7 @@ def test_the_mixture_is_that_of_a_fine_grid(likelihood):
     np.testing.assert_allclose(predicted(coarse), predicted(fine), atol=0.02)
 
 
-def test_weights_sum_to_one_and_small_ones_are_left_out():
+def test_weights_sum_to_one_and_small_ones_are_left_out() -> None:
     found = fit_scales(*problem())
     assert found.weight.sum() == pytest.approx(1)
     assert len(found.posteriors) == len(found.scale) == len(found.weight) <= 4
@@ -61,7 +64,7 @@ def test_weights_sum_to_one_and_small_ones_are_left_out():
     assert set(found.scale.tolist()) <= set(SCALES)
 
 
-def test_separable_classes_do_not_run_into_a_corner():
+def test_separable_classes_do_not_run_into_a_corner() -> None:
     """The evidence's maximum has a scale far beyond any; the mixture stays within the hyperprior's reach."""
     rng = np.random.default_rng(3)
     Phi = np.hstack([np.ones((60, 1)), rng.normal(size=(60, 2))])
@@ -71,7 +74,7 @@ def test_separable_classes_do_not_run_into_a_corner():
     assert found.weight @ np.log(found.scale) < np.log(20)
 
 
-def test_many_parameters_that_the_data_fix_have_one_scale():
+def test_many_parameters_that_the_data_fix_have_one_scale() -> None:
     rng = np.random.default_rng(7)
     Phi = np.hstack([np.ones((6000, 1)), rng.normal(size=(6000, 60))])
     t = rng.random(6000) < 1 / (1 + np.exp(-Phi[:, 1:] @ (0.2 * rng.normal(size=60))))
@@ -91,7 +94,7 @@ def test_many_parameters_that_the_data_fix_have_one_scale():
     assert found.log_evidence == pytest.approx(summed, abs=0.1)
 
 
-def test_vote_counts_and_weights_are_taken():
+def test_vote_counts_and_weights_are_taken() -> None:
     Phi, t = problem()
     once = fit_scales(np.repeat(Phi, 2, axis=0), np.repeat(t, 2))
     twice = fit_scales(Phi, t, sample_weight=np.full(len(t), 2.0))
@@ -99,11 +102,11 @@ def test_vote_counts_and_weights_are_taken():
 
 
 @pytest.mark.parametrize("scales", [[1.0], [2.0, 1.0], [0.0, 1.0], [[1.0, 2.0]]])
-def test_scales_must_ascend(scales):
+def test_scales_must_ascend(scales: list[Any]) -> None:
     with pytest.raises(ValueError, match="scales must be two or more positive numbers in ascending order"):
         fit_scales(*problem(), scales=scales)
 
 
-def test_an_intercept_alone_has_no_scale():
+def test_an_intercept_alone_has_no_scale() -> None:
     with pytest.raises(ValueError, match="the intercept alone"):
         fit_scales(np.ones((10, 1)), np.arange(10) % 2)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from blr.basis.kinds import fit_basis
+from blr.basis.rbf import RBF
+from blr.basis.sigmoid import Sigmoid
 from blr.likelihood.prior import GaussianPrior
 from blr.posterior.laplace import fit
 from blr.selection.relevance import with_relevant_heights, with_relevant_widths
@@ -20,12 +22,12 @@ def one_that_tells(rows: int = 150) -> tuple[np.ndarray, np.ndarray]:
     return X, (np.sin(3 * X[:, 0]) > 0).astype(float)
 
 
-def common(X: np.ndarray):
+def common(X: np.ndarray) -> RBF:
     """Return radial functions of one width."""
     return fit_basis("rbf", X, rng=np.random.default_rng(0), centres=40, width=0.7 * np.sqrt(3))
 
 
-def test_features_that_tell_nothing_get_large_widths():
+def test_features_that_tell_nothing_get_large_widths() -> None:
     X, t = one_that_tells()
     steps: list[None] = []
     basis = with_relevant_widths(common(X), X, t, on_step=lambda: steps.append(None))
@@ -35,7 +37,7 @@ def test_features_that_tell_nothing_get_large_widths():
     np.testing.assert_array_equal(basis.centres, common(X).centres)
 
 
-def test_the_evidence_is_higher_and_so_are_the_probabilities_of_new_rows():
+def test_the_evidence_is_higher_and_so_are_the_probabilities_of_new_rows() -> None:
     X, t = one_that_tells()
     new, truth = one_that_tells(1500)
     prior = GaussianPrior.isotropic(41, 3.9**-2, intercept=0)
@@ -50,7 +52,7 @@ def test_the_evidence_is_higher_and_so_are_the_probabilities_of_new_rows():
     assert losses[1] < losses[0]
 
 
-def test_few_rows_move_widths_little():
+def test_few_rows_move_widths_little() -> None:
     """Labels that tell nothing leave each width within the prior's reach of the common one."""
     X = np.random.default_rng(0).normal(size=(30, 3))
     t = np.random.default_rng(1).integers(0, 2, 30).astype(float)
@@ -58,7 +60,7 @@ def test_few_rows_move_widths_little():
     assert np.all(np.abs(np.log(ratio)) < 3)
 
 
-def test_units_of_weights_and_rows_twice_agree():
+def test_units_of_weights_and_rows_twice_agree() -> None:
     X, t = one_that_tells(60)
     basis = common(X)
     twice = with_relevant_widths(basis, np.vstack([X, X]), np.r_[t, t])
@@ -66,7 +68,7 @@ def test_units_of_weights_and_rows_twice_agree():
     np.testing.assert_allclose(twice.width, weighted.width, rtol=1e-6)
 
 
-def test_softened_and_several_classes():
+def test_softened_and_several_classes() -> None:
     X, t = one_that_tells(80)
     basis = fit_basis("rbf", X, rng=np.random.default_rng(0), centres=20, width=1.0, linear=True, soften=True)
     found = with_relevant_widths(basis, X, t.astype(int) + (X[:, 1] > 1), "softmax")
@@ -75,18 +77,18 @@ def test_softened_and_several_classes():
     assert isinstance(replace(found, width=1.0).width, float)
 
 
-def test_targets_of_another_length_are_refused():
+def test_targets_of_another_length_are_refused() -> None:
     X, t = one_that_tells(60)
     with pytest.raises(ValueError, match="60"):
         with_relevant_widths(common(X), X, t[:50])
 
 
-def steps(X: np.ndarray):
+def steps(X: np.ndarray) -> Sigmoid:
     """Return eight steps along each feature, all of height 1."""
     return fit_basis("sigmoid", X, centres=8)
 
 
-def test_features_that_tell_nothing_get_low_steps():
+def test_features_that_tell_nothing_get_low_steps() -> None:
     X, t = one_that_tells()
     new, truth = one_that_tells(1500)
     start = steps(X)
@@ -104,7 +106,7 @@ def test_features_that_tell_nothing_get_low_steps():
     assert losses[1] < losses[0]
 
 
-def test_heights_are_where_a_search_feature_by_feature_ends():
+def test_heights_are_where_a_search_feature_by_feature_ends() -> None:
     """The slow twin: evidence times prior of fits from scratch, along one feature's scale after another."""
     X, t = one_that_tells(80)
     basis = steps(X)
@@ -123,13 +125,13 @@ def test_heights_are_where_a_search_feature_by_feature_ends():
     np.testing.assert_allclose(with_relevant_heights(basis, X, t).height, twin, rtol=0.15)
 
 
-def test_labels_that_tell_nothing_leave_all_steps_alike():
+def test_labels_that_tell_nothing_leave_all_steps_alike() -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     t = np.random.default_rng(1).integers(0, 2, 40).astype(float)
     np.testing.assert_array_equal(with_relevant_heights(steps(X), X, t).height, np.ones(3))
 
 
-def test_heights_of_weighted_and_softened_rows_of_several_classes():
+def test_heights_of_weighted_and_softened_rows_of_several_classes() -> None:
     X, t = one_that_tells(60)
     k = t.astype(int) + (X[:, 1] > 1)
     basis = fit_basis("sigmoid", X, centres=4, soften=True)
@@ -139,7 +141,7 @@ def test_heights_of_weighted_and_softened_rows_of_several_classes():
     assert twice.standardisation.softening is basis.standardisation.softening
 
 
-def test_one_feature_with_steps_keeps_the_height():
+def test_one_feature_with_steps_keeps_the_height() -> None:
     X, t = one_that_tells(60)
     X[:, 1:] = 1.0
     np.testing.assert_array_equal(with_relevant_heights(steps(X), X, t).height, np.ones(3))

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 import blr
+from blr.arrays import Matrix, Vector
 from blr.gaussian import Gaussian
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.predictive.binary import binary_exact
 from blr.selection.compare import average, compare, leave_one_out, leave_one_out_probability, weights
+from tests.blr.conftest import Twin
 
 
-def refitted(q, Phi, t, row):
+def refitted(q: LaplacePosterior, Phi: Matrix, t: Vector, row: int) -> Vector:
     """Return the probabilities of a row under a fit without it."""
     keep = np.arange(len(Phi)) != row
     found = fit(Phi[keep], t[keep], q.prior, q.likelihood, classes=q.classes)
@@ -24,7 +27,7 @@ def refitted(q, Phi, t, row):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "softmax"])
-def test_rows_left_out_are_nearly_those_of_fits_without_them(dense, likelihood):
+def test_rows_left_out_are_nearly_those_of_fits_without_them(dense: Twin, likelihood: str) -> None:
     Phi, t = dense.softmax(3, N=40, M=2, K=3) if likelihood == "softmax" else dense.binary(3, N=40, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood, classes=range(3 if likelihood == "softmax" else 2))
     p, share, _ = leave_one_out_probability(q)
@@ -36,7 +39,7 @@ def test_rows_left_out_are_nearly_those_of_fits_without_them(dense, likelihood):
     assert gap.sum() < 0.2 * within.sum()  # the row's own say is what is left out
 
 
-def test_binary_rows_by_the_formula(dense):
+def test_binary_rows_by_the_formula(dense: Twin) -> None:
     """Means a - h (t - y)/(1 - r h) and variances h/(1 - r h), with the weight in r and in the step."""
     Phi, t = dense.binary(4, N=30, M=3)
     w = np.random.default_rng(4).gamma(2.0, 0.5, 30)
@@ -49,7 +52,7 @@ def test_binary_rows_by_the_formula(dense):
     np.testing.assert_array_equal(weight, w)
 
 
-def test_the_score_is_the_sum_over_the_rows(dense):
+def test_the_score_is_the_sum_over_the_rows(dense: Twin) -> None:
     Phi, _ = dense.binary(5, N=50, M=3)
     votes = np.random.default_rng(5).multinomial(6, [0.5, 0.3, 0.2], 50).astype(float)
     q = fit(Phi, votes, GaussianPrior(0.0, 1.0), "softmax")
@@ -63,7 +66,7 @@ def test_the_score_is_the_sum_over_the_rows(dense):
 
 
 @pytest.mark.parametrize("K", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_a_refined_fit_is_judged_by_itself(K):
+def test_a_refined_fit_is_judged_by_itself(K: int) -> None:
     """One step without the row, against refining again without it."""
     rng = np.random.default_rng(2)
     Phi = np.column_stack([np.ones(40), rng.normal(size=(40, 2))])
@@ -84,7 +87,7 @@ def test_a_refined_fit_is_judged_by_itself(K):
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_a_search_that_stopped_early_leaves_rows_out_all_the_same(K):
+def test_a_search_that_stopped_early_leaves_rows_out_all_the_same(K: int) -> None:
     """Its precision may be less than a row's own curvature, of which no variance is left."""
     rng = np.random.default_rng(5)
     Phi = np.column_stack([np.ones(12), 5 * rng.normal(size=(12, 3))])
@@ -98,13 +101,13 @@ def test_a_search_that_stopped_early_leaves_rows_out_all_the_same(K):
     assert leave_one_out(early).n_influential > 0
 
 
-def test_a_row_that_stands_alone_is_influential():
+def test_a_row_that_stands_alone_is_influential() -> None:
     Phi = np.column_stack([np.ones(20), np.eye(20)[:, 0]])
     q = fit(Phi, np.arange(20) % 2 == 0, GaussianPrior(0.0, 100.0))
     assert leave_one_out(q).n_influential == 1
 
 
-def test_an_average_is_the_sum_of_its_parts(dense):
+def test_an_average_is_the_sum_of_its_parts(dense: Twin) -> None:
     Phi, t = dense.binary(7, N=60, M=4)
     designs = [Phi[:, :m] for m in (2, 3, 4)]
     posteriors = [blr.fit_evidence(X, t) for X in designs]
@@ -115,7 +118,7 @@ def test_an_average_is_the_sum_of_its_parts(dense):
     assert compare(posteriors).best["loo"] == np.argmax([leave_one_out(q).log_density for q in posteriors])
 
 
-def test_says_what_is_wrong(dense):
+def test_says_what_is_wrong(dense: Twin) -> None:
     Phi, t = dense.binary(8, N=30, M=2)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(ValueError, match="there is nothing to compare"):

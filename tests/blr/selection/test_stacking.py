@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from blr.arrays import Matrix, Vector
 from blr.selection.stacking import stacking_weights
 
 
 @pytest.fixture
-def case():
+def case() -> tuple[np.ndarray, Matrix, Vector]:
     """Return left-out probabilities (J, N, K), vote fractions (N, K) and weights (N,)."""
     rng = np.random.default_rng(0)
     J, N, K = 4, 120, 3
@@ -20,16 +23,16 @@ def case():
     return p, share, rng.gamma(2.0, 1.0, N)
 
 
-def objective(s, p, share, weight, prior):
+def objective(s: Vector, p: np.ndarray, share: Matrix, weight: Vector, prior: Vector) -> float:
     mixed = np.tensordot(s, p, axes=1)
     return weight @ np.sum(share * np.log(mixed), axis=1) + len(p) * (prior / prior.sum()) @ np.log(s)
 
 
-def test_no_other_weights_predict_better(case):
+def test_no_other_weights_predict_better(case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector]) -> None:
     prior = np.array([1.0, 2.0, 1.0, 0.5])
     found = stacking_weights(*case[:2], weight=case[2], prior_probability=prior)
 
-    def energy(z):
+    def energy(z: Vector) -> float:
         s = np.exp(z - z.max())
         return -objective(s / s.sum(), *case, prior)
 
@@ -39,7 +42,7 @@ def test_no_other_weights_predict_better(case):
     assert found[1] > found[2] > 0.2
 
 
-def test_a_weight_of_two_is_a_row_twice(case):
+def test_a_weight_of_two_is_a_row_twice(case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector]) -> None:
     p, share, _ = case
     twice = np.arange(len(share)) < 30
     index = np.r_[np.arange(len(share)), np.flatnonzero(twice)]
@@ -47,13 +50,15 @@ def test_a_weight_of_two_is_a_row_twice(case):
     np.testing.assert_allclose(a, stacking_weights(p[:, index], share[index]), atol=1e-9)
 
 
-def test_models_that_say_the_same_share_by_prior_probability(case):
+def test_models_that_say_the_same_share_by_prior_probability(
+    case: dict[str, Any] | tuple[np.ndarray, Matrix, Vector],
+) -> None:
     p, share, weight = case
     found = stacking_weights(np.stack([p[0]] * 2), share, weight=weight, prior_probability=[3.0, 1.0])
     np.testing.assert_allclose(found, [0.75, 0.25], rtol=1e-6)
 
 
-def test_one_model_and_a_probability_of_zero():
+def test_one_model_and_a_probability_of_zero() -> None:
     share = np.array([[1.0, 0.0], [0.0, 1.0]])
     sure = np.array([[1.0, 0.0], [1.0, 0.0]])
     np.testing.assert_array_equal(stacking_weights(sure[None], share), [1.0])
@@ -63,7 +68,7 @@ def test_one_model_and_a_probability_of_zero():
     )  # two rows, and one of the prior's for each model
 
 
-def test_left_out_rows_choose_what_training_rows_would_not():
+def test_left_out_rows_choose_what_training_rows_would_not() -> None:
     """A model that knows its rows by heart is found out by the rows left out."""
     rng = np.random.default_rng(1)
     t = rng.random(300) < 0.7
@@ -83,14 +88,14 @@ def test_left_out_rows_choose_what_training_rows_would_not():
         (((0, 5, 3), (5, 3), (5,), (0,)), "left-out probabilities of the same rows"),
     ],
 )
-def test_says_which_shapes_do_not_fit(shapes, message):
+def test_says_which_shapes_do_not_fit(shapes: tuple[tuple[int, ...], ...], message: str) -> None:
     p, share, weight, prior = (np.ones(shape) for shape in shapes)
     with pytest.raises(ValueError, match=message):
         stacking_weights(p, share, weight=weight, prior_probability=prior)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -0.1, np.inf])
-def test_says_what_is_no_probability(bad):
+def test_says_what_is_no_probability(bad: float) -> None:
     p = np.full((2, 3, 2), 0.5)
     p[1, 2, 0] = bad
     with pytest.raises(ValueError, match="finite numbers of 0 or more"):

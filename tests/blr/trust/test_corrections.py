@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
 import blr.trust._corrections
+from blr.arrays import Vector
 from blr.fitting.newton import SolverPrior, maximise
 from blr.fitting.streams import Stream
 from blr.gaussian import Gaussian
@@ -14,6 +17,7 @@ from blr.likelihood.likelihoods import LINKS, Bernoulli, Categorical, unpack
 from blr.likelihood.mislabelled import MislabelledBernoulli, MislabelledCategorical
 from blr.sums import Rows, likelihood_terms
 from blr.trust._corrections import corrections
+from tests.blr.conftest import Twin
 
 CASES = {
     **{name: Bernoulli(link) for name, link in LINKS.items()},
@@ -22,20 +26,20 @@ CASES = {
 }
 
 
-def fitted(data, likelihood, precision=1.0):
+def fitted(data: Rows, likelihood: Bernoulli | Categorical, precision: float = 1.0) -> Gaussian:
     D = likelihood.n_outputs * data.n_functions
     prior = SolverPrior(np.zeros(D), precision * np.eye(D))
     mode = maximise(lambda w: data.accumulate(likelihood_terms(likelihood, w)), prior, np.zeros(D))
     return Gaussian(mode.theta, mode.precision(prior))
 
 
-def problem(dense, likelihood, N=60, M=3):
+def problem(dense: Twin, likelihood: Bernoulli | Categorical, N: int = 60, M: int = 3) -> Rows:
     make = dense.softmax if isinstance(likelihood, Categorical) else dense.binary
     Phi, t = make(0, N=N, M=M)
     return Rows(Phi, t, np.random.default_rng(0).gamma(2.0, size=N))
 
 
-def tensors(data, likelihood, gaussian):
+def tensors(data: Rows, likelihood: Bernoulli, gaussian: Gaussian) -> tuple[Vector, float]:
     """Return the mean's shift and the second-order term from ψ_ijk and ψ_ijkl in full."""
     C, S = likelihood.n_outputs, gaussian.covariance
     D = len(gaussian.mean)
@@ -53,7 +57,7 @@ def tensors(data, likelihood, gaussian):
 
 
 @pytest.mark.parametrize("likelihood", CASES.values(), ids=CASES)
-def test_equal_the_whole_tensors(dense, likelihood):
+def test_equal_the_whole_tensors(dense: Twin, likelihood: Bernoulli | Categorical) -> None:
     data = problem(dense, likelihood)
     gaussian = fitted(data, likelihood)
     found = corrections(data, likelihood, gaussian)
@@ -69,7 +73,9 @@ def test_equal_the_whole_tensors(dense, likelihood):
     [*CASES.values(), MislabelledBernoulli(), MislabelledCategorical(3)],
     ids=[*CASES, "mislabelled logistic", "mislabelled softmax"],
 )
-def test_pairs_of_rows_give_what_slices_of_the_tensor_give(dense, likelihood, monkeypatch):
+def test_pairs_of_rows_give_what_slices_of_the_tensor_give(
+    dense: Twin, likelihood: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = problem(dense, likelihood)
     if likelihood in (MislabelledBernoulli(), MislabelledCategorical(3)):
         one_hot = data.t if data.t.ndim == 2 else np.stack([1 - data.t, data.t], axis=1)
@@ -83,7 +89,7 @@ def test_pairs_of_rows_give_what_slices_of_the_tensor_give(dense, likelihood, mo
     assert found[0] == pytest.approx(found[1], rel=1e-10)
 
 
-def test_scales_and_collinear_columns_lose_no_digits(dense):
+def test_scales_and_collinear_columns_lose_no_digits(dense: Twin) -> None:
     """1, x, x² and x³ of x about 30, by 1e9: a Gram matrix of condition 1e20."""
     Phi, t = dense.binary(0, N=200, M=2)
     x = Phi[:, 1]
@@ -100,7 +106,7 @@ def test_scales_and_collinear_columns_lose_no_digits(dense):
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3)], ids=["logistic", "softmax"])
-def test_one_weight_by_quadrature(likelihood):
+def test_one_weight_by_quadrature(likelihood: Bernoulli | Categorical) -> None:
     """In one dimension both corrections take the error down by an order of magnitude."""
     rng = np.random.default_rng(1)
     Phi = rng.normal(0.5, 1.0, size=(40, 1))
@@ -117,7 +123,7 @@ def test_one_weight_by_quadrature(likelihood):
     found = corrections(data, likelihood, gaussian)
     sd = np.sqrt(gaussian.covariance[0, 0])
 
-    def density(x, power=0):
+    def density(x: float, power: int = 0) -> float:
         w = mode.theta.copy()
         w[0] = x
         value = data.accumulate(likelihood_terms(likelihood, w, hessian=False))[0] - prior.energy(w)
@@ -132,7 +138,7 @@ def test_one_weight_by_quadrature(likelihood):
 
 
 @pytest.mark.parametrize("K", [2, 4])
-def test_some_rows_tell_the_term_of_all(dense, monkeypatch, K):
+def test_some_rows_tell_the_term_of_all(dense: Twin, monkeypatch: pytest.MonkeyPatch, K: int) -> None:
     likelihood = Bernoulli() if K == 2 else Categorical(K)
     Phi, t = dense.binary(0, N=4000, M=8) if K == 2 else dense.softmax(0, N=4000, M=8, K=K)
     data = Rows(Phi, t)
@@ -146,7 +152,7 @@ def test_some_rows_tell_the_term_of_all(dense, monkeypatch, K):
     assert part.shift_norm == exact.shift_norm
 
 
-def test_random_slices_tell_the_length_of_the_tensor(dense, monkeypatch):
+def test_random_slices_tell_the_length_of_the_tensor(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     likelihood = Categorical(3)
     data = problem(dense, likelihood, N=300, M=12)
     gaussian = fitted(data, likelihood)
@@ -158,7 +164,7 @@ def test_random_slices_tell_the_length_of_the_tensor(dense, monkeypatch):
     assert found.second_order != exact.second_order
 
 
-def test_slices_held_a_few_at_a_time_are_the_same(dense, monkeypatch):
+def test_slices_held_a_few_at_a_time_are_the_same(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     likelihood = Categorical(3)
     data = problem(dense, likelihood, N=100, M=5)
     gaussian = fitted(data, likelihood)
@@ -169,7 +175,7 @@ def test_slices_held_a_few_at_a_time_are_the_same(dense, monkeypatch):
     )
 
 
-def test_a_stream_and_any_number_of_threads_give_the_same(dense):
+def test_a_stream_and_any_number_of_threads_give_the_same(dense: Twin) -> None:
     likelihood = Categorical(3)
     data = problem(dense, likelihood, N=700)
     gaussian = fitted(data, likelihood)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import genpareto
@@ -12,9 +14,10 @@ from blr.gaussian import Gaussian
 from blr.likelihood.likelihoods import Bernoulli, Categorical
 from blr.sums import Rows, likelihood_terms
 from blr.trust.importance import fit_pareto, laplace_ratios, smooth
+from tests.blr.conftest import Twin
 
 
-def laplace(dense, softmax):
+def laplace(dense: Twin, *, softmax: bool) -> tuple[Any, ...]:
     if softmax:
         Phi, t = dense.softmax(0, N=80, M=3, K=4)
         likelihood = Categorical(4)
@@ -29,14 +32,14 @@ def laplace(dense, softmax):
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.2, 0.7, 1.5])
-def test_the_pareto_shape_is_found(k):
+def test_the_pareto_shape_is_found(k: float) -> None:
     x = np.sort(genpareto.rvs(k, scale=3.0, size=20_000, random_state=np.random.default_rng(0)))
     shape, scale = fit_pareto(x)
     assert shape == pytest.approx(k, abs=0.03)
     assert scale == pytest.approx(3.0, rel=0.05)
 
 
-def test_quantiles_are_scipys():
+def test_quantiles_are_scipys() -> None:
     p = np.linspace(0.01, 0.99, 9)
     for k in (-0.4, 0.0, 0.9):
         assert blr.trust.importance._pareto_quantile(p, k, 2.0) == pytest.approx(
@@ -44,13 +47,13 @@ def test_quantiles_are_scipys():
         )
 
 
-def test_equal_ratios_are_a_perfect_approximation():
+def test_equal_ratios_are_a_perfect_approximation() -> None:
     found = smooth(np.full(500, 3.0))
     assert (found.k_hat, found.effective) == (0.0, pytest.approx(1.0))
 
 
 @pytest.mark.parametrize(("sd", "low", "high"), [(1.2, -np.inf, 0.2), (0.6, 0.45, 1.0), (0.45, 0.6, 1.2)])
-def test_k_hat_tells_a_proposal_that_is_too_narrow(sd, low, high):
+def test_k_hat_tells_a_proposal_that_is_too_narrow(sd: float, low: float, high: float) -> None:
     """For a normal target of sd 1 and a proposal of sd s the ratios' tail has k = 1 - s²."""
     x = sd * np.random.default_rng(0).standard_normal(4000)
     found = smooth(-0.5 * x**2 + 0.5 * (x / sd) ** 2)
@@ -59,8 +62,8 @@ def test_k_hat_tells_a_proposal_that_is_too_narrow(sd, low, high):
 
 
 @pytest.mark.parametrize("softmax", [False, True])
-def test_ratios_are_posterior_over_approximation(dense, softmax):
-    data, likelihood, prior, gaussian = laplace(dense, softmax)
+def test_ratios_are_posterior_over_approximation(dense: Twin, *, softmax: bool) -> None:
+    data, likelihood, prior, gaussian = laplace(dense, softmax=softmax)
     ratio = laplace_ratios(data, likelihood, gaussian, 80)
     draws = np.random.default_rng(0).standard_normal((len(ratio), len(gaussian.mean)))
     w = gaussian.mean + draws @ gaussian.inverse_cholesky
@@ -73,7 +76,7 @@ def test_ratios_are_posterior_over_approximation(dense, softmax):
     assert ratio == pytest.approx(expected, abs=1e-9)
 
 
-def test_some_rows_tell_the_ratios_of_all(dense, monkeypatch):
+def test_some_rows_tell_the_ratios_of_all(dense: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     Phi, t = dense.binary(0, N=8000, M=3)
     data, likelihood = Rows(Phi, t), Bernoulli()
     prior = SolverPrior(np.zeros(3), np.eye(3))
@@ -85,7 +88,7 @@ def test_some_rows_tell_the_ratios_of_all(dense, monkeypatch):
     assert part == pytest.approx(laplace_ratios(data, likelihood, gaussian, 8000)[: len(part)], abs=0.02)
 
 
-def test_ratios_of_any_range_are_finite():
+def test_ratios_of_any_range_are_finite() -> None:
     found = smooth(np.linspace(0.0, 1e5, 500))
     assert np.isfinite(found.k_hat)
     assert found.k_hat > 5

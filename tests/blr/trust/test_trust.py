@@ -7,17 +7,19 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from blr.likelihood.prior import GaussianPrior
+from blr.posterior.kinds import LaplacePosterior
 from blr.posterior.laplace import fit
 from blr.posterior.posterior import Posterior
 from blr.selection.evidence import fit_evidence
 from blr.trust.verdict import Trust
+from tests.blr.conftest import Twin
 
 
-def reasons(q):
+def reasons(q: LaplacePosterior) -> str:
     return " | ".join(q.trust.reasons)
 
 
-def test_plenty_of_data_is_green(dense):
+def test_plenty_of_data_is_green(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=2000, M=4)
     trust = fit(Phi, t, GaussianPrior(0.0, 1.0)).trust
     assert (trust.verdict, trust.reasons) == ("green", ())
@@ -27,14 +29,14 @@ def test_plenty_of_data_is_green(dense):
     assert trust.numbers["separation"] == 0
 
 
-def test_few_rows_are_amber(dense):
+def test_few_rows_are_amber(dense: Twin) -> None:
     Phi, t = dense.binary(3, N=30, M=6, scale=2.0)
     q = fit(Phi, t, GaussianPrior(0.0, 10.0))
     assert q.trust.verdict == "amber"
     assert "posterior sd from the mode" in reasons(q)
 
 
-def test_separable_with_a_broad_prior_is_red(dense):
+def test_separable_with_a_broad_prior_is_red(dense: Twin) -> None:
     Phi, _ = dense.binary(0, N=60, M=3)
     t = np.where(Phi[:, 1] > 0, "late", "early")
     q = fit(Phi, t, GaussianPrior(0.0, 1e4))
@@ -44,14 +46,14 @@ def test_separable_with_a_broad_prior_is_red(dense):
     assert q.trust.numbers["separation"] == 2
 
 
-def test_separable_with_a_firm_prior_is_told_and_not_condemned(dense):
+def test_separable_with_a_firm_prior_is_told_and_not_condemned(dense: Twin) -> None:
     Phi, _ = dense.binary(0, N=200, M=3)
     q = fit(Phi, (Phi[:, 1] > 0).astype(float), GaussianPrior(0.0, 0.05))
     assert q.trust.verdict == "green"
     assert "complete separation" in reasons(q)
 
 
-def test_no_maximum_likelihood_is_red(dense):
+def test_no_maximum_likelihood_is_red(dense: Twin) -> None:
     Phi, _ = dense.binary(0, N=60, M=3)
     q = fit(Phi, (Phi[:, 1] > 0).astype(float), None)
     assert q.trust.verdict == "red"
@@ -59,7 +61,7 @@ def test_no_maximum_likelihood_is_red(dense):
 
 
 @pytest.mark.parametrize(("prior", "verdict"), [(GaussianPrior(0.0, 1.0), "green"), (None, "red")])
-def test_redundant_columns_are_named(dense, prior, verdict):
+def test_redundant_columns_are_named(dense: Twin, prior: GaussianPrior | None, verdict: str) -> None:
     Phi, t = dense.binary(0, N=500, M=3)
     wide = np.column_stack([Phi, 3 * Phi[:, 1], np.zeros(500)])
     q = fit(wide, t, prior)
@@ -69,7 +71,7 @@ def test_redundant_columns_are_named(dense, prior, verdict):
     assert q.trust.numbers["redundant_columns"] == 2
 
 
-def test_a_search_that_stopped_short_is_red(dense):
+def test_a_search_that_stopped_short_is_red(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=500, M=3, scale=3.0)
     q = fit(Phi, t, GaussianPrior(0.0, 100.0), max_iter=2)
     assert q.trust.verdict == "red"
@@ -77,7 +79,7 @@ def test_a_search_that_stopped_short_is_red(dense):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit", "cauchit", "cloglog", "softmax"])
-def test_every_likelihood_has_a_verdict(dense, likelihood):
+def test_every_likelihood_has_a_verdict(dense: Twin, likelihood: str) -> None:
     Phi, t = dense.softmax(0, N=300, M=3, K=3) if likelihood == "softmax" else dense.binary(0, N=300, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0), likelihood)
     assert q.trust.verdict in {"green", "amber"}
@@ -85,7 +87,7 @@ def test_every_likelihood_has_a_verdict(dense, likelihood):
 
 
 @pytest.mark.parametrize("separable", [False, True])
-def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense, separable):
+def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense: Twin, *, separable: bool) -> None:
     Phi, t = dense.binary(0, N=60, M=3)
     t = (Phi[:, 1] > 0).astype(int) if separable else t.astype(int)
     one, two = fit(Phi, t, GaussianPrior(0.0, 4.0)), fit(Phi, t, GaussianPrior(0.0, 2.0), "softmax")
@@ -95,14 +97,14 @@ def test_a_softmax_of_two_classes_has_the_logistic_verdict(dense, separable):
         assert two.trust.numbers[name] == pytest.approx(one.trust.numbers[name], rel=1e-9)
 
 
-def test_softmax_with_a_prior_that_couples_classes(dense):
+def test_softmax_with_a_prior_that_couples_classes(dense: Twin) -> None:
     Phi, t = dense.softmax(0, N=300, M=3, K=3)
     S = dense.covariance(np.random.default_rng(0), 9)
     q = fit(Phi, t, GaussianPrior(np.arange(9) / 9, S), "softmax")
     assert q.trust.verdict == "green"
 
 
-def test_a_stream_has_the_rows_verdict(dense):
+def test_a_stream_has_the_rows_verdict(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=300, M=3)
     chunks = [(Phi[i : i + 70], t[i : i + 70], None) for i in range(0, 300, 70)]
     prior = GaussianPrior(0.0, 1.0)
@@ -112,7 +114,7 @@ def test_a_stream_has_the_rows_verdict(dense):
         assert ours.numbers[name] == pytest.approx(value, rel=1e-6)
 
 
-def test_votes_and_weights_count(dense):
+def test_votes_and_weights_count(dense: Twin) -> None:
     """Ten votes a row are ten rows."""
     Phi, t = dense.binary(0, N=100, M=3)
     votes = fit(Phi, 7 * t + 1, GaussianPrior(0.0, 1.0), trials=np.full(100, 10.0))
@@ -126,7 +128,7 @@ def test_votes_and_weights_count(dense):
     assert votes.trust.numbers["shift"] == pytest.approx(split.trust.numbers["shift"], rel=1e-9)
 
 
-def _two_weights(seed):
+def _two_weights(seed: int) -> tuple[LaplacePosterior, float]:
     """Return a small problem, and the true log evidence of its Laplace fit's prior, by the trapezoid rule."""
     rng = np.random.default_rng(seed)
     N = int(rng.integers(3, 30))
@@ -142,7 +144,7 @@ def _two_weights(seed):
 
 
 @pytest.mark.parametrize("seed", [6, 17, 23, 144])
-def test_a_second_order_term_that_is_small_and_wrong_is_not_green(seed):
+def test_a_second_order_term_that_is_small_and_wrong_is_not_green(seed: int) -> None:
     """Its parts cancel, or three rows are too few for any order: by itself the term would pass."""
     q, log_evidence = _two_weights(seed)
     assert abs(q.second_order) < 0.12
@@ -152,13 +154,13 @@ def test_a_second_order_term_that_is_small_and_wrong_is_not_green(seed):
 
 
 @pytest.mark.parametrize("seed", range(30, 40))
-def test_green_evidence_of_small_problems(seed):
+def test_green_evidence_of_small_problems(seed: int) -> None:
     q, log_evidence = _two_weights(seed)
     left = abs(q.log_evidence + q.second_order - log_evidence)
     assert left < 0.015 or q.trust.verdict != "green"
 
 
-def test_survives_saving_once_computed(dense):
+def test_survives_saving_once_computed(dense: Twin) -> None:
     Phi, t = dense.binary(0, N=100, M=3)
     q = fit(Phi, t, GaussianPrior(0.0, 1.0))
     with pytest.raises(RuntimeError, match=r"loaded from a file and has no data with it.*before saving"):
@@ -171,7 +173,7 @@ def test_survives_saving_once_computed(dense):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_green_evidence_is_right_with_its_second_order(dense, seed):
+def test_green_evidence_is_right_with_its_second_order(dense: Twin, seed: int) -> None:
     """Against a long importance sample, within 0.015 nats."""
     Phi, t = dense.softmax(seed, N=120, M=2, K=3) if seed % 2 else dense.binary(seed, N=60, M=3)
     likelihood = "softmax" if seed % 2 else "logistic"

@@ -1,5 +1,7 @@
 """Texts as whole columns: the same as text by text."""
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -15,12 +17,12 @@ NUMPYS = st.lists(st.one_of(ANY, st.text("aZ \t~", max_size=9)), max_size=20).ma
 
 
 @given(NUMPYS)
-def test_arrow_has_the_texts(texts):
+def test_arrow_has_the_texts(texts: np.ndarray) -> None:
     for given_texts in (texts, texts.astype(texts.dtype.newbyteorder()), texts[::-2]):
         assert text_array(given_texts).equals(pa.array(given_texts.tolist(), pa.string()))
 
 
 @given(NUMPYS)
-def test_code_points(texts):
+def test_code_points(texts: np.ndarray) -> None:
     found = ["".join(map(chr, codes)).rstrip("\0") for codes in code_points(texts).tolist()]
     assert found == texts.tolist()

@@ -1,5 +1,7 @@
 """One type for several: every value of both is the same in it, or the cast fails; nothing is rounded."""
 
+from __future__ import annotations
+
 import datetime as dt
 import decimal
 from itertools import combinations_with_replacement, product
@@ -56,7 +58,7 @@ TYPES = list(VALUES)
 
 
 @pytest.mark.parametrize("one", TYPES, ids=str)
-def test_values_stay_or_are_refused(one):
+def test_values_stay_or_are_refused(one: Any) -> None:
     """Against every other type: the same values in the common one, whichever is named first."""
     for other in TYPES:
         common = common_type(one, other)
@@ -91,7 +93,7 @@ def same(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def test_integers_and_floats_by_their_ranges():
+def test_integers_and_floats_by_their_ranges() -> None:
     """The type is the narrowest that holds both ranges, found by trying all: the slow obvious way."""
     for one, other in combinations_with_replacement(NUMBERS, 2):
         ends = [v for t in (one, other) for v in extremes(t)]
@@ -134,12 +136,12 @@ UNLIKE = [
 
 
 @pytest.mark.parametrize(("one", "other"), UNLIKE, ids=str)
-def test_what_means_something_else_has_no_common_type(one, other):
+def test_what_means_something_else_has_no_common_type(one: Any, other: Any) -> None:
     for a, b in (one, other), (other, one):
         assert common_type(a, b) is None
 
 
-def test_every_pair_of_the_same_is_itself():
+def test_every_pair_of_the_same_is_itself() -> None:
     assert all(common_type(t, t) == t for t in TYPES)
     assert {common_type(a, b) for a, b in product([pa.string()], [pa.binary(), pa.string_view()])} == {
         pa.string()

@@ -1,5 +1,7 @@
 """From Arrow to NumPy: types, nulls, vectors, text."""
 
+from __future__ import annotations
+
 import datetime as dt
 import decimal
 
@@ -45,7 +47,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_numbers(kind):
+def test_numbers(kind: str) -> None:
     column, expected, datatype = NUMBERS[kind]
     values = column_values(column)
     assert values.dtype == datatype
@@ -63,38 +65,38 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_text(kind):
+def test_text(kind: str) -> None:
     """Every kind of text is an array of `str`, without padding, empty where null."""
     values = column_values(TEXTS[kind])
     assert values.dtype == object
     assert values.tolist() == ["a", ""]
 
 
-def test_bytes_that_are_no_utf8():
+def test_bytes_that_are_no_utf8() -> None:
     assert column_values(pa.array([b"\xe9", b"b"])).tolist() == ["é", "b"]
 
 
-def test_text_vectors():
+def test_text_vectors() -> None:
     values = column_values(pa.array([["a", "b "], None], pa.list_(pa.string(), 2)))
     assert values.tolist() == [["a", "b"], ["", ""]]
 
 
-def test_large_nullable_integers_are_masked_not_rounded():
+def test_large_nullable_integers_are_masked_not_rounded() -> None:
     values = column_values(pa.array([2**60 + 1, None]))
     assert isinstance(values, np.ma.MaskedArray)
     assert values[0] == 2**60 + 1
     assert values.mask.tolist() == [False, True]
 
 
-def test_times_stay_times():
+def test_times_stay_times() -> None:
     assert column_values(pa.array([dt.date(2026, 1, 2)])).dtype.kind == "M"
 
 
-def test_lists_of_different_lengths_are_refused():
+def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(ExpressionError, match="'epochs' holds lists of 1 to 2 elements"):
         column_values(pa.array([[1], [1, 2]]), name="epochs")
 
 
-def test_structs_are_refused():
+def test_structs_are_refused() -> None:
     with pytest.raises(ExpressionError, match="'s' holds struct"):
         column_values(pa.array([{"a": 1}]), name="s")

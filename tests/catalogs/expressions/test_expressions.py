@@ -1,8 +1,12 @@
 """The expression language: what it computes, against Python and NumPy by hand, and what it refuses."""
 
+from __future__ import annotations
+
 import contextlib
 import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +86,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("text", BY_HAND)
-def test_by_hand(text):
+def test_by_hand(text: str) -> None:
     """Every operator and function, missing values included, against values worked out by hand."""
     expected = np.array(BY_HAND[text])
     got = parse(text).evaluate(COLUMNS)
@@ -91,7 +95,7 @@ def test_by_hand(text):
 
 
 @st.composite
-def arithmetic(draw, depth=4):
+def arithmetic(draw: st.DrawFn, depth: int = 4) -> tuple[str, Callable[..., Any]]:
     """Return a text and the Python function that it should be, over a dictionary of floats."""
     if depth == 0 or draw(st.booleans()):
         name = draw(st.sampled_from(["x", "y", "`z-z`"]))
@@ -108,16 +112,16 @@ def arithmetic(draw, depth=4):
     return f"({left}) {symbol} ({right})", lambda row: finite(function(f(row), g(row)))
 
 
-def divide(a, b):
+def divide(a: float, b: float) -> float:
     return a / b if b else NAN
 
 
-def finite(value):
+def finite(value: float) -> float:
     return value if math.isfinite(value) else NAN
 
 
 @given(arithmetic(), st.lists(st.tuples(*[st.floats(-1e9, 1e9)] * 3), min_size=1, max_size=5))
-def test_arithmetic_is_pythons(tree, rows):
+def test_arithmetic_is_pythons(tree: tuple[str, Callable[..., Any]], rows: list[tuple[float, ...]]) -> None:
     """Random trees give what Python's own floats give, to the last bit."""
     text, function = tree
     names = ("x", "y", "z-z")
@@ -127,7 +131,7 @@ def test_arithmetic_is_pythons(tree, rows):
 
 
 @given(st.text(alphabet="ab1.5'\"`()[],+-*/<>=!&|~ :;{}@#%^_\\\né×", max_size=40) | st.text(max_size=40))
-def test_any_text_parses_or_is_refused(text):
+def test_any_text_parses_or_is_refused(text: str) -> None:
     """Nothing but an `ExpressionError` comes of any text, with every message in three parts."""
     try:
         parse(text)
@@ -159,7 +163,7 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
-def test_what_parses_evaluates_or_is_refused(words):
+def test_what_parses_evaluates_or_is_refused(words: list[Any]) -> None:
     """What the parser lets through never fails in any other way than by an `ExpressionError`."""
     columns = {"a": np.array([1.0, NAN]), "q": np.array([[1, 2], [3, 4]])}
     with contextlib.suppress(ExpressionError):
@@ -233,18 +237,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_refused(text):
+def test_refused(text: str) -> None:
     """What is not of the language is refused by name."""
     with pytest.raises(ExpressionError, match=REFUSED[text]):
         parse(text)
 
 
-def test_no_text_at_all():
+def test_no_text_at_all() -> None:
     with pytest.raises(ExpressionError, match="put it in quotes"):
         parse(12)
 
 
-def test_the_caret_shows_the_place():
+def test_the_caret_shows_the_place() -> None:
     """Line 2 is the text, line 3 has the caret below the fault, after non-ASCII names too."""
     for text, place in (("bmag - sqr(j)", 7), ("`é` + ε * f(x)", 10)):
         with pytest.raises(ExpressionError) as caught:
@@ -269,25 +273,25 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("text", MISFITS)
-def test_types_that_do_not_fit(text):
+def test_types_that_do_not_fit(text: str) -> None:
     """What only the columns' types make wrong is said at evaluation, with the place."""
     columns = {**COLUMNS, "time": np.zeros(4, "datetime64[s]")}
     with pytest.raises(ExpressionError, match=MISFITS[text]):
         parse(text).evaluate(columns)
 
 
-def test_names():
+def test_names() -> None:
     """Quoted, vector, keyword and non-ASCII columns are found; functions are none."""
     assert parse("`MAG-B` - abs(flux[2]) + lambda * µ").names == {"MAG-B", "flux", "lambda", "µ"}
 
 
-def test_unknown_column_names_the_nearest():
+def test_unknown_column_names_the_nearest() -> None:
     with pytest.raises(ColumnNotFoundError, match=r"no column 'bmga'; did you mean 'bmag'") as caught:
         parse("jmag - bmga").check_names(["bmag", "jmag"])
     assert str(caught.value).splitlines()[-1].index("^") == 4 + len("jmag - ")
 
 
-def test_identifiers_compare_exactly():
+def test_identifiers_compare_exactly() -> None:
     """64-bit identifiers are not rounded to float64, with nulls among them neither."""
     wanted = 1237648720693755918
     whole = pa.array([wanted, wanted + 1, wanted - 1])
@@ -300,7 +304,7 @@ def test_identifiers_compare_exactly():
     assert parse("id == 18446744073709551615").evaluate({"id": largest}).tolist() == [True, False]
 
 
-def test_nulls():
+def test_nulls() -> None:
     """Arrow's nulls are missing: NaN, False in comparisons, empty as text."""
     columns = {
         "i": pa.array([1, None], pa.int32()),
@@ -315,7 +319,7 @@ def test_nulls():
     np.testing.assert_array_equal(parse("b + 0").evaluate(columns), [1, NAN])
 
 
-def test_a_column_of_nulls_only_is_numbers_or_text_as_it_is_used():
+def test_a_column_of_nulls_only_is_numbers_or_text_as_it_is_used() -> None:
     """A file in which a column has no value at all does not say of which type it would be."""
     columns = {"v": pa.nulls(2), "k": np.array([1, 2])}
     for text in ("v + k", "-v", "v", "sqrt(v)", "v & 1"):
@@ -335,7 +339,7 @@ def test_a_column_of_nulls_only_is_numbers_or_text_as_it_is_used():
     assert parse("v != 'E'").evaluate(columns).tolist() == [True, True]
 
 
-def test_masked_arrays_and_bytes():
+def test_masked_arrays_and_bytes() -> None:
     """Astropy's masked columns and FITS's bytes are taken as they come."""
     masked = np.ma.MaskedArray([1, 2, 3], mask=[False, True, False])
     words = np.ma.MaskedArray(np.array([b"E", b"S", b"E"]), mask=[False, False, True])
@@ -345,19 +349,19 @@ def test_masked_arrays_and_bytes():
     assert parse("m != 1").evaluate({"m": masked}).tolist() == [False, False, True]
 
 
-def test_big_endian_columns():
+def test_big_endian_columns() -> None:
     """FITS's byte order makes no difference."""
     columns = {"x": np.array([1.5, 2.5], ">f4"), "n": np.array([1, 2], ">i8")}
     np.testing.assert_array_equal(parse("x * n").evaluate(columns), [1.5, 5.0])
 
 
-def test_selects_wants_a_condition():
+def test_selects_wants_a_condition() -> None:
     assert parse("a > 0").selects(COLUMNS).tolist() == [True, False, False, True]
     with pytest.raises(ExpressionError, match="condition"):
         parse("a + 0").selects(COLUMNS)
 
 
-def test_evaluate_batch():
+def test_evaluate_batch() -> None:
     """A record batch is evaluated column by column, constants included."""
     batch = pa.record_batch({"x": pa.array([1.0, None]), "n": pa.array(["p", "q"])})
     np.testing.assert_array_equal(parse("x + 1").evaluate_batch(batch), [2, NAN])
@@ -366,13 +370,13 @@ def test_evaluate_batch():
         parse("y").evaluate_batch(batch)
 
 
-def test_expressions_compare_by_what_they_say():
+def test_expressions_compare_by_what_they_say() -> None:
     """Trees are equal whatever the blanks; texts are kept as given."""
     assert parse("a+b").tree == parse(" a +\n b ").tree
     assert parse(" a").text == " a"
 
 
-def test_a_column_is_not_changed():
+def test_a_column_is_not_changed() -> None:
     """Evaluation leaves its inputs alone, and an infinity in a column is no finite value."""
     x = np.array([np.inf, 1.0])
     np.testing.assert_array_equal(parse("-x + 1").evaluate({"x": x}), [NAN, 0])
@@ -416,6 +420,6 @@ UNITS_BY_HAND = {
 
 
 @pytest.mark.parametrize("text", UNITS_BY_HAND)
-def test_units(text):
+def test_units(text: str) -> None:
     """Units as far as they can be told, strange ones passed on, None where columns or units do not agree."""
     assert parse(text).unit(UNITS) == UNITS_BY_HAND[text]

@@ -44,7 +44,7 @@ def written(
 @pytest.mark.parametrize(
     "name", ["small_sky_source/skymap.2.fits", "small_sky_o1_collection/small_sky_order1/skymap.fits"]
 )
-def test_a_map_of_cds_counts_the_rows_of_its_catalogue(name):
+def test_a_map_of_cds_counts_the_rows_of_its_catalogue(name: str) -> None:
     if not (SHARED / name).exists():
         pytest.skip("got no shared data")
     sky = read_healpix(SHARED / name)
@@ -64,7 +64,9 @@ def test_a_map_of_cds_counts_the_rows_of_its_catalogue(name):
 @pytest.mark.parametrize(
     ("coordsys", "frame"), [("C", "icrs"), ("G", "galactic"), ("E", "barycentricmeanecliptic")]
 )
-def test_positions_find_the_pixels_that_astropy_finds(tmp_path, ordering, coordsys, frame):
+def test_positions_find_the_pixels_that_astropy_finds(
+    tmp_path: Path, ordering: str, coordsys: str, frame: str
+) -> None:
     values = np.random.default_rng(2).normal(size=12 * 16**2).astype(np.float32)
     path = written(tmp_path / "map.fits", values, a_row=1024, ORDERING=ordering.upper(), COORDSYS=coordsys)
     ra, dec = somewhere()
@@ -76,7 +78,7 @@ def test_positions_find_the_pixels_that_astropy_finds(tmp_path, ordering, coords
     assert np.isnan(sky.at(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))).all()
 
 
-def test_both_orders_say_the_same(tmp_path):
+def test_both_orders_say_the_same(tmp_path: Path) -> None:
     grid = HEALPix(16, order="ring")
     ring = np.arange(12 * 16**2, dtype=np.float32)
     nested = ring[grid.nested_to_ring(np.arange(12 * 16**2))]
@@ -86,7 +88,7 @@ def test_both_orders_say_the_same(tmp_path):
     np.testing.assert_array_equal(a, b)
 
 
-def test_a_part_of_the_sky_has_no_values_elsewhere(tmp_path):
+def test_a_part_of_the_sky_has_no_values_elsewhere(tmp_path: Path) -> None:
     pixels = np.array([700, 3, 1500])
     values = np.array([1.5, 2.5, 3.5], dtype=np.float32)
     path = written(tmp_path / "part.fits", values, pixels=pixels, INDXSCHM="EXPLICIT", OBJECT="PARTIAL")
@@ -95,13 +97,13 @@ def test_a_part_of_the_sky_has_no_values_elsewhere(tmp_path):
     np.testing.assert_array_equal(sky.at(lon.deg, lat.deg), [2.5, np.nan, 1.5, 3.5])
 
 
-def test_a_range_of_pixels(tmp_path):
+def test_a_range_of_pixels(tmp_path: Path) -> None:
     values = np.arange(100, dtype=np.float32)
     sky = read_healpix(written(tmp_path / "range.fits", values, FIRSTPIX=200, LASTPIX=299))
     np.testing.assert_array_equal(sky.pixels, np.arange(200, 300))
 
 
-def test_marks_of_no_value_are_nan(tmp_path):
+def test_marks_of_no_value_are_nan(tmp_path: Path) -> None:
     values = np.ones(12 * 16**2, dtype=np.float32)
     values[:3] = [-1.6375e30, np.nan, -99]
     sky = read_healpix(written(tmp_path / "map.fits", values, BAD_DATA=-99.0))
@@ -125,26 +127,28 @@ WHOLE = np.ones(12 * 16**2, dtype=np.float32)
         ({"INDXSCHM": "EXPLICIT"}, ColumnNotFoundError, "expected a column of the map"),
     ],
 )
-def test_headers_that_say_too_little_or_something_else(tmp_path, header, error, message):
+def test_headers_that_say_too_little_or_something_else(
+    tmp_path: Path, header: dict[str, Any], error: type[Any], message: str
+) -> None:
     path = written(tmp_path / "map.fits", WHOLE, **header)
     with pytest.raises(error, match=message):
         read_healpix(path)
 
 
-def test_pixels_that_are_not_on_the_sky(tmp_path):
+def test_pixels_that_are_not_on_the_sky(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE[:2], pixels=np.array([0, 5000]), INDXSCHM="EXPLICIT")
     with pytest.raises(DamagedFileError, match="got pixels that NSIDE = 16 does not have"):
         read_healpix(path)
 
 
-def test_stated_coordinates_serve_where_the_file_says_none(tmp_path):
+def test_stated_coordinates_serve_where_the_file_says_none(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE, COORDSYS=None)
     assert read_healpix(path, frame="galactic").frame == "galactic"
     with pytest.raises(FormatError, match="got 'galactic' for a map that says COORDSYS = 'C'"):
         read_healpix(written(tmp_path / "map.fits", WHOLE), frame="galactic")
 
 
-def test_gzipped_maps(tmp_path):
+def test_gzipped_maps(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", np.arange(12 * 16**2, dtype=np.float32))
     (tmp_path / "map.fits.gz").write_bytes(gzip.compress(path.read_bytes()))
     np.testing.assert_array_equal(read_healpix(tmp_path / "map.fits.gz").values, read_healpix(path).values)
@@ -153,14 +157,14 @@ def test_gzipped_maps(tmp_path):
         read_healpix(tmp_path / "cut.fits.gz")
 
 
-def test_columns_by_name(tmp_path):
+def test_columns_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "map.fits", WHOLE)
     assert read_healpix(path, column="DEPTH").column == "DEPTH"
     with pytest.raises(ColumnNotFoundError, match="got 'DEPHT', expected a column of the map"):
         read_healpix(path, column="DEPHT")
 
 
-def test_damaged_files_are_refused_and_not_misread(tmp_path):
+def test_damaged_files_are_refused_and_not_misread(tmp_path: Path) -> None:
     """Cut at every length, and no FITS at all."""
     whole = written(tmp_path / "map.fits", np.arange(12 * 16**2, dtype=np.float32)).read_bytes()
     for length in [*range(0, len(whole), 997), len(whole) - 2880]:
@@ -186,7 +190,7 @@ def ours(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return pixels, values
 
 
-def test_others_read_our_maps(tmp_path):
+def test_others_read_our_maps(tmp_path: Path) -> None:
     pixels, values = ours(tmp_path / "map.fits")
     table = Table.read(tmp_path / "map.fits")
     assert table.meta["ORDERING"] == "NESTED"
@@ -200,12 +204,12 @@ def test_others_read_our_maps(tmp_path):
 
 
 @pytest.mark.skipif(FITSVERIFY is None, reason=NO_FITSVERIFY)
-def test_fitsverify_finds_no_fault(tmp_path):
+def test_fitsverify_finds_no_fault(tmp_path: Path) -> None:
     ours(tmp_path / "map.fits")
     assert not any(problems_by_fitsverify([tmp_path / "map.fits"]))
 
 
-def test_pixels_and_centres_are_those_of_each_other():
+def test_pixels_and_centres_are_those_of_each_other() -> None:
     pixels = np.arange(12 * 4**3)
     np.testing.assert_array_equal(nested_pixels(*centres(pixels, 3), 3), pixels)
     assert nested_pixels(np.array([np.nan]), np.array([0.0]), 3)[0] == -1

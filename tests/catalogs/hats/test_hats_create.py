@@ -26,7 +26,7 @@ def made(folder: Path) -> Path:
     return folder / "map"
 
 
-def test_we_read_it(tmp_path):
+def test_we_read_it(tmp_path: Path) -> None:
     catalogue = catalogs.open(made(tmp_path))
     assert (catalogue.format, catalogue.n_rows) == ("hats", 5)
     assert catalogue.column("density").unit == "deg-2"
@@ -38,19 +38,19 @@ def test_we_read_it(tmp_path):
     np.testing.assert_array_equal(rows["density"], np.sort(PIXELS))
 
 
-def test_the_metadata_hold_all_row_groups(tmp_path):
+def test_the_metadata_hold_all_row_groups(tmp_path: Path) -> None:
     root = made(tmp_path)
     assert pq.read_metadata(root / "dataset/_metadata").num_rows == 5
     assert pa.dataset.parquet_dataset(root / "dataset/_metadata").count_rows() == 5
 
 
-def test_written_again_it_replaces_itself(tmp_path):
+def test_written_again_it_replaces_itself(tmp_path: Path) -> None:
     made(tmp_path)
     assert catalogs.open(made(tmp_path)).n_rows == 5
     assert [path.name for path in tmp_path.iterdir()] == ["map"]
 
 
-def test_hats_reads_it(tmp_path):
+def test_hats_reads_it(tmp_path: Path) -> None:
     hats = pytest.importorskip("hats")
     catalogue = hats.read_hats(made(tmp_path))
     assert len(catalogue) == 5

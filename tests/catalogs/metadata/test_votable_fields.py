@@ -1,5 +1,9 @@
 """FIELDs in the text of a VOTable: read, added and nothing else touched."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -36,7 +40,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_fields_are_added_behind_the_last(layout):
+def test_fields_are_added_behind_the_last(layout: str) -> None:
     """The new text without the addition is the old text, and reads back."""
     xml = LAYOUTS[layout]
     new = add_fields(xml, [Field("b", "float", unit="mag")])
@@ -54,25 +58,25 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn
 @given(
     st.lists(st.builds(Field, name=texts, unit=texts, ucd=texts, description=texts, null=texts), max_size=4)
 )
-def test_what_is_written_is_read(fields):
+def test_what_is_written_is_read(fields: Any) -> None:
     """Any characters in names, units and descriptions come back."""
     assert list(read_fields(new_votable(fields))) == fields
 
 
 @pytest.mark.parametrize("xml", ["", "<a", "<a></b>", "<!DOCTYPE a><a/>", "<VOTABLE/>"])
-def test_what_is_no_table_cannot_be_added_to(xml):
+def test_what_is_no_table_cannot_be_added_to(xml: str) -> None:
     with pytest.raises(VOTableError):
         add_fields(xml, [Field("b")])
 
 
-def test_entities_are_not_expanded():
+def test_entities_are_not_expanded() -> None:
     """A document type, in which text can be made to grow without bound, is refused."""
     bomb = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;">]><VOTABLE>&c;</VOTABLE>'
     with pytest.raises(VOTableError, match="DOCTYPE"):
         read_fields(bomb)
 
 
-def test_a_description_of_any_length_is_read_in_time():
+def test_a_description_of_any_length_is_read_in_time() -> None:
     """Line by line, each put behind all before it, this took minutes."""
     told = "a line & another\n" * 200_000
     (field,) = read_fields(new_votable([Field("ra", "double", description=told)]))
@@ -93,11 +97,11 @@ TYPES = {
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_types(name):
+def test_types(name: str) -> None:
     assert field_type(pa.type_for_alias(name)) == TYPES[name]
 
 
-def test_types_of_arrays():
+def test_types_of_arrays() -> None:
     """VOTable counts the fastest index first."""
     matrix = pa.list_(pa.list_(pa.float32(), 3), 2)
     assert field_type(matrix) == ("float", "3x2")

@@ -1,8 +1,12 @@
 """Reading Parquet: batches of exact size, folders, patterns, metadata of every convention, damage."""
 
+from __future__ import annotations
+
 import gzip
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +36,7 @@ def decoded(table: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 300, 301, 999, 1000, 5000])
-def test_batches_are_of_exactly_so_many_rows(tmp_path, rows):
+def test_batches_are_of_exactly_so_many_rows(tmp_path: Path, rows: int) -> None:
     """Whatever the row groups, batches have `rows` rows, and together they are the table."""
     n = 40 if rows == 1 else N
     catalog = parquet.open(write_rich(tmp_path / "a.parquet", n))
@@ -44,14 +48,14 @@ def test_batches_are_of_exactly_so_many_rows(tmp_path, rows):
     np.testing.assert_array_equal(got["x"], expected["x"])
 
 
-def test_only_the_columns_asked_for_in_the_order_asked(tmp_path):
+def test_only_the_columns_asked_for_in_the_order_asked(tmp_path: Path) -> None:
     partition = parquet.open(write_rich(tmp_path / "a.parquet")).partitions[0]
     batch = next(partition.batches(["vector", "row"]))
     assert batch.schema.names == ["vector", "row"]
     assert next(partition.batches([])).num_rows == N
 
 
-def test_catalog(tmp_path):
+def test_catalog(tmp_path: Path) -> None:
     """Columns have the types that batches have, vectors their shape, Arrow's field metadata is read."""
     catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
     assert (catalog.format, catalog.n_rows, catalog.path) == ("parquet", N, tmp_path / "a.parquet")
@@ -64,7 +68,7 @@ def test_catalog(tmp_path):
     assert [c.datatype for c in catalog.columns] == list(batch.schema.types)
 
 
-def test_no_rows(tmp_path):
+def test_no_rows(tmp_path: Path) -> None:
     for n_groups, path in enumerate([tmp_path / "none.parquet", tmp_path / "empty.parquet"]):
         with pq.ParquetWriter(path, rich_table(0).schema) as writer:
             for _ in range(n_groups):
@@ -74,18 +78,18 @@ def test_no_rows(tmp_path):
         assert list(catalog.batches(["row"])) == []
 
 
-def test_unknown_column_names_the_nearest(tmp_path):
+def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
     catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
     with pytest.raises(ColumnNotFoundError, match="'vectro'; did you mean 'vector'"):
         next(catalog.partitions[0].batches(["vectro"]))
 
 
-def test_a_table_number_is_refused(tmp_path):
+def test_a_table_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="leave it out"):
         parquet.open(write_rich(tmp_path / "a.parquet"), 1)
 
 
-def test_missing_file_names_the_nearest(tmp_path):
+def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
     write_rich(tmp_path / "galaxies.parquet", 3)
     with pytest.raises(CatalogError, match=r"did you mean 'galaxies\.parquet'"):
         parquet.open(tmp_path / "galaxy.parquet")
@@ -93,7 +97,7 @@ def test_missing_file_names_the_nearest(tmp_path):
         parquet.open(tmp_path / "*.parq")
 
 
-def test_folder_and_pattern(tmp_path):
+def test_folder_and_pattern(tmp_path: Path) -> None:
     """Files come in the order of their names; `_metadata` and hidden files are none."""
     for name in ("b/2.parquet", "a/1.parq", "_metadata", ".hidden.parquet", "notes.txt"):
         path = tmp_path / "root" / name
@@ -130,7 +134,7 @@ DATA_FILES = ["000000_0", "frame.parquet.gzip", "part-00000.snappy.PARQUET"]
 
 
 @pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
-def test_what_of_a_folder_is_data(tmp_path, opened):
+def test_what_of_a_folder_is_data(tmp_path: Path, opened: Callable[..., Any]) -> None:
     """Suffixes in any case, Hive's files without one; no flags, checksums, summaries or half-done copies."""
     for name, content in OTHERS.items():
         path = tmp_path / name
@@ -150,7 +154,9 @@ def test_what_of_a_folder_is_data(tmp_path, opened):
     "log", ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/x", "_spark_metadata/0"]
 )
 @pytest.mark.parametrize("opened", [parquet.open, catalogs.open])
-def test_tables_whose_log_says_which_files_count_are_refused(tmp_path, log, opened):
+def test_tables_whose_log_says_which_files_count_are_refused(
+    tmp_path: Path, log: str, opened: Callable[..., Any]
+) -> None:
     """Some of their files are rows that were deleted or replaced."""
     (tmp_path / "data").mkdir()
     write_rich(tmp_path / "data" / "a.parquet", 5)
@@ -163,14 +169,14 @@ def test_tables_whose_log_says_which_files_count_are_refused(tmp_path, log, open
             opened(path)
 
 
-def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path):
+def test_a_file_compressed_as_a_whole_is_not_left_out_in_silence(tmp_path: Path) -> None:
     write_rich(tmp_path / "a.parquet", 5)
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     with pytest.raises(FormatError, match=r"b\.parquet\.gz is compressed as a whole.*decompress it"):
         parquet.open(tmp_path)
 
 
-def test_hive_folders_are_columns(tmp_path):
+def test_hive_folders_are_columns(tmp_path: Path) -> None:
     """Values in folders' names become columns, as pandas wrote them."""
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "field": [7, 8, 7], "band": ["g", "r é", None]})
     frame.to_parquet(tmp_path / "h", partition_cols=["field", "band"])
@@ -184,7 +190,7 @@ def test_hive_folders_are_columns(tmp_path):
     ]
 
 
-def test_files_with_wider_types_widen_the_catalogue(tmp_path):
+def test_files_with_wider_types_widen_the_catalogue(tmp_path: Path) -> None:
     """int32 beside int64, and a column of nulls beside text, are read as the wider."""
     pq.write_table(pa.table({"n": pa.array([1], pa.int32()), "s": pa.nulls(1)}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"s": ["a"], "n": pa.array([2**40])}), tmp_path / "2.parquet")
@@ -196,13 +202,13 @@ def test_files_with_wider_types_widen_the_catalogue(tmp_path):
     }
 
 
-def test_columns_called_the_same_are_refused(tmp_path):
+def test_columns_called_the_same_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), tmp_path / "a.parquet")
     with pytest.raises(FormatError, match=r"several columns called \['a'\]"):
         parquet.open(tmp_path / "a.parquet")
 
 
-def test_astropys_metadata(tmp_path):
+def test_astropys_metadata(tmp_path: Path) -> None:
     """Units, descriptions and UCDs of an astropy table come through its own writer."""
     table = Table({"ra": [1.0, 2.0], "mag": [20, 21]}, meta={"survey": "x"})
     table["ra"].unit, table["ra"].description, table["ra"].meta["ucd"] = "deg", "right ascension", "pos.eq.ra"
@@ -211,7 +217,7 @@ def test_astropys_metadata(tmp_path):
     assert (ra.unit, ra.description, ra.ucd) == ("deg", "right ascension", "pos.eq.ra")
 
 
-def test_astropys_masks_are_nulls(tmp_path):
+def test_astropys_masks_are_nulls(tmp_path: Path) -> None:
     """Astropy writes what is masked as values, with a column of masks beside them; the copy is the same table to it."""
     columns = {
         "row": [0, 1, 2],
@@ -233,7 +239,7 @@ def test_astropys_masks_are_nulls(tmp_path):
     assert found["mag.mask"] == [False, True, False]
     new = NewColumn("mark", pa.float64())
 
-    def mark(batch):
+    def mark(batch: Any) -> Any:
         return {"mark": batch.column("mag").to_numpy(zero_copy_only=False)}
 
     (out,) = catalogs.annotate(catalog, tmp_path / "out", [new], mark, read=["mag"])
@@ -245,7 +251,7 @@ def test_astropys_masks_are_nulls(tmp_path):
     assert QTable.read(out)["id"].tolist() == [2**60 + 1, 5, None]
 
 
-def test_voparquet_is_trusted_over_the_others(tmp_path):
+def test_voparquet_is_trusted_over_the_others(tmp_path: Path) -> None:
     """VOTable first, then astropy's YAML, then the field's own."""
     field = pa.field("x", pa.int64(), metadata={"unit": "arrow", "description": "arrow", "doc": "no"})
     yaml = "datatype:\n- {name: x, unit: astropy, datatype: int64, meta: {ucd: meta.id}}"
@@ -259,13 +265,13 @@ def test_voparquet_is_trusted_over_the_others(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "<VOTABLE", "<!DOCTYPE a [<!ENTITY b 'c'>]><VOTABLE/>", "[", "datatype: 3", "- a"]
 )
-def test_metadata_that_cannot_be_read_is_passed_over(tmp_path, text):
+def test_metadata_that_cannot_be_read_is_passed_over(tmp_path: Path, text: str) -> None:
     pairs = {"table_meta_yaml": text, "IVOA.VOTable-Parquet.content": text}
     pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(pairs), tmp_path / "a.parquet")
     assert parquet.open(tmp_path / "a.parquet").column("x").unit is None
 
 
-def test_pandas_own(tmp_path):
+def test_pandas_own(tmp_path: Path) -> None:
     """A frame with an index keeps it as a column, as the file has it."""
     frame = pd.DataFrame({"x": [1.0, None]}, index=pd.Index([2**60, 2**60 + 1], name="objid"))
     frame.to_parquet(tmp_path / "a.parquet")
@@ -273,7 +279,7 @@ def test_pandas_own(tmp_path):
     assert batch.to_pydict() == {"objid": [2**60, 2**60 + 1], "x": [1.0, None]}
 
 
-def test_truncated_at_any_place(tmp_path):
+def test_truncated_at_any_place(tmp_path: Path) -> None:
     """A file cut anywhere is reported as damaged, with its path and size."""
     whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
     cut = tmp_path / "cut.parquet"
@@ -283,7 +289,7 @@ def test_truncated_at_any_place(tmp_path):
             parquet.open(cut)
 
 
-def test_flipped_bytes_are_found_or_harmless(tmp_path):
+def test_flipped_bytes_are_found_or_harmless(tmp_path: Path) -> None:
     """A flipped byte gives an error of ours or readable data, never another exception."""
     whole = write_rich(tmp_path / "whole.parquet", 30).read_bytes()
     rng = np.random.default_rng(2)
@@ -300,7 +306,7 @@ def test_flipped_bytes_are_found_or_harmless(tmp_path):
     assert outcomes == {"read", "refused"}
 
 
-def test_names_that_are_no_text_are_refused(tmp_path):
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     """Arrow decodes the names of columns, and says nothing of the file."""
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"column": [1]}), path, store_schema=False)
@@ -309,7 +315,7 @@ def test_names_that_are_no_text_are_refused(tmp_path):
         parquet.open(path)
 
 
-def test_encrypted_files_are_refused(tmp_path):
+def test_encrypted_files_are_refused(tmp_path: Path) -> None:
     """Encrypted Parquet ends (and begins) with another magic."""
     (tmp_path / "a.parquet").write_bytes(b"PARE" + bytes(20) + b"PARE")
     with pytest.raises(FormatError, match="encrypted"):
@@ -317,7 +323,7 @@ def test_encrypted_files_are_refused(tmp_path):
 
 
 @needs_data
-def test_openngc():
+def test_openngc() -> None:
     """A real catalogue, written by pandas."""
     catalog = parquet.open(DATA / "openngc" / "openngc_galaxies.parquet")
     table = pa.Table.from_batches(catalog.batches(["Name", "B-Mag"], 1000))
@@ -327,7 +333,7 @@ def test_openngc():
 
 
 @needs_data
-def test_hats_files_are_plain_parquet():
+def test_hats_files_are_plain_parquet() -> None:
     """The files of a HATS catalogue open as a folder, Norder and Dir as columns."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,6 +1,9 @@
 """Annotated Parquet: the old bytes stay, the new columns are right, every reader finds both."""
 
+from __future__ import annotations
+
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +34,7 @@ from tests.catalogs.parquet_samples import (
 )
 
 
-def annotated(path, out, *, n=N, **options: Any):
+def annotated(path: Path, out: Path, *, n: int = N, **options: Any) -> Any:
     standard = {"read": ["row", "x"], "provenance": PROVENANCE, "rows": 128, "threads": 2}
     (written,) = annotate(parquet.open(path), out, COLUMNS, computing(n), **(standard | options))
     return written
@@ -54,7 +57,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_old_columns_keep_their_bytes(tmp_path, variant):
+def test_old_columns_keep_their_bytes(tmp_path: Path, variant: str) -> None:
     """All bytes before the footer are the old file's; columns, schema and metadata read the same."""
     path = write_rich(tmp_path / "a.parquet", **VARIANTS[variant])
     out = annotated(path, tmp_path / "out")
@@ -74,7 +77,7 @@ def test_old_columns_keep_their_bytes(tmp_path, variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_new_columns_are_right(tmp_path, variant):
+def test_new_columns_are_right(tmp_path: Path, variant: str) -> None:
     """Every value lies in its row, of the promised type, compressed as the old, in the same row groups."""
     path = write_rich(tmp_path / "a.parquet", **VARIANTS[variant])
     out = annotated(path, tmp_path / "out")
@@ -93,7 +96,7 @@ def test_new_columns_are_right(tmp_path, variant):
     assert chunks["blr_class"].has_dictionary_page
 
 
-def test_one_row_group_at_a_time_and_filters(tmp_path):
+def test_one_row_group_at_a_time_and_filters(tmp_path: Path) -> None:
     """Readers that skip row groups by statistics, old or new, find the right rows."""
     out = annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out")
     few = pq.read_table(out, columns=["row", "blr_logit_mean"], filters=[("row", ">=", 990)])
@@ -103,7 +106,7 @@ def test_one_row_group_at_a_time_and_filters(tmp_path):
     assert late["row"].to_pylist() == np.flatnonzero(values_of(COLUMNS[4], N) > 4.99).tolist()
 
 
-def test_the_bytes_do_not_depend_on_threads_or_batches(tmp_path):
+def test_the_bytes_do_not_depend_on_threads_or_batches(tmp_path: Path) -> None:
     path = write_rich(tmp_path / "a.parquet")
     options = [{"threads": 1, "rows": 1000}, {"threads": 3, "rows": 77}]
     outs = [annotated(path, tmp_path / str(i), **o) for i, o in enumerate(options)]
@@ -111,7 +114,9 @@ def test_the_bytes_do_not_depend_on_threads_or_batches(tmp_path):
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
-def test_large_row_groups_are_made_of_pieces(tmp_path, monkeypatch, codec):
+def test_large_row_groups_are_made_of_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
     """Pages that waited on the disk are chunks as any others, whatever threads and batches; nothing is left."""
     path = write_rich(tmp_path / "a.parquet", row_group_size=400, compression=codec)
     held = annotated(path, tmp_path / "held")
@@ -140,7 +145,7 @@ def test_large_row_groups_are_made_of_pieces(tmp_path, monkeypatch, codec):
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 3, 0, 0, 2, 0]])
-def test_row_groups_without_rows(tmp_path, sizes):
+def test_row_groups_without_rows(tmp_path: Path, sizes: list[Any]) -> None:
     path, n = tmp_path / "a.parquet", sum(sizes)
     with pq.ParquetWriter(path, rich_table(0).schema) as writer:
         for size, start in zip(sizes, np.cumsum([0, *sizes]), strict=False):
@@ -152,10 +157,10 @@ def test_row_groups_without_rows(tmp_path, sizes):
     assert pq.ParquetFile(out).num_row_groups == len(sizes)
 
 
-def test_nothing_is_left_of_a_failure(tmp_path):
+def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
     """An exception in the computation leaves neither output nor temporary."""
 
-    def fail(_):
+    def fail(_: Any) -> None:
         raise RuntimeError("no")
 
     catalog = parquet.open(write_rich(tmp_path / "a.parquet"))
@@ -164,7 +169,7 @@ def test_nothing_is_left_of_a_failure(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_damaged_input_leaves_no_output(tmp_path):
+def test_a_damaged_input_leaves_no_output(tmp_path: Path) -> None:
     """Damage in a column that is read is found by its page's checksum."""
     path = write_rich(tmp_path / "a.parquet")
     place = pq.read_metadata(path).row_group(2).column(0).data_page_offset + 60
@@ -176,7 +181,7 @@ def test_a_damaged_input_leaves_no_output(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_more_rows_than_the_file_has_are_refused(tmp_path):
+def test_more_rows_than_the_file_has_are_refused(tmp_path: Path) -> None:
     path = write_rich(tmp_path / "a.parquet", 20)
     batches = [
         parquet_writer.new_table(computing(N)(b), COLUMNS)
@@ -188,7 +193,7 @@ def test_more_rows_than_the_file_has_are_refused(tmp_path):
         )
 
 
-def test_metadata_is_found_again_by_ourselves(tmp_path):
+def test_metadata_is_found_again_by_ourselves(tmp_path: Path) -> None:
     """Unit, UCD and description of old and new columns, provenance and flags."""
     out = parquet.open(annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out"))
     x, new = out.column("x"), out.column("blr_p_early")
@@ -203,7 +208,7 @@ def test_metadata_is_found_again_by_ourselves(tmp_path):
 
 
 @pytest.mark.parametrize("only", ["IVOA.VOTable-Parquet.content", "table_meta_yaml", "ARROW:schema"])
-def test_each_convention_suffices(tmp_path, only):
+def test_each_convention_suffices(tmp_path: Path, only: str) -> None:
     """Each of the three tells the whole story by itself."""
     out = annotated(write_rich(tmp_path / "a.parquet"), tmp_path / "out")
     table = pq.read_table(out)
@@ -220,7 +225,7 @@ def test_each_convention_suffices(tmp_path, only):
     assert catalog.column("blr_model").description == "id of the model that made this row"
 
 
-def test_the_votable_is_one_that_astropy_reads(tmp_path):
+def test_the_votable_is_one_that_astropy_reads(tmp_path: Path) -> None:
     """A data-less VOTable with one FIELD a column, in order, valid for astropy."""
     path = write_rich(tmp_path / "a.parquet")
     pairs = pq.read_metadata(annotated(path, tmp_path / "out")).metadata
@@ -235,7 +240,7 @@ def test_the_votable_is_one_that_astropy_reads(tmp_path):
     assert by_name["blr_p_early"].ucd == "stat.probability;src.class"
 
 
-def test_an_old_votable_is_added_to(tmp_path):
+def test_an_old_votable_is_added_to(tmp_path: Path) -> None:
     """What a VOParquet file says beyond its fields stays to the letter."""
     xml = new_votable([Field("row", "long", description="a > b & c")]).replace(
         "</TABLE>", '<GROUP name="g"><FIELDref ref="r"/></GROUP><!-- kept --></TABLE>'
@@ -250,7 +255,7 @@ def test_an_old_votable_is_added_to(tmp_path):
     assert content.count("<FIELD ") == 1 + len(COLUMNS)
 
 
-def test_astropy_reads_what_it_wrote_and_we_annotated(tmp_path):
+def test_astropy_reads_what_it_wrote_and_we_annotated(tmp_path: Path) -> None:
     """Units, mixins (Time), descriptions and string lengths survive; new columns have theirs."""
     table = QTable({"row": np.arange(4), "x": [1.0, 2, 3, 4] * u.Jy, "name": ["a", "bb", "c", "d"]})
     table["t"] = Time([51544.0] * 4, format="mjd")
@@ -266,7 +271,7 @@ def test_astropy_reads_what_it_wrote_and_we_annotated(tmp_path):
     assert read["blr_class"].tolist() == ["early", "late", "", "early"]
 
 
-def test_astropy_reads_voparquet(tmp_path):
+def test_astropy_reads_voparquet(tmp_path: Path) -> None:
     """Astropy's own reader of VOParquet takes units from our VOTable."""
     table = Table({"row": np.arange(3), "x": [1.0, 2.0, 3.0]})
     table["x"].unit = "mag"
@@ -280,7 +285,7 @@ def test_astropy_reads_voparquet(tmp_path):
     assert len(read) == 3
 
 
-def test_pandas_index_and_metadata_stay(tmp_path):
+def test_pandas_index_and_metadata_stay(tmp_path: Path) -> None:
     frame = pd.DataFrame({"row": [0, 1], "x": [1.0, 2.0]}, index=pd.Index(["a", "b"], name="objid"))
     frame.to_parquet(tmp_path / "a.parquet")
     read = pd.read_parquet(annotated(tmp_path / "a.parquet", tmp_path / "out", n=2))
@@ -289,7 +294,7 @@ def test_pandas_index_and_metadata_stay(tmp_path):
     pd.testing.assert_frame_equal(read[["row", "x"]], frame)
 
 
-def test_annotating_again_keeps_the_first_provenance(tmp_path):
+def test_annotating_again_keeps_the_first_provenance(tmp_path: Path) -> None:
     """Another prefix: both annotations are there, and who made the first is not forgotten."""
     first = annotated(write_rich(tmp_path / "a.parquet", 9), tmp_path / "one", n=9)
     columns = (NewColumn("two_p", pa.float32(), "stat.probability"),)
@@ -308,7 +313,7 @@ def test_annotating_again_keeps_the_first_provenance(tmp_path):
     assert catalog.column("blr_p_max").ucd == "stat.probability"
 
 
-def test_folders_keep_their_layout(tmp_path):
+def test_folders_keep_their_layout(tmp_path: Path) -> None:
     """Every file of a hive-partitioned folder is annotated at its place, without its folders' columns."""
     frame = pd.DataFrame({"row": [0, 1, 2], "x": [1.0, 2.0, 3.0], "field": [7, 8, 7]})
     frame.to_parquet(tmp_path / "h", partition_cols=["field"])
@@ -329,7 +334,7 @@ def test_folders_keep_their_layout(tmp_path):
     assert read["blr_class"].tolist() == ["early", "late", ""]
 
 
-def test_text_of_any_kind(tmp_path):
+def test_text_of_any_kind(tmp_path: Path) -> None:
     """Objects, fixed-width and variable-width NumPy text are all written."""
     path = write_rich(tmp_path / "a.parquet", 3)
     words = ["E", "S0 é", ""]
@@ -344,7 +349,7 @@ def test_text_of_any_kind(tmp_path):
     assert all(table[n].to_pylist() == words for n in arrays)
 
 
-def test_no_new_column(tmp_path):
+def test_no_new_column(tmp_path: Path) -> None:
     """A copy with none, as of a table in memory that is written down, has the old ones."""
     path = write_rich(tmp_path / "a.parquet")
     (out,) = annotate(parquet.open(path), tmp_path / "out", (), lambda _: {}, read=["row"])

@@ -1,5 +1,7 @@
 """Folders whose files are unlike: what is unambiguous is read as a slow twin of ours does; the rest is refused."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +50,7 @@ def write_all(folder: Path, tables: list[pa.Table]) -> Path:
     return folder
 
 
-def test_the_rows_are_those_of_a_slow_twin(tmp_path):
+def test_the_rows_are_those_of_a_slow_twin(tmp_path: Path) -> None:
     """Row by row as dictionaries: what a file does not have is None."""
     catalog = parquet.open(write_all(tmp_path / "in", drifted()))
     assert catalog.names == ("id", "mag", "type", "seeing")
@@ -65,7 +67,7 @@ def test_the_rows_are_those_of_a_slow_twin(tmp_path):
     assert only_absent == [{"seeing": v} for v in ([None] * 3, [None], [0.7, 0.8], [None])]
 
 
-def test_copies_keep_each_files_own_columns(tmp_path):
+def test_copies_keep_each_files_own_columns(tmp_path: Path) -> None:
     """Annotated, and annotated again: every file has its own columns, of its own types, in its own order."""
     source = write_all(tmp_path / "in", drifted())
     for step in ("one", "two"):
@@ -78,7 +80,7 @@ def test_copies_keep_each_files_own_columns(tmp_path):
         source = tmp_path / step
 
 
-def test_a_copy_in_another_format_has_all_columns(tmp_path):
+def test_a_copy_in_another_format_has_all_columns(tmp_path: Path) -> None:
     catalog = catalogs.open(write_all(tmp_path / "in", drifted()))
     for form in ("parquet", "fits"):
         catalogs.annotate(catalog, tmp_path / form, NEW, half, read=["id"], form=form)
@@ -88,7 +90,7 @@ def test_a_copy_in_another_format_has_all_columns(tmp_path):
     np.testing.assert_array_equal(seeing, [np.nan] * 4 + [0.7, 0.8, np.nan])
 
 
-def test_the_report_counts_the_files(tmp_path):
+def test_the_report_counts_the_files(tmp_path: Path) -> None:
     found, _ = quality(parquet.open(write_all(tmp_path / "in", drifted())))
     assert (found.n_files, found.absent) == (4, {"mag": 1, "seeing": 3})
     assert found.missing["mag"] == pytest.approx(4 / 7)
@@ -111,7 +113,12 @@ def refused(folder: Path, tables: list[pa.Table], message: str) -> None:
         ),
     ],
 )
-def test_what_would_mean_something_else_is_refused(tmp_path, one, other, said):
+def test_what_would_mean_something_else_is_refused(
+    tmp_path: Path,
+    one: pa.BooleanArray | pa.DoubleArray | pa.TimestampArray,
+    other: pa.Int64Array | pa.StringArray | pa.TimestampArray,
+    said: str,
+) -> None:
     """The file that gave the type is named, though others lie between."""
     tables = [pa.table({"x": pa.nulls(1)}), *(pa.table({"x": x}) for x in (one, one, other))]
     refused(
@@ -121,7 +128,7 @@ def test_what_would_mean_something_else_is_refused(tmp_path, one, other, said):
     )
 
 
-def test_values_that_no_type_holds_are_refused_when_they_come(tmp_path):
+def test_values_that_no_type_holds_are_refused_when_they_come(tmp_path: Path) -> None:
     """Integers beside floats are read as such where that is exact."""
     for last, fits in ((2**53, True), (2**53 + 1, False)):
         folder = write_all(tmp_path / str(last), [pa.table({"id": [None, 1.0]}), pa.table({"id": [last]})])
@@ -136,7 +143,7 @@ def test_values_that_no_type_holds_are_refused_when_they_come(tmp_path):
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_types_of_files_without_rows_give_way(tmp_path, place):
+def test_types_of_files_without_rows_give_way(tmp_path: Path, place: int) -> None:
     """An empty frame's columns are of any type; identifiers above 2^53 do not become doubles for its sake."""
     tables = [pa.table({"id": [2**60], "s": ["a"]}), pa.table({"id": [2**60 + 1], "s": ["b"]})]
     empty = pa.table({"id": pa.array([], pa.float64()), "s": pa.array([], pa.float64())})
@@ -157,7 +164,7 @@ def stating(unit: str | None) -> pa.Table:
     return pa.table([[1.0]], schema=pa.schema([field]))
 
 
-def test_the_unit_is_any_files_and_all_agree_with_it(tmp_path):
+def test_the_unit_is_any_files_and_all_agree_with_it(tmp_path: Path) -> None:
     """A file without a unit is believed, wherever it comes; two that differ are named."""
     catalog = parquet.open(write_all(tmp_path / "agree", [stating(None), stating("nJy"), stating("nJy")]))
     assert catalog.column("flux").unit == "nJy"
@@ -165,7 +172,7 @@ def test_the_unit_is_any_files_and_all_agree_with_it(tmp_path):
     refused(tmp_path / "differ", tables, r"1\.parquet and .*2\.parquet do not.*'flux' is in 'nJy'.*'mJy'")
 
 
-def test_matrices_of_another_shape_are_refused(tmp_path):
+def test_matrices_of_another_shape_are_refused(tmp_path: Path) -> None:
     tables = [
         pa.table({"m": pa.array([[0.0] * 6], pa.list_(pa.float64(), 6))}).cast(
             pa.schema([pa.field("m", pa.list_(pa.float64(), 6), metadata={"shape": shape})])
@@ -175,7 +182,7 @@ def test_matrices_of_another_shape_are_refused(tmp_path):
     refused(tmp_path / "in", tables, r"of shape \(2, 3\) in the first, .*of shape \(3, 2\) in the second")
 
 
-def test_another_table_among_the_files_is_refused(tmp_path):
+def test_another_table_among_the_files_is_refused(tmp_path: Path) -> None:
     """Fewer than half of the columns are shared: the odd file is named, not the many."""
     rows = {name: [1.0] for name in ("ra", "dec", "g", "r")}
     tables = [pa.table({"ra": [1.0], "n": [2]}), *[pa.table(rows)] * 3]
@@ -188,7 +195,7 @@ def test_another_table_among_the_files_is_refused(tmp_path):
     assert parquet.open(write_all(tmp_path / "half", tables)).n_rows == 4
 
 
-def test_copies_among_their_sources_are_refused(tmp_path):
+def test_copies_among_their_sources_are_refused(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "in", drifted())
     (made,) = catalogs.annotate(parquet.open(folder / "0.parquet"), tmp_path / "out", NEW, half, read=["id"])
     made.rename(folder / "3.parquet")
@@ -196,7 +203,7 @@ def test_copies_among_their_sources_are_refused(tmp_path):
         parquet.open(folder)
 
 
-def test_a_folder_that_gives_a_column_that_others_store_is_refused(tmp_path):
+def test_a_folder_that_gives_a_column_that_others_store_is_refused(tmp_path: Path) -> None:
     for name, table in (("band=g", {"x": [1.0], "band": ["g"]}), ("band=r", {"x": [1.0]})):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table(table), tmp_path / name / "a.parquet")
@@ -206,7 +213,7 @@ def test_a_folder_that_gives_a_column_that_others_store_is_refused(tmp_path):
         parquet.open(tmp_path)
 
 
-def test_many_files_share_what_is_known_of_them(tmp_path):
+def test_many_files_share_what_is_known_of_them(tmp_path: Path) -> None:
     """A VOTable that differs in each file, as those with a date do, is read; what a file lacks is kept once."""
     for i in range(60):
         columns = {"x": [1.0], "y": [2.0]} if i % 3 else {"x": [1.0]}
@@ -221,7 +228,7 @@ def test_many_files_share_what_is_known_of_them(tmp_path):
     assert catalog.metadata["made"] == "0"
 
 
-def test_a_margin_with_other_columns(tmp_path):
+def test_a_margin_with_other_columns(tmp_path: Path) -> None:
     """The primary's rows do not have the margin's own column; copies keep it, annotated once and again."""
     collection = write_collection(tmp_path / "in" / "collection")
     margins = list((collection / "stars_7200arcs").rglob("Npix=*.parquet"))
@@ -248,7 +255,7 @@ def test_a_margin_with_other_columns(tmp_path):
             np.testing.assert_array_equal(copy["mag"], old["mag"])
 
 
-def test_a_catalogue_of_the_sky_whose_files_drift(tmp_path):
+def test_a_catalogue_of_the_sky_whose_files_drift(tmp_path: Path) -> None:
     """One pixel lacks a column: what describes all files at once is left out, which is said; the rest is as ever."""
     collection = write_collection(tmp_path / "in" / "collection")
     path = collection / "stars/dataset/Norder=1/Dir=0/Npix=45.parquet"

@@ -1,5 +1,7 @@
 """Parquet as others write it: types, encodings and oddities are annotated with all old columns equal, or refused."""
 
+from __future__ import annotations
+
 import base64
 from pathlib import Path
 
@@ -87,13 +89,13 @@ def check_round(path: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_type(tmp_path, kind):
+def test_every_type(tmp_path: Path, kind: str) -> None:
     pq.write_table(pa.table({"row": ROW, "z": TYPES[kind], "x": X}), tmp_path / "a.parquet")
     check_round(tmp_path / "a.parquet", tmp_path)
 
 
 @pytest.mark.parametrize("how", OPTIONS)
-def test_every_way_of_writing(tmp_path, how):
+def test_every_way_of_writing(tmp_path: Path, how: str) -> None:
     table = pa.table(
         {"row": ROW, "x": X, "s": ["ab", None, ""] * 10, "t": pa.array([1] * N, pa.timestamp("us"))}
     )
@@ -104,7 +106,7 @@ def test_every_way_of_writing(tmp_path, how):
 ODD_NAMES = ["mag", "mag.g", "mag.g.err", "", 'a`b"c\n', " lead", "é ü", "MAG"]
 
 
-def test_odd_names(tmp_path):
+def test_odd_names(tmp_path: Path) -> None:
     """Dots, no name at all, quotation marks: each column is its own, also beside a structure of such a name."""
     columns = {name: pa.array([i] * N) for i, name in enumerate(ODD_NAMES)}
     columns["nested"] = pa.array([{"g": 1.0}] * N)
@@ -121,19 +123,19 @@ def test_odd_names(tmp_path):
     check_round(tmp_path / "a.parquet", tmp_path)
 
 
-def test_metadata_that_is_no_text(tmp_path):
+def test_metadata_that_is_no_text(tmp_path: Path) -> None:
     pairs = {b"k\xff": b"\xfe\0z", b"": b"empty", b"long": b"y" * 5_000_000}
     pq.write_table(pa.table({"row": ROW}).replace_schema_metadata(pairs), tmp_path / "a.parquet")
     check_round(tmp_path / "a.parquet", tmp_path)
 
 
-def test_a_very_wide_table(tmp_path):
+def test_a_very_wide_table(tmp_path: Path) -> None:
     wide = {f"c{i}": X for i in range(1500)}
     pq.write_table(pa.table({"row": ROW, **wide}), tmp_path / "a.parquet", row_group_size=10)
     check_round(tmp_path / "a.parquet", tmp_path)
 
 
-def test_no_columns(tmp_path):
+def test_no_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({}), tmp_path / "a.parquet")
     catalog = parquet.open(tmp_path / "a.parquet")
     assert (catalog.n_rows, catalog.names) == (0, ())
@@ -155,7 +157,7 @@ class Keys(encryption.KmsClient):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("plain", "what"), [(False, "is encrypted"), (True, "has encrypted columns")])
-def test_encrypted_columns_are_refused(tmp_path, plain, what):
+def test_encrypted_columns_are_refused(tmp_path: Path, *, plain: bool, what: str) -> None:
     """With an encrypted footer, and with one that all can read."""
     settings = encryption.EncryptionConfiguration(
         footer_key="footer", column_keys={"columns": ["x"]}, plaintext_footer=plain
@@ -170,7 +172,7 @@ def test_encrypted_columns_are_refused(tmp_path, plain, what):
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed"])
-def test_polars(tmp_path, codec):
+def test_polars(tmp_path: Path, codec: str) -> None:
     polars = pytest.importorskip("polars", reason="polars is not installed")
     frame = polars.DataFrame(
         {
@@ -189,7 +191,7 @@ def test_polars(tmp_path, codec):
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "uncompressed", "gzip", "brotli", "lz4_raw"])
-def test_duckdb(tmp_path, codec, version):
+def test_duckdb(tmp_path: Path, codec: str, version: str) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     path, copy = tmp_path / "a.parquet", tmp_path / "two" / "a.parquet"
     with duckdb.connect() as connection:

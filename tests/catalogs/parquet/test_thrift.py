@@ -1,5 +1,10 @@
 """Compact Thrift: bytes to values and back, unchanged; malformed bytes are refused."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +27,7 @@ from tests.catalogs.parquet_samples import write_rich
 TRUE, FALSE, BYTE, DOUBLE, SET, MAP, UUID = 1, 2, 3, 7, 10, 11, 13
 
 
-def test_a_real_footer_comes_back_to_the_byte(tmp_path):
+def test_a_real_footer_comes_back_to_the_byte(tmp_path: Path) -> None:
     data = write_rich(tmp_path / "a.parquet").read_bytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
     assert encode(decode(footer)) == footer
@@ -33,7 +38,7 @@ def test_a_real_footer_comes_back_to_the_byte(tmp_path):
     assert [decode(c) for c in chunks] == [c for group in decode(footer).list(4) for c in group.list(1)]
 
 
-def values(kind):
+def values(kind: str) -> Any:
     """Return a strategy of values of a type, and of the structures around them."""
     simple = {
         BYTE: st.binary(min_size=1, max_size=1),
@@ -62,12 +67,12 @@ structs = st.dictionaries(st.integers(1, 300), fields, max_size=4).map(
 
 
 @given(structs)
-def test_what_is_written_is_read(struct):
+def test_what_is_written_is_read(struct: Any) -> None:
     assert decode(encode(struct)) == struct
 
 
 @given(st.lists(structs, max_size=20), st.integers(1, 300), st.integers(1, 300))
-def test_packed_structures_are_the_bytes_of_the_decoded(inner, outer, number):
+def test_packed_structures_are_the_bytes_of_the_decoded(inner: Any, outer: Any, number: int) -> None:
     """Found by passing over them, where the slow way makes objects of all."""
     middle = Struct({number: (LIST, Items(STRUCT, inner))})
     data = encode(Struct({outer: (LIST, Items(STRUCT, [middle, middle]))}))
@@ -78,7 +83,7 @@ def test_packed_structures_are_the_bytes_of_the_decoded(inner, outer, number):
 
 
 @given(structs)
-def test_an_outline_has_the_integers(struct):
+def test_an_outline_has_the_integers(struct: Any) -> None:
     found = outline(b"before" + encode(struct), 6)
     assert {number: kind for number, (kind, _) in found.items()} == {
         n: k for n, (k, _) in struct.fields.items()
@@ -89,25 +94,25 @@ def test_an_outline_has_the_integers(struct):
 
 @given(st.binary(max_size=60))
 @pytest.mark.parametrize("read", [decode, lambda data: decode(data, packed=(1,)), outline])
-def test_any_bytes_are_read_or_refused(read, data):
+def test_any_bytes_are_read_or_refused(read: Any, data: bytes) -> None:
     try:
         read(data)
     except MalformedError as error:
         assert str(error)  # noqa: PT017
 
 
-def test_integers_of_more_than_64_bits_are_refused():
+def test_integers_of_more_than_64_bits_are_refused() -> None:
     with pytest.raises(MalformedError, match="64 bits"):
         decode(bytes([0x16]) + b"\xff" * 10 + b"\x01\x00")
 
 
-def test_sizes_beyond_the_bytes_are_refused():
+def test_sizes_beyond_the_bytes_are_refused() -> None:
     """A list that says it has a million elements in ten bytes takes no memory."""
     with pytest.raises(MalformedError, match="elements"):
         decode(bytes([0x19, 0xF6]) + b"\xff\xff\xff\x7f" + bytes(4))
 
 
-def test_replace_keeps_the_order_of_fields():
+def test_replace_keeps_the_order_of_fields() -> None:
     struct = Struct({1: (I32, 5), 4: (BINARY, b"x")}).replace(2, I64, 7)
     assert list(struct.fields) == [1, 2, 4]
     assert struct.get(2) == 7

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +17,7 @@ from catalogs.profile.quality import Places, quality
 
 
 @pytest.fixture
-def defective(tmp_path):
+def defective(tmp_path: Path) -> Any:
     rng = np.random.default_rng(2)
     n = 1000
     ra, dec = rng.uniform(0, 360, n), rng.uniform(-60, 60, n)
@@ -28,7 +31,7 @@ def defective(tmp_path):
     return catalogs.open(tmp_path / "t.parquet")
 
 
-def test_quality(defective):
+def test_quality(defective: Any) -> None:
     found, seen = quality(defective, identifier="id", places=Places("ra", "dec"))
     assert found.n_rows == seen.n_rows == 1000
     assert found.missing == {"x": 0.05, "again": 0.05}
@@ -40,7 +43,7 @@ def test_quality(defective):
     assert found.outliers["x"] == pytest.approx(10 / 950)
 
 
-def test_distinct_values_in_bounded_memory():
+def test_distinct_values_in_bounded_memory() -> None:
     counter = DistinctCounter(capacity=1000)
     for start in range(0, 100_000, 7000):
         counter.add(np.arange(start, min(start + 7000, 100_000)))
@@ -50,7 +53,7 @@ def test_distinct_values_in_bounded_memory():
     assert counter.repeated == pytest.approx(50_000, rel=0.15)
 
 
-def test_a_sample_of_chosen_rows(defective):
+def test_a_sample_of_chosen_rows(defective: Any) -> None:
     """Those of the chosen rows whose keys are the smallest: all, where they are few."""
     x = np.concatenate([b.column("x").to_numpy() for b in defective.batches(["x"])])
     few = profile(defective, sample_rows=100, choice=lambda values: values["x"] > 1.5)

@@ -64,7 +64,7 @@ def clumps(n_fields: int, seed: int = 0) -> np.ndarray:
     return healpix_pixels(lon % 360, lat, order=FINEST_ORDER)
 
 
-def test_pixels_of_order_5_are_split_as_they_always_were():
+def test_pixels_of_order_5_are_split_as_they_always_were() -> None:
     rng = np.random.default_rng(0)
     lon, lat = rng.uniform(0, 360, 5000), np.degrees(np.arcsin(rng.uniform(-1, 1, 5000)))
     lon[:3] = np.nan
@@ -74,7 +74,7 @@ def test_pixels_of_order_5_are_split_as_they_always_were():
 
 
 @pytest.mark.parametrize("n_fields", [3, 6, 12])
-def test_the_order_is_chosen_by_which_the_share_comes_out(n_fields):
+def test_the_order_is_chosen_by_which_the_share_comes_out(n_fields: int) -> None:
     pixels = np.concatenate([clumps(n_fields, seed) for seed in range(2)])
     found = split_by_pixels(pixels, 0.2)
     assert found.fits
@@ -89,7 +89,7 @@ def test_the_order_is_chosen_by_which_the_share_comes_out(n_fields):
     assert np.array_equal(given.keys, found.keys[:50])
 
 
-def test_one_place_cannot_be_split():
+def test_one_place_cannot_be_split() -> None:
     found = split_by_pixels(np.full(300, 7), 0.2)
     assert not found.fits
     assert set(found.shares) == set(range(5, FINEST_ORDER + 1))

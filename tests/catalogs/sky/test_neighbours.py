@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import astropy.units as u
 import numpy as np
 import pytest
@@ -10,13 +12,13 @@ from astropy.coordinates import SkyCoord, search_around_sky
 from catalogs.sky.neighbours import NeighbourCounter
 
 
-def by_astropy(ra, dec, radius=1.0):
+def by_astropy(ra: Any, dec: Any, radius: float = 1.0) -> Any:
     sky = SkyCoord(ra * u.deg, dec * u.deg)
     one, other, _, _ = search_around_sky(sky, sky, radius * u.arcsec)
     return len(np.unique(one[one != other]))
 
 
-def close_pairs(ra, dec, rng):
+def close_pairs(ra: Any, dec: Any, rng: Any) -> Any:
     """Return the positions with a companion each, up to 2 arcseconds away in any direction."""
     sky = SkyCoord(ra * u.deg, dec * u.deg)
     n = len(ra)
@@ -35,7 +37,7 @@ def close_pairs(ra, dec, rng):
     ],
     ids=["all sky", "north pole", "south pole", "0h", "crowded field"],
 )
-def test_as_many_as_astropy_finds(low, high, north, south):
+def test_as_many_as_astropy_finds(low: float, high: float, north: float, south: float) -> None:
     rng = np.random.default_rng(7)
     n = 600
     ra, dec = close_pairs(rng.uniform(low, high, n) % 360, rng.uniform(north, south, n), rng)
@@ -50,7 +52,7 @@ def test_as_many_as_astropy_finds(low, high, north, south):
     assert counter.near_another == expected
 
 
-def test_more_places_than_are_kept_are_estimated():
+def test_more_places_than_are_kept_are_estimated() -> None:
     rng = np.random.default_rng(3)
     ra, dec = rng.uniform(0, 360, 30_000), np.degrees(np.arcsin(rng.uniform(-1, 1, 30_000)))
     counter = NeighbourCounter(capacity=4000)
@@ -60,7 +62,7 @@ def test_more_places_than_are_kept_are_estimated():
     assert counter.near_another == pytest.approx(20_000, rel=0.1)
 
 
-def test_all_rows_at_one_place_cost_nothing():
+def test_all_rows_at_one_place_cost_nothing() -> None:
     counter = NeighbourCounter(capacity=100)
     for _ in range(3):
         counter.add(np.zeros(50_000), np.zeros(50_000))

@@ -1,5 +1,9 @@
 """Photometry against the surveys' own numbers, and by going there and back."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +15,7 @@ from catalogs.sky import photometry as p
 NAN = np.nan
 
 
-def test_magnitudes():
+def test_magnitudes() -> None:
     """One nanomaggy is 22.5, one nJy 31.4, one Jy 8.90; without positive flux there is none."""
     np.testing.assert_allclose(p.magnitude([1.0, 100.0]), [22.5, 17.5])
     np.testing.assert_allclose(p.magnitude(1.0, p.ZERO_POINT["nJy"]), 31.4)
@@ -19,7 +23,7 @@ def test_magnitudes():
     np.testing.assert_array_equal(p.magnitude([0.0, -1.0, NAN]), [NAN] * 3)
 
 
-def test_magnitude_errors():
+def test_magnitude_errors() -> None:
     """One per cent of flux is 0.0109 mag."""
     np.testing.assert_allclose(p.magnitude_error([100.0, 10.0], [1.0, 1.0]), [0.010857, 0.108574], rtol=1e-4)
     np.testing.assert_array_equal(p.magnitude_error([0.0, -1.0], [1.0, 1.0]), [NAN, NAN])
@@ -31,12 +35,12 @@ def test_magnitude_errors():
 @pytest.mark.parametrize(
     ("band", "mag"), [("u", 24.63), ("g", 25.11), ("r", 24.80), ("i", 24.36), ("z", 22.83)]
 )
-def test_sdss_magnitudes_of_no_flux(band, mag):
+def test_sdss_magnitudes_of_no_flux(band: str, mag: float) -> None:
     """SDSS's table of asinh magnitudes at zero flux, https://www.sdss4.org/dr17/algorithms/magnitudes/."""
     assert round(float(p.asinh_magnitude(0.0, p.SDSS_SOFTENING[band])), 2) == mag
 
 
-def test_asinh_magnitudes_of_bright_sources_are_magnitudes():
+def test_asinh_magnitudes_of_bright_sources_are_magnitudes() -> None:
     """At flux over f0 = 10 b they differ by 1 % of the flux, as SDSS says; of bright sources not at all."""
     b = p.SDSS_SOFTENING["r"]
     faint = 10 * b * 1e9
@@ -45,7 +49,7 @@ def test_asinh_magnitudes_of_bright_sources_are_magnitudes():
 
 
 @given(st.floats(-1e3, 1e3), st.sampled_from([0.0, 8.9, 22.5, 31.4]))
-def test_asinh_magnitudes_invert(ratio, zero_point):
+def test_asinh_magnitudes_invert(ratio: Any, zero_point: Any) -> None:
     """Flux to asinh magnitude and back, whatever the unit, negative fluxes too."""
     b = 1.2e-10
     flux = ratio * b * 10 ** (zero_point / 2.5)
@@ -55,13 +59,13 @@ def test_asinh_magnitudes_invert(ratio, zero_point):
     )
 
 
-def test_asinh_errors_are_the_derivative():
+def test_asinh_errors_are_the_derivative() -> None:
     b, flux, step = 1.2e-10, np.array([-0.5, 0.0, 0.1, 10.0]), 1e-6
     slope = (p.asinh_magnitude(flux + step, b) - p.asinh_magnitude(flux - step, b)) / (2 * step)
     np.testing.assert_allclose(p.asinh_magnitude_error(flux, 0.3, b), 0.3 * np.abs(slope), rtol=1e-6)
 
 
-def test_softening():
+def test_softening() -> None:
     """The median error, of those that are known, as a fraction of the flux of magnitude 0."""
     assert p.softening_of([0.1, 0.12, 0.3, NAN, 0.0, np.inf]) == pytest.approx(1.2e-10)
     with pytest.raises(CatalogError, match="state the softening"):
@@ -70,7 +74,7 @@ def test_softening():
         p.asinh_magnitude(1.0, 0.0)
 
 
-def test_extinction():
+def test_extinction() -> None:
     """Coefficients of DECam, of SDSS, or one's own; from E(B-V), or from what gets through."""
     np.testing.assert_allclose(p.extinction([0.1, NAN], "r"), [0.2165, NAN])
     np.testing.assert_allclose(
@@ -86,7 +90,7 @@ def test_extinction():
         p.extinction(0.1, "R")
 
 
-def test_sentinels():
+def test_sentinels() -> None:
     """Exact in the column's precision, in closed ranges, in text; integers stay whole where none is found."""
     values = np.array([20.5, -99.9, 99, 98, NAN], np.float32)
     np.testing.assert_array_equal(
@@ -102,7 +106,7 @@ def test_sentinels():
     assert p.apply_sentinels(np.array(["E", "-"], object), ["-", -99]).tolist() == ["E", ""]
 
 
-def test_states_are_kept_apart():
+def test_states_are_kept_apart() -> None:
     """Not observed, not detected and masked are three things; NaN is the first unless said otherwise."""
     values = np.ma.MaskedArray([20.0, -99, 99, NAN, -1, 99], mask=[0, 0, 0, 0, 0, 1])
     options = {"not_observed": [-99], "not_detected": [99], "masked": [(-2, -1)]}
@@ -113,6 +117,6 @@ def test_states_are_kept_apart():
     assert p.states(np.array([1, -99]), not_observed=[-99]).tolist() == [0, 1]
 
 
-def test_masked_input():
+def test_masked_input() -> None:
     """Astropy's masked columns are missing where masked."""
     np.testing.assert_array_equal(p.magnitude(np.ma.MaskedArray([1.0, 1.0], mask=[0, 1])), [22.5, NAN])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from catalogs.sky.positions import (
     dec=st.floats(-89.99, 89.99),
     separator=st.sampled_from([":", " "]),
 )
-def test_sexagesimal_text_as_astropy_writes_it(ra, dec, separator):
+def test_sexagesimal_text_as_astropy_writes_it(ra: Any, dec: Any, separator: Any) -> None:
     sky = SkyCoord(ra, np.full(len(ra), dec), unit="deg")
     place = positions(
         np.array(sky.ra.to_string("hour", sep=separator, precision=6), dtype=object),
@@ -40,12 +41,12 @@ def test_sexagesimal_text_as_astropy_writes_it(ra, dec, separator):
     assert place.unreadable == 0
 
 
-def test_minus_zero_degrees_is_south():
+def test_minus_zero_degrees_is_south() -> None:
     place = positions(np.array(["00h01m00s"]), np.array(["-00d30m00s"]), "sexagesimal")
     assert place.dec[0] == pytest.approx(-0.5)
 
 
-def test_what_is_unreadable_or_out_of_range_is_counted():
+def test_what_is_unreadable_or_out_of_range_is_counted() -> None:
     place = positions(np.array(["12:00:00", "12:75:00", "", "x"]), np.array(["10:00:00"] * 4), "sexagesimal")
     assert place.unreadable == 2
     assert np.isfinite(place.ra).tolist() == [True, False, False, False]
@@ -58,23 +59,23 @@ def test_what_is_unreadable_or_out_of_range_is_counted():
     ("unit", "expected"),
     [(None, "deg"), ("degrees", "deg"), ("RADIANS{3}", "rad"), ("rad", "rad"), ("deg", "deg")],
 )
-def test_units(unit, expected):
+def test_units(unit: str | None, expected: str) -> None:
     assert position_unit(unit, is_text=False) == expected
 
 
-def test_an_unreadable_unit_is_refused_unless_stated():
+def test_an_unreadable_unit_is_refused_unless_stated() -> None:
     with pytest.raises(CatalogError, match="got a position in the unit 'furlong', expected degrees"):
         position_unit("furlong", is_text=False)
     assert position_unit("furlong", is_text=False, stated="deg") == "deg"
 
 
 @pytest.mark.parametrize("unit", ["arcmin", "arcsec", "mas"])
-def test_who_has_arcseconds_is_not_told_to_call_them_degrees(unit):
+def test_who_has_arcseconds_is_not_told_to_call_them_degrees(unit: str) -> None:
     with pytest.raises(CatalogError, match=f"in the unit '{unit}', .*convert both columns to degrees$"):
         position_unit(unit, is_text=False)
 
 
-def test_hours_beside_degrees():
+def test_hours_beside_degrees() -> None:
     place = positions(np.array([0.0, 23.5, 24.5, 12.0]), np.array([-90.0, 0.5, 0.0, 91.0]), "hours")
     np.testing.assert_allclose(place.ra, [0, 352.5, np.nan, np.nan])
     np.testing.assert_allclose(place.dec, [-90, 0.5, np.nan, np.nan])
@@ -82,7 +83,7 @@ def test_hours_beside_degrees():
 
 
 @pytest.mark.parametrize("written", ["h", "hr", "Hours", "hourangle"])
-def test_the_unit_of_hours(written):
+def test_the_unit_of_hours(written: str) -> None:
     def made(ra: str | None, dec: str | None) -> Catalog:
         columns = (Column("ra", pa.float64(), unit=ra), Column("dec", pa.float64(), unit=dec))
         return Catalog("made", Path("made"), columns, ())
@@ -95,7 +96,7 @@ def test_the_unit_of_hours(written):
             unit_of_position(made(ra, dec), "ra", "dec")
 
 
-def test_texts_of_degrees():
+def test_texts_of_degrees() -> None:
     """As a column is, of a CSV file, in which one place is '-'."""
     ra, dec = np.array(["150.5", " -10 ", "-", "", "x"]), np.array(["2.5", "1", "3", "4", "5"])
     place = positions(ra, dec, "deg")
@@ -105,7 +106,7 @@ def test_texts_of_degrees():
     assert positions(np.array(["150.5"]), np.array(["2.5"]), "sexagesimal").unreadable == 1
 
 
-def test_raised_letters_as_astropy_prints_them():
+def test_raised_letters_as_astropy_prints_them() -> None:
     sky = SkyCoord(112.3, -0.4, unit="deg")
     texts = (sky.ra.to_string("hour", format="unicode"), sky.dec.to_string(format="unicode"))
     place = positions(*(np.array([text]) for text in texts), "sexagesimal")
@@ -113,7 +114,7 @@ def test_raised_letters_as_astropy_prints_them():
     assert place.dec[0] == pytest.approx(-0.4)
 
 
-def test_matches_cross_the_meridian():
+def test_matches_cross_the_meridian() -> None:
     index = match_positions(
         np.array([359.9999, 10.0, np.nan]),
         np.array([0.0, 0.0, 0.0]),
@@ -124,7 +125,7 @@ def test_matches_cross_the_meridian():
     assert index.tolist() == [1, -1, -1]
 
 
-def test_others_within_a_radius_are_those_of_astropy():
+def test_others_within_a_radius_are_those_of_astropy() -> None:
     rng = np.random.default_rng(5)
     ra = np.concatenate([rng.uniform(0, 360, 40), (rng.normal(0, 0.002, 60)) % 360])
     dec = np.concatenate([rng.uniform(89.999, 90, 40), rng.normal(0, 0.002, 60)])

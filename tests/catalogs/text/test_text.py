@@ -1,5 +1,7 @@
 """Text tables: dialects, types, records over several lines, annotated to the byte, damage."""
 
+from __future__ import annotations
+
 import bz2
 import csv
 import gzip
@@ -61,7 +63,7 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("kind", DIALECTS)
-def test_dialects(tmp_path, kind):
+def test_dialects(tmp_path: Path, kind: str) -> None:
     """The same two rows, however they are written."""
     path = written(tmp_path / "a.csv", DIALECTS[kind])
     assert text.sniff(path, b"")
@@ -70,7 +72,7 @@ def test_dialects(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", DIALECTS)
-def test_annotated_copies_keep_every_record(tmp_path, kind):
+def test_annotated_copies_keep_every_record(tmp_path: Path, kind: str) -> None:
     """Cutting the new values off again gives the old file, to the byte."""
     path = written(tmp_path / "a.csv", DIALECTS[kind])
     catalog = text.open(path)
@@ -117,7 +119,7 @@ TYPES = {
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("block", [1 << 23, 40])
-def test_types(tmp_path, monkeypatch, kind, block):
+def test_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, block: int) -> None:
     """Types are those that hold every row, whatever the blocks that the file is read in."""
     monkeypatch.setattr(text_records, "BLOCK_BYTES", block)
     values, expected = TYPES[kind]
@@ -128,7 +130,7 @@ def test_types(tmp_path, monkeypatch, kind, block):
         assert table["v"].to_pylist() == [int(v) if v else None for v in values]
 
 
-def test_types_hold_over_many_blocks(tmp_path, monkeypatch):
+def test_types_hold_over_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A column that is whole for long and then is not, is not."""
     monkeypatch.setattr(text_records, "BLOCK_BYTES", 100)
     rows = [f"{i},{i}" for i in range(500)] + ["500,0.5"]
@@ -138,7 +140,7 @@ def test_types_hold_over_many_blocks(tmp_path, monkeypatch):
     assert [b.num_rows for b in batches] == [64] * 7 + [53]
 
 
-def test_missing_is_what_the_specification_says(tmp_path):
+def test_missing_is_what_the_specification_says(tmp_path: Path) -> None:
     """'-' and 'null' are text unless they are said to stand for no value; -9999 is a number."""
     path = written(tmp_path / "a.csv", "row,v,s\n0,-,-\n1,-9999,null\n2,null,x\n")
     assert table_of(path)["v"].to_pylist() == ["-", "-9999", "null"]
@@ -147,7 +149,7 @@ def test_missing_is_what_the_specification_says(tmp_path):
     assert table["s"].to_pylist() == ["-", "null", "x"]
 
 
-def test_records_over_several_lines(tmp_path):
+def test_records_over_several_lines(tmp_path: Path) -> None:
     """Line ends and delimiters in quotations, doubled quotes, and quotes that quote nothing."""
     content = 'row,s\n0,"a\nb,\r\nc ""d"""\n1,12" wide\n2,"#x"\n'
     path = written(tmp_path / "a.csv", content)
@@ -162,7 +164,9 @@ def test_records_over_several_lines(tmp_path):
     st.lists(st.text(alphabet='ab",;\n\r# ', max_size=6), min_size=1, max_size=6),
     st.sampled_from([1, 7, 1 << 20]),
 )
-def test_any_text_that_pandas_writes_is_read(tmp_path_factory, words, block):
+def test_any_text_that_pandas_writes_is_read(
+    tmp_path_factory: pytest.TempPathFactory, words: Any, block: int
+) -> None:
     """Fields of any characters come back, whatever the blocks."""
     path = tmp_path_factory.mktemp("text") / "a.csv"
     frame = pd.DataFrame({"row": range(len(words)), "s": words})
@@ -184,7 +188,9 @@ LINES = st.sampled_from(["x", "x", "x", "x", '"a, b"', '"two\nlines"', "", "# a 
     st.booleans(),
     st.sampled_from([1, 7, 30, 1 << 20]),
 )
-def test_every_record_gets_its_values(tmp_path_factory, lines, all_end, ended, block):
+def test_every_record_gets_its_values(
+    tmp_path_factory: pytest.TempPathFactory, lines: Any, all_end: Any, ended: str, block: int
+) -> None:
     """Whole blocks of plain rows are written at once; the copy is as if each record were written by itself."""
     ten = NewColumn("ten", pa.int64())
 
@@ -208,7 +214,7 @@ def test_every_record_gets_its_values(tmp_path_factory, lines, all_end, ended, b
     assert out.read_bytes() == new
 
 
-def test_a_table_that_grew_while_it_was_read(tmp_path):
+def test_a_table_that_grew_while_it_was_read(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "row,s\n0,x\n1,y\n2,z\n")
     (partition,) = text.open(path).partitions
     new = [NewColumn("v", pa.int64())]
@@ -220,7 +226,7 @@ def test_a_table_that_grew_while_it_was_read(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2"])
-def test_compressed(tmp_path, suffix):
+def test_compressed(tmp_path: Path, suffix: str) -> None:
     """Compressed in, compressed out; the same content gives the same bytes."""
     squeeze = {".gz": gzip.compress, ".bz2": bz2.compress}[suffix]
     content = DIALECTS["comma"].encode()
@@ -237,7 +243,7 @@ def test_compressed(tmp_path, suffix):
         table_of(path)
 
 
-def test_latin1(tmp_path):
+def test_latin1(tmp_path: Path) -> None:
     """Text that is no UTF-8 is Latin-1, names of columns too; a copy keeps its bytes."""
     path = written(tmp_path / "a.csv", "row,é\n0,ü\n".encode("latin-1"))
     assert table_of(path).to_pydict() == {"row": [0], "é": ["ü"]}
@@ -245,7 +251,7 @@ def test_latin1(tmp_path):
     assert out.read_bytes().startswith("row,é,blr_class".encode("latin-1"))
 
 
-def test_pandas_reads_the_copy(tmp_path):
+def test_pandas_reads_the_copy(tmp_path: Path) -> None:
     """All standard columns come back, each number the same to the last bit."""
     n = 50
     pd.DataFrame({"row": range(n), "x": np.linspace(0, 1, n)}).to_csv(tmp_path / "a.csv", index=False)
@@ -284,7 +290,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("content", FAULTS)
-def test_faults(tmp_path, content):
+def test_faults(tmp_path: Path, content: str) -> None:
     """What is wrong with a file is said, and no output is left."""
     kind, message = FAULTS[content]
     path = written(tmp_path / "a.csv", content)
@@ -293,7 +299,7 @@ def test_faults(tmp_path, content):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path, encoding):
+def test_wide_letters_are_refused_with_the_way_to_convert_them(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "excel.csv"
     path.write_bytes("id,g,r\n1,17.5,17.1\n2,18.5,18.0\n".encode(encoding))
     with pytest.raises(FormatError, match=r"got text in UTF-16 .* iconv -f UTF-16 -t UTF-8 'excel\.csv'"):
@@ -315,19 +321,19 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("content", FOREIGN)
-def test_what_is_no_table_of_ours_is_named(tmp_path, content):
+def test_what_is_no_table_of_ours_is_named(tmp_path: Path, content: str) -> None:
     kind, message = FOREIGN[content]
     path = written(tmp_path / "a.csv", content)
     with pytest.raises(kind, match=message):
         open_catalog(path)
 
 
-def test_a_table_without_rows_may_have_comments(tmp_path):
+def test_a_table_without_rows_may_have_comments(tmp_path: Path) -> None:
     catalog = open_catalog(written(tmp_path / "a.csv", "id,g,r\n# no objects, sorry\n"))
     assert (catalog.n_rows, catalog.names) == (0, ("id", "g", "r"))
 
 
-def test_a_table_number_and_unknown_columns_are_refused(tmp_path):
+def test_a_table_number_and_unknown_columns_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", DIALECTS["comma"])
     with pytest.raises(FormatError, match="leave it out"):
         text.open(path, 1)
@@ -336,12 +342,12 @@ def test_a_table_number_and_unknown_columns_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\1", b"<VOTABLE>\n<a,b>", b"one\ntwo\n", b'{"a": 1,\n"b": 2}'])
-def test_what_is_no_table_is_not_sniffed(tmp_path, content):
+def test_what_is_no_table_is_not_sniffed(tmp_path: Path, content: bytes) -> None:
     assert not text.sniff(written(tmp_path / "a", content), content)
     assert not text.sniff(tmp_path, b"")
 
 
-def ecsv_table():
+def ecsv_table() -> Any:
     table = QTable(
         {
             "row": [0, 1, 2],
@@ -360,7 +366,7 @@ def ecsv_table():
 
 
 @pytest.mark.parametrize("delimiter", [" ", ","])
-def test_ecsv(tmp_path, delimiter):
+def test_ecsv(tmp_path: Path, delimiter: str) -> None:
     """Types, units, nulls, vectors and descriptions as astropy wrote them."""
     ecsv_table().write(tmp_path / "a.ecsv", delimiter=delimiter)
     catalog = text.open(tmp_path / "a.ecsv")
@@ -380,7 +386,7 @@ def test_ecsv(tmp_path, delimiter):
 
 @pytest.mark.parametrize("delimiter", [" ", ","])
 @pytest.mark.parametrize("meta", [True, False])
-def test_astropy_reads_the_annotated_ecsv(tmp_path, delimiter, meta):
+def test_astropy_reads_the_annotated_ecsv(tmp_path: Path, delimiter: str, *, meta: bool) -> None:
     """Old columns, mixins and metadata as before; new columns with type, UCD and description; provenance."""
     old = ecsv_table() if meta else Table({"row": [0, 1, 2]})
     old.write(tmp_path / "a.ecsv", delimiter=delimiter, format="ascii.ecsv")
@@ -411,7 +417,7 @@ def test_astropy_reads_the_annotated_ecsv(tmp_path, delimiter, meta):
     assert text.open(out).column("blr_p_max").ucd == "stat.probability"
 
 
-def test_annotating_ecsv_again_replaces_our_columns(tmp_path):
+def test_annotating_ecsv_again_replaces_our_columns(tmp_path: Path) -> None:
     """The first annotation's columns go, its model is named, mixins and other metadata stay."""
     ecsv_table().write(tmp_path / "a.ecsv")
     options = {"read": ["row"], "provenance": PROVENANCE}
@@ -429,7 +435,7 @@ def test_annotating_ecsv_again_replaces_our_columns(tmp_path):
 
 @pytest.mark.parametrize("kind", DIALECTS)
 @pytest.mark.parametrize("keep", [["x"], ["row", "s"], ["s"]])
-def test_slim(tmp_path, kind, keep):
+def test_slim(tmp_path: Path, kind: str, keep: list[str]) -> None:
     """Only the columns to keep, as they were written, and the new ones."""
     path = written(tmp_path / "a.csv", DIALECTS[kind])
     columns = (NewColumn("p", pa.float32()), NewColumn("class", pa.string()))
@@ -442,7 +448,7 @@ def test_slim(tmp_path, kind, keep):
     assert b"comment" not in out.read_bytes()
 
 
-def test_slim_with_quotations(tmp_path):
+def test_slim_with_quotations(tmp_path: Path) -> None:
     """Fields keep their quotation marks, with delimiters and line ends in them."""
     path = written(tmp_path / "a.csv", 'row,s,t,u\n0,"a,\n""b""",x,\n1,,"y,",""\n')
     columns = (NewColumn("p", pa.int32()),)
@@ -453,7 +459,7 @@ def test_slim_with_quotations(tmp_path):
     assert out.read_text() == 's,u,p\n"a,\n""b""",,7\n,"",8\n'
 
 
-def test_slim_ecsv(tmp_path):
+def test_slim_ecsv(tmp_path: Path) -> None:
     ecsv_table().write(tmp_path / "a.ecsv")
     options = {"read": ["row"], "provenance": PROVENANCE, "mode": "slim", "keep": ["row", "c.ra"]}
     (out,) = annotate(text.open(tmp_path / "a.ecsv"), tmp_path / "o", COLUMNS, computing(3), **options)
@@ -465,7 +471,7 @@ def test_slim_ecsv(tmp_path):
 
 @needs_data
 @pytest.mark.parametrize("name", ["openngc/NGC.csv", "sdss_dr14_10k/Skyserver_SQL2_27_2018.csv"])
-def test_real_catalogues(name):
+def test_real_catalogues(name: str) -> None:
     """The same numbers and names as pandas finds."""
     delimiter = ";" if "NGC" in name else ","
     frame = pd.read_csv(DATA / name, sep=delimiter, low_memory=False)
@@ -478,7 +484,7 @@ def test_real_catalogues(name):
 
 
 @needs_data
-def test_openngc_annotated(tmp_path):
+def test_openngc_annotated(tmp_path: Path) -> None:
     """All 13,969 records keep their bytes."""
     catalog = text.open(DATA / "openngc" / "NGC.csv")
     columns = (NewColumn("p", pa.float32()),)
@@ -495,7 +501,7 @@ def test_openngc_annotated(tmp_path):
     assert lines == [old[0] + b";p", *(line + b";0.5" for line in old[1:])]
 
 
-def test_any_damage_is_ours(tmp_path):
+def test_any_damage_is_ours(tmp_path: Path) -> None:
     """A file cut or overwritten anywhere gives an error of ours, or a table."""
     ecsv_table().write(tmp_path / "a.ecsv")
     whole = (tmp_path / "a.ecsv").read_bytes()
@@ -509,7 +515,7 @@ def test_any_damage_is_ours(tmp_path):
             continue
 
 
-def test_an_index_without_a_name_and_a_comma_at_each_line_end_are_columns(tmp_path):
+def test_an_index_without_a_name_and_a_comma_at_each_line_end_are_columns(tmp_path: Path) -> None:
     """Pandas writes the one, spreadsheets the other."""
     path = tmp_path / "index.csv"
     pd.DataFrame({"mag": [1.5, 2.5], "row": [0, 1]}).to_csv(path)
@@ -540,7 +546,7 @@ row,parallax,n_obs,astrometric,library
 """
 
 
-def test_null_among_the_numbers_of_an_ecsv_file_is_none(tmp_path):
+def test_null_among_the_numbers_of_an_ecsv_file_is_none(tmp_path: Path) -> None:
     """As Gaia's archive writes it, in columns of text too, where it stays as it is."""
     path = written(tmp_path / "gaia.ecsv", GAIA)
     expected = {"row": [0, 1], "parallax": [None, 0.25], "n_obs": [3, None], "astrometric": [True, None]}
@@ -549,7 +555,7 @@ def test_null_among_the_numbers_of_an_ecsv_file_is_none(tmp_path):
     assert '\n0,null,3,"True","null",' in out.read_text()
 
 
-def test_quotation_marks_in_comments_open_nothing(tmp_path):
+def test_quotation_marks_in_comments_open_nothing(tmp_path: Path) -> None:
     """They made one record of the header and of the rows down to the next mark: rows were lost in silence."""
     double = GAIA.replace("# delimiter: ','", '# delimiter: ","')
     assert table_of(written(tmp_path / "gaia.ecsv", double)).column("row").to_pylist() == [0, 1]
@@ -559,7 +565,7 @@ def test_quotation_marks_in_comments_open_nothing(tmp_path):
     assert out.read_text().startswith('# what,"an odd comment\nrow,name,')
 
 
-def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path):
+def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path: Path) -> None:
     """Of each line only the line is looked at: 100,000 of them, looked at from the first on, took hours."""
     rows = '1,"five arcmin,2.5\n' + "2,plain,3.5\n" * 100_000
     path = written(tmp_path / "a.csv", "row,note,x\n" + rows)
@@ -568,7 +574,7 @@ def test_a_quotation_that_is_never_closed_is_found_at_once(tmp_path):
 
 
 @given(st.lists(st.text(alphabet='",a\n', max_size=9), max_size=6))
-def test_a_record_ends_where_no_quotation_is_open(pieces):
+def test_a_record_ends_where_no_quotation_is_open(pieces: Any) -> None:
     """Line by line as, slowly, by all lines since the last record's end."""
     dialect = text_records.Dialect(",", ("a", "b"), 0)
     slow, fast, record, inside = [], [], b"", False
@@ -587,13 +593,13 @@ def test_a_record_ends_where_no_quotation_is_open(pieces):
         max_size=5,
     )
 )
-def test_numbers_that_float64_may_have_rounded_are_told(numbers):
+def test_numbers_that_float64_may_have_rounded_are_told(numbers: Any) -> None:
     column = pa.chunked_array([pa.array(numbers, pa.float64())])
     finite = [abs(x) for x in numbers if x is not None and np.isfinite(x)]
     assert text_types.may_be_whole(column) == (max(finite, default=0) >= 2**53)
 
 
-def test_comments_that_may_be_rows_are_counted(tmp_path):
+def test_comments_that_may_be_rows_are_counted(tmp_path: Path) -> None:
     """A first field that begins with # makes a comment of its row, unless it is quoted."""
     rows = ["a,1", "#b,2", "# some words", '"#c",3', "#d,4,5", "e,6"]
     catalog = text.open(written(tmp_path / "a.csv", "# x,y\nname,v\n" + "\n".join(rows) + "\n"))
@@ -608,7 +614,7 @@ def test_comments_that_may_be_rows_are_counted(tmp_path):
     assert text.commented_out(replace(together, partitions=(last,))) == "", "of this one"
 
 
-def test_fields_of_blanks_are_empty_and_the_lines_are_kept(tmp_path):
+def test_fields_of_blanks_are_empty_and_the_lines_are_kept(tmp_path: Path) -> None:
     """HyperLEDA pads its columns for people: one blank field made a column of magnitudes text."""
     lines = ["name | t    | bt   ", "a    |  4.0 | 15.3 ", "b    |      |      ", "c    | -1.5 | 14.25"]
     (tmp_path / "x.txt").write_text("\n".join(lines) + "\n")

@@ -1,5 +1,7 @@
 """VOTable: every serialisation read, annotated as BINARY2, the rest of the document kept."""
 
+from __future__ import annotations
+
 import base64
 import bz2
 import gzip
@@ -52,7 +54,7 @@ SERIALISATIONS = ["tabledata", "binary", "binary2"]
 
 
 @pytest.mark.parametrize("serialisation", SERIALISATIONS)
-def test_reads_every_serialisation(tmp_path, serialisation):
+def test_reads_every_serialisation(tmp_path: Path, serialisation: str) -> None:
     path = sample(tmp_path / "a.vot", tabledata_format=serialisation)
     assert votable.sniff(path, b"")
     catalog = votable.open(path)
@@ -73,7 +75,7 @@ def test_reads_every_serialisation(tmp_path, serialisation):
 
 @pytest.mark.parametrize("serialisation", SERIALISATIONS)
 @pytest.mark.parametrize("suffix", ["", ".gz", ".bz2"])
-def test_annotated(tmp_path, serialisation, suffix):
+def test_annotated(tmp_path: Path, serialisation: str, suffix: str) -> None:
     """Old values, nulls and documentation as before; new ones with UCD and description; provenance."""
     plain = sample(tmp_path / "a.vot", tabledata_format=serialisation)
     path = tmp_path / f"b.vot{suffix}"
@@ -109,7 +111,7 @@ def test_annotated(tmp_path, serialisation, suffix):
         assert (b"<TABLEDATA>" if serialisation == "tabledata" else b"<BINARY2>") in stream.read()
 
 
-def test_astropy_reads_the_copy_as_a_table(tmp_path):
+def test_astropy_reads_the_copy_as_a_table(tmp_path: Path) -> None:
     (out,) = annotate(
         votable.open(sample(tmp_path / "a.vot")), tmp_path / "out", COLUMNS, computing(3), read=["row"]
     )
@@ -119,7 +121,7 @@ def test_astropy_reads_the_copy_as_a_table(tmp_path):
     assert table["blr_p_max"].meta["ucd"] == "stat.probability"
 
 
-def test_no_rows(tmp_path):
+def test_no_rows(tmp_path: Path) -> None:
     Table({"row": np.zeros(0, int), "x": np.zeros(0)}).write(tmp_path / "a.vot", format="votable")
     catalog = votable.open(tmp_path / "a.vot")
     assert list(catalog.batches(["row"])) == []
@@ -143,7 +145,7 @@ def several(path: Path) -> Path:
     return path
 
 
-def test_the_table_is_chosen(tmp_path):
+def test_the_table_is_chosen(tmp_path: Path) -> None:
     """By name, number, or the columns that are wanted; never by guessing."""
     path = several(tmp_path / "a.vot")
     assert votable.open(path, "second").n_rows == 2
@@ -155,7 +157,7 @@ def test_the_table_is_chosen(tmp_path):
             votable.open(path, wanted)
 
 
-def test_only_the_chosen_table_is_annotated(tmp_path):
+def test_only_the_chosen_table_is_annotated(tmp_path: Path) -> None:
     path = several(tmp_path / "a.vot")
     columns = (NewColumn("p", pa.float32()),)
     catalog = votable.open(path, "second")
@@ -214,7 +216,7 @@ def test_each_of_several_tables_has_its_rows(tmp_path: Path, chosen: str) -> Non
     assert list(tables[chosen]["p"]) == [value / 2 for value in expected[chosen]]
 
 
-def test_annotating_again_replaces_our_columns(tmp_path):
+def test_annotating_again_replaces_our_columns(tmp_path: Path) -> None:
     """The first annotation's columns go, its users' bits stay, and its model is named."""
     (first,) = annotate(
         votable.open(sample(tmp_path / "a.vot")),
@@ -237,7 +239,7 @@ def test_annotating_again_replaces_our_columns(tmp_path):
     assert len(Table.read(second)) == 3
 
 
-def test_slim(tmp_path):
+def test_slim(tmp_path: Path) -> None:
     """Only the columns to keep and the new ones; no other table."""
     (out,) = annotate(
         votable.open(several(tmp_path / "a.vot"), "second"),
@@ -253,12 +255,12 @@ def test_slim(tmp_path):
     assert next(catalog.batches(["b"])).to_pydict() == {"b": [4.0, 5.0]}
 
 
-def test_unknown_column_names_the_nearest(tmp_path):
+def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ColumnNotFoundError, match="did you mean 'mag'"):
         next(votable.open(sample(tmp_path / "a.vot")).partitions[0].batches(["magg"]))
 
 
-def test_data_elsewhere_are_not_fetched(tmp_path):
+def test_data_elsewhere_are_not_fetched(tmp_path: Path) -> None:
     """A document that points to a file or an address is refused before anything is opened."""
     path = sample(tmp_path / "a.vot", tabledata_format="binary")
     xml = path.read_text().replace("<STREAM ", '<STREAM href="file:///etc/passwd" ')
@@ -268,7 +270,7 @@ def test_data_elsewhere_are_not_fetched(tmp_path):
 
 
 @pytest.mark.parametrize("serialisation", SERIALISATIONS)
-def test_any_damage_is_ours(tmp_path, serialisation):
+def test_any_damage_is_ours(tmp_path: Path, serialisation: str) -> None:
     """A file cut or overwritten anywhere gives an error of ours, or a table."""
     whole = sample(tmp_path / "a.vot", tabledata_format=serialisation).read_bytes()
     path, rng = tmp_path / "bad.vot", np.random.default_rng(4)
@@ -286,7 +288,7 @@ def test_any_damage_is_ours(tmp_path, serialisation):
 
 
 @needs_data
-def test_a_real_one_of_6dfgs(tmp_path):
+def test_a_real_one_of_6dfgs(tmp_path: Path) -> None:
     """875 galaxies with masked velocities, units that are not standard, compressed with bzip2."""
     catalog = votable.open(DATA / "sixdfgs" / "6dfgs_mini.xml.bz2")
     assert (catalog.n_rows, catalog.column("RA2000").ucd, catalog.column("VEL").null) == (
@@ -307,7 +309,7 @@ def test_a_real_one_of_6dfgs(tmp_path):
 
 @needs_astropys
 @pytest.mark.filterwarnings("ignore:.*Bit values can not be masked")
-def test_astropys_regression_file(tmp_path):
+def test_astropys_regression_file(tmp_path: Path) -> None:
     """Every type of the standard, arrays of every shape, nulls of every kind: all as before."""
     file = astropy_votable.parse(ASTROPYS / "regression.xml", verify="ignore")
     (main, *_), resource = file.resources[0].tables, file.resources[0]
@@ -332,7 +334,7 @@ def annotated(path: Path, out: Path, table: int | None = None) -> Path:
     return written
 
 
-def test_a_column_that_the_only_table_lacks(tmp_path):
+def test_a_column_that_the_only_table_lacks(tmp_path: Path) -> None:
     """The nearest one is named, as in other formats."""
     path = tmp_path / "a.vot"
     Table({"ra": [1.0], "dec": [2.0]}).write(path, format="votable")

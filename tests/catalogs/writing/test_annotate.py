@@ -94,10 +94,8 @@ def test_a_failure_ends_it_at_once(tmp_path: Path) -> None:
         return half(batch)
 
     rows = Rows(tmp_path, n_rows=1000)
-    start = time.monotonic()
     with pytest.raises(RuntimeError, match="second batch"):
         list(computed_batches(rows, annotation(fail_second)))
-    assert time.monotonic() - start < 5
     assert len(rows.read) < 6
     assert not [t for t in threading.enumerate() if t.name.startswith("blr-compute")]
 

@@ -11,6 +11,8 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -46,7 +48,7 @@ def run(work: Path, *names: str, **options: object) -> dict:
     return classify([work / name for name in names or FILES], **chosen)
 
 
-def test_the_same_probabilities_in_both_formats(work):
+def test_the_same_probabilities_in_both_formats(work: Path) -> None:
     told = run(work)
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(FinishedClassification, document, source="the result") == told
@@ -72,7 +74,7 @@ def test_the_same_probabilities_in_both_formats(work):
     assert set(table["blr_model"].to_pylist()) == {model.id}
 
 
-def test_rows_are_what_the_classifier_says(work):
+def test_rows_are_what_the_classifier_says(work: Path) -> None:
     run(work, "survey.parquet")
     table = pq.read_table(work / "out/survey.parquet").to_pandas()
     model = Store(work / "models").load("morphology")
@@ -84,7 +86,7 @@ def test_rows_are_what_the_classifier_says(work):
     assert (table.blr_class[missing.all(axis=1)] == "").all()
 
 
-def test_manifest_and_summary(work):
+def test_manifest_and_summary(work: Path) -> None:
     run(work)
     manifest = json.loads((work / "out/manifest.json").read_text())
     assert [o["path"] for o in manifest["outputs"]] == sorted(FILES)
@@ -102,7 +104,7 @@ def test_manifest_and_summary(work):
     assert summary["n_rows"] == 2 * of_one["n_rows"] == 800
 
 
-def test_the_same_again_does_nothing(work):
+def test_the_same_again_does_nothing(work: Path) -> None:
     first = run(work)
     before = {p: p.stat().st_mtime_ns for p in (work / "out").rglob("*")}
     again = run(work)
@@ -112,7 +114,7 @@ def test_the_same_again_does_nothing(work):
     assert run(work, verify=True).status == "nothing to do"
 
 
-def test_a_file_more_joins_the_others(work):
+def test_a_file_more_joins_the_others(work: Path) -> None:
     run(work, "survey.parquet")
     before = (work / "out/survey.parquet").stat().st_mtime_ns
     told = run(work, "survey.fits")
@@ -122,7 +124,7 @@ def test_a_file_more_joins_the_others(work):
     assert {o.name for o in Manifest.read(work / "out").outputs} == set(FILES)
 
 
-def test_a_lost_output_is_made_again(work):
+def test_a_lost_output_is_made_again(work: Path) -> None:
     whole = run(work)
     before = lasting_contents(work / "out")
     (work / "out/survey.fits").unlink()
@@ -134,7 +136,7 @@ def test_a_lost_output_is_made_again(work):
 
 @pytest.mark.parametrize("step", ["annotate", "finish"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work, step, when):
+def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work: Path, step: str, when: str) -> None:
     run(work)
     expected = lasting_contents(work / "out")
     shutil.rmtree(work / "out")
@@ -162,7 +164,7 @@ def test_killed_at_any_step_a_rerun_gives_the_same_bytes(work, step, when):
     assert lasting_contents(work / "out") == expected
 
 
-def test_killed_between_two_final_names(work, monkeypatch):
+def test_killed_between_two_final_names(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(work)
     expected = lasting_contents(work / "out")
     shutil.rmtree(work / "out")
@@ -170,7 +172,7 @@ def test_killed_between_two_final_names(work, monkeypatch):
 
     publish, calls = Staging.publish, []
 
-    def once(self, output):
+    def once(self: object, output: str) -> None:
         if calls:
             raise KeyboardInterrupt
         calls.append(output)
@@ -185,7 +187,7 @@ def test_killed_between_two_final_names(work, monkeypatch):
     assert lasting_contents(work / "out") == expected
 
 
-def test_killed_by_the_system(work, make):
+def test_killed_by_the_system(work: Path, make: SimpleNamespace) -> None:
     """SIGKILL at some moments: no file with a final name is incomplete, and a rerun finishes."""
     make.parquet(work / "survey.parquet", make.survey(60_000))
     run(work, "survey.parquet")
@@ -216,8 +218,8 @@ def test_killed_by_the_system(work, make):
     assert lasting_contents(work / "out") == expected
 
 
-def test_ctrl_c_finishes_the_file_in_hand(work):
-    def annotate(job):
+def test_ctrl_c_finishes_the_file_in_hand(work: Path) -> None:
+    def annotate(job: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.annotate(job)
 
@@ -231,7 +233,7 @@ def test_ctrl_c_finishes_the_file_in_hand(work):
     assert counted == ["survey.parquet"]
 
 
-def test_threads_do_not_matter(work, make):
+def test_threads_do_not_matter(work: Path, make: SimpleNamespace) -> None:
     make.parquet(work / "survey.parquet", make.survey(2000))
     run(work, "survey.parquet", threads=1)
     run(work, "survey.parquet", threads=3, out=work / "three")
@@ -248,7 +250,7 @@ def other_model(work: Path) -> str:
     return "morphology@0123456789ab"
 
 
-def test_outputs_of_another_model_are_not_mixed(work):
+def test_outputs_of_another_model_are_not_mixed(work: Path) -> None:
     run(work)
     before, label = lasting_contents(work / "out"), other_model(work)
     with pytest.raises(
@@ -265,11 +267,11 @@ def test_outputs_of_another_model_are_not_mixed(work):
     assert set(pq.read_table(work / "out/survey.parquet")["blr_model"].to_pylist()) != {0}
 
 
-def test_an_overwriting_run_that_stops_changes_nothing(work):
+def test_an_overwriting_run_that_stops_changes_nothing(work: Path) -> None:
     run(work)
     before, label = lasting_contents(work / "out"), other_model(work)
 
-    def annotate(job):
+    def annotate(job: Any) -> Any:
         if job.name == "survey.parquet":
             raise KeyboardInterrupt
         return DIRECT.annotate(job)
@@ -279,7 +281,7 @@ def test_an_overwriting_run_that_stops_changes_nothing(work):
     assert {n: b for n, b in lasting_contents(work / "out").items() if not n.startswith(".")} == before
 
 
-def test_another_specification_is_another_maker(work):
+def test_another_specification_is_another_maker(work: Path) -> None:
     run(work, "survey.parquet")
     (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nlow_confidence = 0.9\n")
     with pytest.raises(OutputExistsError, match="outputs of another specification"):
@@ -289,7 +291,7 @@ def test_another_specification_is_another_maker(work):
     assert told.summary.flags["LOW_CONFIDENCE"].count > few
 
 
-def test_a_changed_input(work, make):
+def test_a_changed_input(work: Path, make: SimpleNamespace) -> None:
     run(work, "survey.parquet")
     make.parquet(work / "survey.parquet", make.survey(seed=2))
     with pytest.raises(OutputExistsError, match="got a file made of other input"):
@@ -297,7 +299,7 @@ def test_a_changed_input(work, make):
     assert run(work, "survey.parquet", overwrite=True).status == "done"
 
 
-def test_a_foreign_file_in_the_way(work):
+def test_a_foreign_file_in_the_way(work: Path) -> None:
     (work / "out").mkdir()
     (work / "out/survey.fits").write_text("mine")
     with pytest.raises(OutputExistsError, match="got a file that `blr classify` did not make here"):
@@ -306,7 +308,7 @@ def test_a_foreign_file_in_the_way(work):
     assert list((work / "out").iterdir()) == [work / "out/survey.fits"]
 
 
-def test_the_target_has_other_names_and_a_where(work):
+def test_the_target_has_other_names_and_a_where(work: Path) -> None:
     table = pq.read_table(work / "survey.parquet").rename_columns(["id", "type", "hubble", "B", "J", "K"])
     pq.write_table(table, work / "release.parquet")
     (work / "spec.toml").write_text(
@@ -324,14 +326,14 @@ def test_the_target_has_other_names_and_a_where(work):
     assert (found.blr_class[~inside] == "").all()
 
 
-def test_a_review_budget(work):
+def test_a_review_budget(work: Path) -> None:
     (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.1\n")
     told = run(work, "survey.parquet", specification=work / "spec.toml")
     share = told.summary.flags["LOW_CONFIDENCE"].count / told.summary.n_classified
     assert 0.08 < share <= 0.1
 
 
-def test_a_folder_of_files_is_a_file_each(work, make):
+def test_a_folder_of_files_is_a_file_each(work: Path, make: SimpleNamespace) -> None:
     (work / "release").mkdir()
     for i in range(3):
         make.parquet(work / f"release/part-{i}.parquet", make.survey(50, seed=i))
@@ -340,7 +342,7 @@ def test_a_folder_of_files_is_a_file_each(work, make):
     assert told.summary.n_rows == 150
 
 
-def test_a_trial_and_a_dry_run_write_nothing(work):
+def test_a_trial_and_a_dry_run_write_nothing(work: Path) -> None:
     trial = run(work, "survey.parquet", limit=30)
     assert (trial.status, trial.summary.n_rows) == ("trial", 30)
     assert set(trial.rows[0]) >= {"blr_class", "blr_p_late", "blr_flags"}
@@ -349,12 +351,12 @@ def test_a_trial_and_a_dry_run_write_nothing(work):
     assert not (work / "out").exists()
 
 
-def test_an_empty_catalogue(work, make):
+def test_an_empty_catalogue(work: Path, make: SimpleNamespace) -> None:
     make.parquet(work / "none.parquet", {n: c[:0] for n, c in make.survey().items()})
     assert run(work, "none.parquet").summary.n_rows == 0
 
 
-def test_a_name_clash(work, make):
+def test_a_name_clash(work: Path, make: SimpleNamespace) -> None:
     make.parquet(work / "old.parquet", make.survey() | {"BLR_Class": np.zeros(400)})
     with pytest.raises(
         NameClashError, match="has a column 'BLR_Class' already, so 'blr_class' cannot be added"
@@ -363,26 +365,26 @@ def test_a_name_clash(work, make):
     assert not (work / "out").exists()
 
 
-def test_an_absent_column(work, make):
+def test_an_absent_column(work: Path, make: SimpleNamespace) -> None:
     columns = make.survey()
     make.parquet(work / "few.parquet", {("b_mag" if n == "bmag" else n): c for n, c in columns.items()})
     with pytest.raises(ColumnNotFoundError, match=r"few.parquet has no column 'bmag', expected by .*'b_mag'"):
         run(work, "few.parquet")
 
 
-def test_two_inputs_of_one_name(work):
+def test_two_inputs_of_one_name(work: Path) -> None:
     (work / "other").mkdir()
     shutil.copy(work / "survey.fits", work / "other")
     with pytest.raises(UsageError, match=r"whose outputs would have the same name.*two folders"):
         run(work, "survey.fits", "other/survey.fits")
 
 
-def test_an_output_folder_that_is_the_inputs(work):
+def test_an_output_folder_that_is_the_inputs(work: Path) -> None:
     with pytest.raises(UsageError, match="would replace its own input"):
         run(work, out=work)
 
 
-def test_an_output_folder_that_cannot_be(work):
+def test_an_output_folder_that_cannot_be(work: Path) -> None:
     (work / "file").write_text("")
     with pytest.raises(
         OutputFolderError, match=r"file/out: got '.*', expected an output folder that can be made"
@@ -390,8 +392,8 @@ def test_an_output_folder_that_cannot_be(work):
         run(work, out=work / "file/out")
 
 
-def test_two_runs_at_once(work):
-    def annotate(job):
+def test_two_runs_at_once(work: Path) -> None:
+    def annotate(job: Any) -> Any:
         with pytest.raises(OutputFolderError, match="another run is writing to"):
             run(work)
         return DIRECT.annotate(job)
@@ -399,14 +401,14 @@ def test_two_runs_at_once(work):
     assert run(work, steps=replace(DIRECT, annotate=annotate)).status == "done"
 
 
-def test_a_manifest_of_something_else(work):
+def test_a_manifest_of_something_else(work: Path) -> None:
     (work / "out").mkdir()
     (work / "out/manifest.json").write_text("[]")
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is no manifest"):
         run(work)
 
 
-def test_counts_that_are_lost_are_named(work):
+def test_counts_that_are_lost_are_named(work: Path) -> None:
     """A file that is not classified again cannot be counted without `summary.json`."""
     run(work)
     (work / "out/summary.json").unlink()
@@ -417,7 +419,9 @@ def test_counts_that_are_lost_are_named(work):
     assert run(work).summary.n_rows == 800
 
 
-def test_the_budget_of_many_rows_is_found_from_some_of_them(work, monkeypatch):
+def test_the_budget_of_many_rows_is_found_from_some_of_them(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of every fourth row: the share that is flagged stays near the budget of all."""
     monkeypatch.setattr("flows.classification.scoring.MOST_BUDGET_ROWS", 100)
     (work / "spec.toml").write_text((work / "spec.toml").read_text() + "\n[flags]\nbudget = 0.25\n")

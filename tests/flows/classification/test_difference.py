@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from flows.runs.difference import FileDifference
 CLASSES = ("early", "late type")
 
 
-def annotated(n: int, seed: int, ids=None) -> pd.DataFrame:
+def annotated(n: int, seed: int, ids: Any = None) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     p = rng.random(n).astype(np.float32)
     gone = rng.random(n) < 0.1
@@ -70,7 +71,7 @@ def counts(told: FileDifference) -> dict:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".fits"])
-def test_by_row(tmp_path, suffix):
+def test_by_row(tmp_path: Path, suffix: str) -> None:
     old, new = annotated(1000, 1), annotated(1000, 2)
     a, b = written(tmp_path / f"a{suffix}", old), written(tmp_path / f"b{suffix}", new)
     told = compare(a, b, id_column="name", by_row=True)
@@ -90,7 +91,7 @@ def test_by_row(tmp_path, suffix):
 
 @pytest.mark.parametrize("rows_at_once", [10_000, 100])
 @pytest.mark.parametrize("kind", ["text", "int64", "int32 and int64", "float"])
-def test_by_id(tmp_path, monkeypatch, rows_at_once, kind):
+def test_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int, kind: str) -> None:
     monkeypatch.setattr(difference, "ROWS_AT_ONCE", rows_at_once)
     rng = np.random.default_rng(3)
     ids = rng.permutation(5000)[:1200] - 2500
@@ -117,7 +118,7 @@ def test_by_id(tmp_path, monkeypatch, rows_at_once, kind):
     assert (told.appeared, told.vanished) == (200, 200)
 
 
-def test_an_object_twice_is_compared_with_its_first(tmp_path):
+def test_an_object_twice_is_compared_with_its_first(tmp_path: Path) -> None:
     old, new = annotated(4, 1, ["a", "b", "a", "c"]), annotated(4, 1, ["a", "b", "a", "a"])
     told = compare(
         written(tmp_path / "a.parquet", old),
@@ -129,7 +130,7 @@ def test_an_object_twice_is_compared_with_its_first(tmp_path):
 
 
 @pytest.mark.parametrize("n", [0, 3])
-def test_nothing_to_match_by(tmp_path, n):
+def test_nothing_to_match_by(tmp_path: Path, n: int) -> None:
     a, b = written(tmp_path / "a.parquet", annotated(2, 1)), written(tmp_path / "b.parquet", annotated(n, 2))
     told = compare(a, b, id_column=None, by_row=False)
     assert (told.matched_by, told.compared, told.appeared, told.vanished) == ("nothing", 0, n, 2)
@@ -137,7 +138,7 @@ def test_nothing_to_match_by(tmp_path, n):
     assert (told.compared + told.appeared, told.compared + told.vanished) == (n, 2)
 
 
-def test_other_classes_and_another_prefix(tmp_path):
+def test_other_classes_and_another_prefix(tmp_path: Path) -> None:
     old, new = annotated(50, 1), annotated(50, 1)
     new = new.rename(columns=lambda c: c.replace("blr_", "x_")).rename(columns={"x_p_early": "x_p_E"})
     a = written(tmp_path / "a.parquet", old)
@@ -146,7 +147,7 @@ def test_other_classes_and_another_prefix(tmp_path):
     assert (told.compared, told.moved, told.class_changed) == (50, 0, 0)
 
 
-def test_the_sum_of_files(tmp_path):
+def test_the_sum_of_files(tmp_path: Path) -> None:
     parts = []
     for i in range(3):
         a = written(tmp_path / "a.parquet", annotated(100, i))
@@ -160,7 +161,7 @@ def test_the_sum_of_files(tmp_path):
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difference, "ROWS_AT_ONCE", 10_000)
     monkeypatch.setattr(difference, "BATCH_ROWS", 5_000)
     peaks = []

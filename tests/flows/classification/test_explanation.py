@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ from flows.tables import classify_table
 from tests.flows.verbs import classify
 
 
-def asked(trained: Path, identifier: str, file: str = "survey.parquet", **named: object):
+def asked(trained: Path, identifier: str, file: str = "survey.parquet", **named: object) -> Any:
     """Return the explanation of an object of the survey."""
     return explain(
         ExplainRequest(str(trained / file), identifier, "morphology", store=trained / "models", **named)
@@ -38,13 +39,13 @@ def asked(trained: Path, identifier: str, file: str = "survey.parquet", **named:
 
 
 @pytest.fixture(scope="module")
-def classified(trained):
+def classified(trained: Path) -> Any:
     """Return the survey as the model classifies it."""
     table = pq.read_table(trained / "survey.parquet")
     return classify_table(table, model="morphology", store=trained / "models")
 
 
-def test_it_says_what_the_catalogue_gets(trained, classified):
+def test_it_says_what_the_catalogue_gets(trained: Path, classified: Path) -> None:
     row = int(np.argmax(classified["blr_p_max"].to_numpy() > 0.6))
     told = classified.slice(row, 1).to_pylist()[0]
     found = asked(trained, told["name"])
@@ -60,14 +61,14 @@ def test_it_says_what_the_catalogue_gets(trained, classified):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_a_fits_file_tells_the_same(trained, classified):
+def test_a_fits_file_tells_the_same(trained: Path, classified: Path) -> None:
     name = classified["name"][5].as_py()
     one, other = asked(trained, name), asked(trained, name, "survey.fits")
     assert (one.name, one.row) == (other.name, other.row)
     assert one.contributions == other.contributions
 
 
-def test_the_nearest_labelled_object_of_a_labelled_one_is_itself(trained):
+def test_the_nearest_labelled_object_of_a_labelled_one_is_itself(trained: Path) -> None:
     objects = read_labelled_objects(
         Store(trained / "models").find("morphology").folder, classes=2, features=2
     )
@@ -80,7 +81,7 @@ def test_the_nearest_labelled_object_of_a_labelled_one_is_itself(trained):
     assert all(o.links for o in found.nearest) == bool(np.isfinite(objects.position).all())
 
 
-def test_what_is_missing_is_said(trained, tmp_path):
+def test_what_is_missing_is_said(trained: Path, tmp_path: Path) -> None:
     table = pq.read_table(trained / "survey.parquet").slice(0, 1)
     table = table.set_column(table.column_names.index("kmag"), "kmag", pa.array([np.nan]))
     pq.write_table(table, tmp_path / "one.parquet")
@@ -91,7 +92,7 @@ def test_what_is_missing_is_said(trained, tmp_path):
     assert "missing" in explanation_page(found)
 
 
-def test_an_object_of_which_nothing_is_known_has_no_class(trained, classified):
+def test_an_object_of_which_nothing_is_known_has_no_class(trained: Path, classified: Path) -> None:
     row = int(np.flatnonzero(classified["blr_flags"].to_numpy() & 32)[0])
     found = asked(trained, classified["name"][row].as_py())
     assert (found.name, found.logit, found.contributions, found.nearest) == (None, None, (), ())
@@ -99,14 +100,16 @@ def test_an_object_of_which_nothing_is_known_has_no_class(trained, classified):
     assert "no class" in explanation_page(found)
 
 
-def test_an_object_that_is_not_there_is_an_error(trained):
+def test_an_object_that_is_not_there_is_an_error(trained: Path) -> None:
     with pytest.raises(UsageError, match=r"--id: got 'nobody', which is in no row of .*survey.parquet"):
         asked(trained, "nobody")
     with pytest.raises(UsageError, match=r"got 'idd', expected the column of the identifier"):
         asked(trained, "nobody", id_column="idd")
 
 
-def test_the_command_prints_one_document_and_writes_a_page(trained, classified, tmp_path, capsys):
+def test_the_command_prints_one_document_and_writes_a_page(
+    trained: Path, classified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = classified["name"][3].as_py()
     page = tmp_path / "why.html"
     arguments = ["explain", str(trained / "survey.parquet"), "--id", name, "--model", "morphology"]
@@ -123,7 +126,7 @@ def test_the_command_prints_one_document_and_writes_a_page(trained, classified, 
     assert "Labelled objects that are like it" in shown
 
 
-def test_a_page_escapes_what_comes_from_outside(trained, classified):
+def test_a_page_escapes_what_comes_from_outside(trained: Path, classified: Path) -> None:
     found = replace(asked(trained, classified["name"][3].as_py()), identifier="<b>x</b>")
     assert "<b>x" not in explanation_page(found)
 
@@ -140,7 +143,9 @@ def test_a_page_escapes_what_comes_from_outside(trained, classified):
         (pa.array(["007"]), "7", []),
     ],
 )
-def test_an_object_is_found_by_text_and_by_number(tmp_path, values, wanted, rows):
+def test_an_object_is_found_by_text_and_by_number(
+    tmp_path: Path, values: Any, wanted: str, rows: list[Any]
+) -> None:
     pq.write_table(pa.table({"name": values, "x": np.arange(len(values))}), tmp_path / "t.parquet")
     found = find_object(catalogs.open(tmp_path / "t.parquet"), "name", wanted)
     if not rows:
@@ -150,7 +155,7 @@ def test_an_object_is_found_by_text_and_by_number(tmp_path, values, wanted, rows
     assert read_object(found, ("x",)).column(0).to_pylist() == [rows[0]]
 
 
-def test_labelled_objects_come_back_and_are_bounded(tmp_path):
+def test_labelled_objects_come_back_and_are_bounded(tmp_path: Path) -> None:
     objects = LabelledObjects(
         np.array(["ä".encode(), b"", b"c"]),
         np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 4.0]]),
@@ -170,7 +175,7 @@ def test_labelled_objects_come_back_and_are_bounded(tmp_path):
         read_labelled_objects(tmp_path, classes=2, features=1)
 
 
-def test_the_report_of_a_classification_explains_the_first_objects(trained, tmp_path):
+def test_the_report_of_a_classification_explains_the_first_objects(trained: Path, tmp_path: Path) -> None:
     """With the contributions and neighbours that `blr explain` gives, from features kept on the way."""
     out = tmp_path / "out"
     classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,22 +27,22 @@ def jobs(*rows: int) -> list[SimpleNamespace]:
         list(range(0, 3_000_000, 1000)),
     ],
 )
-def test_every_file_once_in_order_and_few_tasks(rows):
+def test_every_file_once_in_order_and_few_tasks(rows: list[Any]) -> None:
     made = groups(jobs(*rows))
     assert [j.name for g in made for j in g.jobs] == [f"f{i}" for i in range(len(rows))]
     assert len(made) <= 2 * MOST_TASKS + 1
     assert all(g.jobs for g in made)
 
 
-def test_a_thousand_partitions_are_a_few_hundred_tasks():
+def test_a_thousand_partitions_are_a_few_hundred_tasks() -> None:
     assert len(groups(jobs(*[10**6] * 1000))) == MOST_TASKS
     assert len(groups(jobs(*[200] * 1000))) <= MOST_TASKS
 
 
-def test_large_files_have_a_task_of_their_own():
+def test_large_files_have_a_task_of_their_own() -> None:
     assert [len(g.jobs) for g in groups(jobs(*[ROWS_A_TASK] * 3))] == [1, 1, 1]
 
 
-def test_the_label_names_the_first():
+def test_the_label_names_the_first() -> None:
     assert [g.label for g in groups(jobs(5, 5, 5))] == ["f0 and 2 more"]
     assert [g.label for g in groups(jobs(5))] == ["f0"]

@@ -52,7 +52,7 @@ def named(folder: str = "out") -> str:
 
 
 @pytest.mark.usefixtures("work")
-def test_a_table_says_what_json_says(monkeypatch):
+def test_a_table_says_what_json_says(monkeypatch: pytest.MonkeyPatch) -> None:
     told = run()
     with monkeypatch.context() as patched:
         patched.setattr(kept_counts, "MOST_LISTED", N_FILES)
@@ -75,7 +75,7 @@ def test_a_table_says_what_json_says(monkeypatch):
     assert (again.status, again.summary) == ("nothing to do", told.summary)
 
 
-def test_what_was_done_before_is_read_from_the_table(work, make):
+def test_what_was_done_before_is_read_from_the_table(work: Path, make: SimpleNamespace) -> None:
     run()
     make.parquet(work / "release/p1.parquet", make.survey(70, seed=9))
     told = run(overwrite=True)
@@ -90,7 +90,9 @@ def test_what_was_done_before_is_read_from_the_table(work, make):
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_killed_between_table_and_manifest_a_rerun_gives_the_same_bytes(work, make, monkeypatch, before):
+def test_killed_between_table_and_manifest_a_rerun_gives_the_same_bytes(
+    work: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
     run()
     if before:
         make.parquet(work / "release/p1.parquet", make.survey(70, seed=9))

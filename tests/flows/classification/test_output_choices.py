@@ -88,7 +88,9 @@ def test_slim_copies_of_a_catalogue_without_the_id(trained: Path, tmp_path: Path
     assert pq.read_table(tmp_path / "out/bare.parquet").column_names[0] == "object"
 
 
-def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(trained, tmp_path, monkeypatch):
+def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A disk that has room for a slim copy, and for no whole one."""
     new = sum(c.width or c.datatype.bit_width // 8 for c in standard_columns(["early", "late"]))
     source = trained / "survey.fits"
@@ -106,7 +108,9 @@ def test_slim_copies_are_named_where_there_is_no_room_and_then_have_it(trained, 
         run(trained, tmp_path, 'mode = "slim"', source.name, dry_run=True)
 
 
-def test_slim_copies_are_advised_where_whole_ones_are_large(trained, tmp_path, monkeypatch):
+def test_slim_copies_are_advised_where_whole_ones_are_large(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run(trained, tmp_path, "", "survey.fits", dry_run=True).advice == ""
     monkeypatch.setattr(room, "LARGE", 1000)
     monkeypatch.setattr(room, "SMALL_SHARE", 0.9)

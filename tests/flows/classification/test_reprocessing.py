@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -92,7 +93,7 @@ def why(told: dict) -> dict[str, str]:
     return {name: file.why for name, file in told.files.items() if file.why}
 
 
-def test_the_first_release(release):
+def test_the_first_release(release: Release) -> None:
     told = release.run()
     assert (told.status, told.release, told.retired) == ("done", 1, ())
     assert why(told) == dict.fromkeys(PARTS, "new")
@@ -109,7 +110,7 @@ def test_the_first_release(release):
     }
 
 
-def test_it_is_what_classify_makes(release):
+def test_it_is_what_classify_makes(release: Release) -> None:
     release.run()
     classify(
         [release.folder / "release"],
@@ -121,7 +122,7 @@ def test_it_is_what_classify_makes(release):
         assert (release.out / name).read_bytes() == (release.folder / "c" / name).read_bytes()
 
 
-def test_a_second_run_does_nothing(release):
+def test_a_second_run_does_nothing(release: Release) -> None:
     first = release.run()
     before = looks(release.out)
     for options in ({}, {"verify": True}, {"dry_run": True}):
@@ -133,7 +134,7 @@ def test_a_second_run_does_nothing(release):
     assert looks(release.out) == before
 
 
-def test_a_second_run_imports_nothing_to_draw_match_or_train_with(release):
+def test_a_second_run_imports_nothing_to_draw_match_or_train_with(release: Release) -> None:
     release.run()
     command = ["reprocess", str(release.spec), "--store", str(release.folder / "models"), "--direct"]
     script = f"import sys; from flows.cli.app import run; assert run({command}) == 0; print(*sys.modules)"
@@ -143,7 +144,7 @@ def test_a_second_run_imports_nothing_to_draw_match_or_train_with(release):
     assert not unneeded & set(done.stdout.split())
 
 
-def test_a_dry_run_says_whether_there_is_work(release, capsys):
+def test_a_dry_run_says_whether_there_is_work(release: Release, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["reprocess", str(release.spec), "--store", str(release.folder / "models"), "--dry-run"]
 
     def said() -> str:
@@ -161,7 +162,7 @@ def test_a_dry_run_says_whether_there_is_work(release, capsys):
     assert "would be brought up to date" in said()
 
 
-def test_only_what_is_new_or_changed(release):
+def test_only_what_is_new_or_changed(release: Release) -> None:
     release.run()
     before = looks(release.out)
     release.write("p1.parquet", seed=9)
@@ -177,7 +178,7 @@ def test_only_what_is_new_or_changed(release):
     assert release.run().status == "nothing to do"
 
 
-def test_a_plan_reads_no_data(release, monkeypatch):
+def test_a_plan_reads_no_data(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of new files, and of those that look as they did; the hash in the manifest is of whoever read them."""
 
     def unread(path: Path) -> str:
@@ -198,7 +199,7 @@ def test_a_plan_reads_no_data(release, monkeypatch):
         assert release.run().status == "nothing to do"
 
 
-def test_touched_or_copied_is_not_changed(release):
+def test_touched_or_copied_is_not_changed(release: Release) -> None:
     release.run()
     for name in PARTS[:2]:
         os.utime(release.folder / "release" / name)
@@ -208,7 +209,7 @@ def test_touched_or_copied_is_not_changed(release):
     assert release.run().status == "nothing to do"
 
 
-def test_a_change_that_keeps_size_and_time_is_found_by_verify(release):
+def test_a_change_that_keeps_size_and_time_is_found_by_verify(release: Release) -> None:
     release.run()
     path = release.folder / "release/p0.parquet"
     seen, content = path.stat(), bytearray(path.read_bytes())
@@ -224,7 +225,7 @@ def test_a_change_that_keeps_size_and_time_is_found_by_verify(release):
     assert release.run(verify=True).status == "done"
 
 
-def test_an_input_that_is_gone_is_retired_and_never_deleted(release):
+def test_an_input_that_is_gone_is_retired_and_never_deleted(release: Release) -> None:
     release.run()
     content = (release.out / "p2.parquet").read_bytes()
     (release.folder / "release/p2.parquet").unlink()
@@ -240,7 +241,7 @@ def test_an_input_that_is_gone_is_retired_and_never_deleted(release):
     assert release.run().retired == ("_retired/0004/p2.parquet",)
 
 
-def test_retired_files_are_not_read_with_the_others(release):
+def test_retired_files_are_not_read_with_the_others(release: Release) -> None:
     release.run()
     (release.folder / "release/p2.parquet").unlink()
     release.run()
@@ -249,7 +250,7 @@ def test_retired_files_are_not_read_with_the_others(release):
     assert catalogs.open(release.out).n_rows == 180
 
 
-def test_all_inputs_gone_is_no_reason_to_retire_everything(release):
+def test_all_inputs_gone_is_no_reason_to_retire_everything(release: Release) -> None:
     release.run()
     before = looks(release.out)
     shutil.rmtree(release.folder / "release")  # as when its disk is not mounted
@@ -258,7 +259,7 @@ def test_all_inputs_gone_is_no_reason_to_retire_everything(release):
     assert looks(release.out) == before
 
 
-def test_another_champion_makes_all_of_it_anew(release):
+def test_another_champion_makes_all_of_it_anew(release: Release) -> None:
     release.run()
     old = models_in(release.out)
     label = champion(release)
@@ -270,7 +271,7 @@ def test_another_champion_makes_all_of_it_anew(release):
     assert release.run().status == "nothing to do"
 
 
-def test_a_named_model(release):
+def test_a_named_model(release: Release) -> None:
     label = Store(release.folder / "models").find("morphology").label
     champion(release)
     assert release.run(model=label).model == label
@@ -278,7 +279,7 @@ def test_a_named_model(release):
         release.run(model="morfology")
 
 
-def test_another_specification_makes_all_of_it_anew(release):
+def test_another_specification_makes_all_of_it_anew(release: Release) -> None:
     release.run()
     release.spec.write_text(release.spec.read_text() + "\n[flags]\nlow_confidence = 0.9\n")
     told = release.run()
@@ -288,7 +289,7 @@ def test_another_specification_makes_all_of_it_anew(release):
     assert told.difference.matched_by == "row"
 
 
-def test_where_inputs_lie_is_no_part_of_the_specification(release):
+def test_where_inputs_lie_is_no_part_of_the_specification(release: Release) -> None:
     release.run()
     (release.folder / "more").mkdir()
     shutil.copy(release.folder / "release/p0.parquet", release.folder / "more/p9.parquet")
@@ -297,7 +298,7 @@ def test_where_inputs_lie_is_no_part_of_the_specification(release):
     assert why(release.run()) == {"p9.parquet": "new"}
 
 
-def test_the_difference_report(release):
+def test_the_difference_report(release: Release) -> None:
     release.run()
     old = pq.read_table(release.out / "p1.parquet").to_pandas()
     release.write("p1.parquet", 50, seed=99)
@@ -323,14 +324,14 @@ def test_the_difference_report(release):
     assert first["files"]["not_compared"] == {"files": 4, "rows": 240}
 
 
-def test_rows_by_order_where_the_input_is_unchanged(release):
+def test_rows_by_order_where_the_input_is_unchanged(release: Release) -> None:
     release.run()
     champion(release)
     told = release.run()
     assert (told.difference.matched_by, told.difference.compared) == ("row", 240)
 
 
-def test_a_damaged_file_is_quarantined_and_the_others_finish(release):
+def test_a_damaged_file_is_quarantined_and_the_others_finish(release: Release) -> None:
     whole = (release.folder / "release/p1.parquet").read_bytes()
     (release.folder / "release/p1.parquet").write_bytes(whole[:-50])
     told = release.run()
@@ -350,7 +351,9 @@ def test_a_damaged_file_is_quarantined_and_the_others_finish(release):
     assert (told.quarantined, why(told)) == ({}, {"p1.parquet": "new"})
 
 
-def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(release, monkeypatch):
+def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(
+    release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = release.folder / "release/p1.parquet"
     path.write_bytes(path.read_bytes()[:-50])
     release.run()
@@ -364,7 +367,7 @@ def test_a_quarantined_file_is_opened_again_only_once_it_has_changed(release, mo
     assert "p1.parquet" in opened
 
 
-def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release):
+def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release: Release) -> None:
     release.run()
     copy = (release.out / "p1.parquet").read_bytes()
     path = release.folder / "release/p1.parquet"
@@ -381,7 +384,7 @@ def test_the_last_good_copy_of_a_file_that_was_damaged_since_stays(release):
     assert len(models_in(release.out)) == 1
 
 
-def test_damage_found_while_reading(release):
+def test_damage_found_while_reading(release: Release) -> None:
     annotate = DIRECT.annotate
 
     def fails(job: FileJob) -> Output:
@@ -398,7 +401,7 @@ def test_damage_found_while_reading(release):
     ]
 
 
-def test_a_file_with_other_columns_is_quarantined(release, make):
+def test_a_file_with_other_columns_is_quarantined(release: Release, make: SimpleNamespace) -> None:
     columns = make.survey(20)
     del columns["bmag"]
     make.parquet(release.folder / "release/p1.parquet", columns)
@@ -406,7 +409,7 @@ def test_a_file_with_other_columns_is_quarantined(release, make):
     assert "has no column 'bmag'" in told.quarantined["p1.parquet"]
 
 
-def test_a_folder_without_its_damaged_and_odd_files(release, make):
+def test_a_folder_without_its_damaged_and_odd_files(release: Release, make: SimpleNamespace) -> None:
     release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
     path = release.folder / "release/p1.parquet"
     path.write_bytes(path.read_bytes()[:-50])
@@ -423,14 +426,14 @@ def test_a_folder_without_its_damaged_and_odd_files(release, make):
     assert list(release.run().quarantined) == ["p3.parquet"]
 
 
-def test_what_is_every_files_fault_is_an_error(release):
+def test_what_is_every_files_fault_is_an_error(release: Release) -> None:
     release.spec.write_text(release.spec.read_text() + "columns = { bmag = 'b' }\n")
     with pytest.raises(ColumnNotFoundError, match="has no column 'b'"):
         release.run()
     assert not release.out.exists()
 
 
-def test_what_every_file_fails_at_is_an_error(release):
+def test_what_every_file_fails_at_is_an_error(release: Release) -> None:
     def fails(_: dict) -> dict:
         raise ValueError("nonsense")
 
@@ -439,7 +442,7 @@ def test_what_every_file_fails_at_is_an_error(release):
     assert not (release.out / MANIFEST).exists()
 
 
-def test_no_room_ends_the_run(release):
+def test_no_room_ends_the_run(release: Release) -> None:
     import errno
 
     def fails(_: dict) -> dict:
@@ -449,7 +452,7 @@ def test_no_room_ends_the_run(release):
         release.run(steps=replace(DIRECT, annotate=fails))
 
 
-def changing(name: str, change: Callable[[Path], object]):
+def changing(name: str, change: Callable[[Path], object]) -> Any:
     """Return steps in the midst of which an input changes."""
     annotate = DIRECT.annotate
 
@@ -462,7 +465,7 @@ def changing(name: str, change: Callable[[Path], object]):
     return replace(DIRECT, annotate=changed)
 
 
-def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release):
+def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release: Release) -> None:
     told = release.run(steps=changing("p1.parquet", lambda p: release.write(p.name, seed=50)))
     assert told.deferred == {"p1.parquet": "it changed while it was read"}
     assert not (release.out / "p1.parquet").exists()
@@ -470,7 +473,7 @@ def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(release):
     assert (why(told), told.deferred) == ({"p1.parquet": "new"}, {})
 
 
-def test_a_file_that_goes_while_it_is_read(release):
+def test_a_file_that_goes_while_it_is_read(release: Release) -> None:
     release.run()
     champion(release)
     told = release.run(steps=changing("p1.parquet", Path.unlink))
@@ -479,24 +482,32 @@ def test_a_file_that_goes_while_it_is_read(release):
     assert release.run().status == "nothing to do"
 
 
-def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release):
+def test_a_release_that_arrives_meanwhile_is_picked_up_next_time(release: Release) -> None:
     told = release.run(steps=changing("p1.parquet", lambda _: release.write("p8.parquet", seed=8)))
     assert "p8.parquet" not in told.files
     assert why(release.run()) == {"p8.parquet": "new"}
 
 
-def test_a_half_copied_file_is_waited_for(release):
+def test_a_half_copied_file_is_waited_for(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = release.folder / "release/p1.parquet"
     os.utime(whole)
     for name in ("p0.parquet", "p2.parquet", "p3.parquet"):
         os.utime(release.folder / "release" / name, (time.time() - 100,) * 2)
-    began = time.monotonic()
+    slept = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal slept
+        slept += seconds
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr("flows.inputs.still_written.time", clock)
     told = release.run(quiet_seconds=0.7, patience=20)
-    assert time.monotonic() - began > 0.4
+    assert slept > 0
     assert (told.deferred, len(told.files)) == ({}, 4)
 
 
-def test_a_file_that_is_still_copied_is_left_alone(release, monkeypatch):
+def test_a_file_that_is_still_copied_is_left_alone(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     release.run()
     copy = (release.out / "p1.parquet").read_bytes()
     release.write("p1.parquet", seed=50)
@@ -512,7 +523,7 @@ def test_a_file_that_is_still_copied_is_left_alone(release, monkeypatch):
     assert why(release.run()) == {"p1.parquet": "changed"}
 
 
-def test_nothing_but_half_copied_files(release, monkeypatch):
+def test_nothing_but_half_copied_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.classification.reprocessing.still_written",
         lambda files, **_: dict.fromkeys(files, "still written"),
@@ -522,7 +533,7 @@ def test_nothing_but_half_copied_files(release, monkeypatch):
     assert not release.out.exists()
 
 
-def test_two_runs_at_once(release):
+def test_two_runs_at_once(release: Release) -> None:
     def twice(job: FileJob) -> Output:
         with pytest.raises(OutputFolderError, match="another run is writing to"):
             release.run()
@@ -531,7 +542,7 @@ def test_two_runs_at_once(release):
     assert release.run(steps=replace(DIRECT, annotate=twice)).status == "done"
 
 
-def test_an_output_that_somebody_has_changed_is_kept_aside(release):
+def test_an_output_that_somebody_has_changed_is_kept_aside(release: Release) -> None:
     release.run()
     (release.out / "p0.parquet").write_text("edited")
     told = release.run()
@@ -541,7 +552,7 @@ def test_an_output_that_somebody_has_changed_is_kept_aside(release):
     assert release.run().status == "nothing to do"
 
 
-def test_a_lost_output_is_made_again_and_the_release_is_the_same(release):
+def test_a_lost_output_is_made_again_and_the_release_is_the_same(release: Release) -> None:
     release.run()
     report = (release.out / "_releases/0001.json").read_bytes()
     content = (release.out / "p0.parquet").read_bytes()
@@ -551,7 +562,7 @@ def test_a_lost_output_is_made_again_and_the_release_is_the_same(release):
     assert (release.out / "_releases/0001.json").read_bytes() == report
 
 
-def test_a_foreign_file_in_the_way(release):
+def test_a_foreign_file_in_the_way(release: Release) -> None:
     release.out.mkdir()
     (release.out / "p0.parquet").write_text("mine")
     with pytest.raises(OutputExistsError, match="that `blr classify` did not make here"):
@@ -559,7 +570,7 @@ def test_a_foreign_file_in_the_way(release):
     assert (release.out / "p0.parquet").read_text() == "mine"
 
 
-def test_a_folder_of_another_product(release):
+def test_a_folder_of_another_product(release: Release) -> None:
     release.run()
     text = (release.out / MANIFEST).read_text().replace('"model": "morphology@', '"model": "redshifts@')
     (release.out / MANIFEST).write_text(text)
@@ -570,7 +581,7 @@ def test_a_folder_of_another_product(release):
 
 
 @pytest.mark.parametrize("folder", ["release/annotated", "."])
-def test_outputs_may_not_become_inputs(release, folder):
+def test_outputs_may_not_become_inputs(release: Release, folder: str) -> None:
     release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
     (release.folder / folder).mkdir(exist_ok=True)
     with pytest.raises(UsageError, match=r"which the output folder .* is in or holds"):
@@ -578,7 +589,7 @@ def test_outputs_may_not_become_inputs(release, folder):
 
 
 @pytest.mark.parametrize("name", ["../escape.parquet", "/etc/escape", "a/../../b", ".blr-lock", ""])
-def test_a_manifest_that_names_files_elsewhere(release, name):
+def test_a_manifest_that_names_files_elsewhere(release: Release, name: str) -> None:
     release.run()
     tree = json.loads((release.out / MANIFEST).read_text())
     tree["outputs"][0]["path"] = name
@@ -589,7 +600,7 @@ def test_a_manifest_that_names_files_elsewhere(release, name):
     assert (release.folder / "escape.parquet").read_text() == "mine"
 
 
-def test_a_link_in_the_output_folder_leads_nowhere_else(release):
+def test_a_link_in_the_output_folder_leads_nowhere_else(release: Release) -> None:
     release.spec.write_text(release.spec.read_text().replace("release/*.parquet", "release"))
     (release.folder / "release/north").mkdir()
     (release.folder / "release/p0.parquet").rename(release.folder / "release/north/p0.parquet")
@@ -602,7 +613,7 @@ def test_a_link_in_the_output_folder_leads_nowhere_else(release):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_header_that_claims_too_much(release):
+def test_a_header_that_claims_too_much(release: Release) -> None:
     """A FITS file of three rows that says it has 10^15."""
     from astropy.io import fits
 
@@ -616,7 +627,7 @@ def test_a_header_that_claims_too_much(release):
     assert list(told.quarantined) == ["p9.fits"]
 
 
-def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release):
+def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release: Release) -> None:
     import pickle
 
     class Bomb:
@@ -644,7 +655,7 @@ def test_a_pickle_in_the_place_of_a_record_a_manifest_or_a_model(release):
     assert not (release.folder / "bang").exists()
 
 
-def test_free_space_is_asked_for_before_the_work(release, monkeypatch):
+def test_free_space_is_asked_for_before_the_work(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(room, "check_free_space", lambda folder, n: asked.append((folder, n)))
     release.run()
@@ -655,13 +666,13 @@ def test_free_space_is_asked_for_before_the_work(release, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_thousand_files(release, monkeypatch):
+def test_a_thousand_files(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few hundred tasks; then nothing to do, and of no file more than its footer is read."""
     for i in range(1000):
         os.link(release.folder / "release/p0.parquet", release.folder / f"release/q{i:04d}.parquet")
     counted = []
 
-    def together(annotate, group: JobGroup) -> list[FileResult]:
+    def together(annotate: Any, group: JobGroup) -> list[FileResult]:
         counted.append(len(group.jobs))
         return DIRECT.together(annotate, group)
 

@@ -79,7 +79,9 @@ TRUE = {
 
 
 @pytest.mark.parametrize("what", TRUE)
-def test_the_truth_lies_in_the_interval_and_the_labels_are_counted(mapped, tmp_path, what):
+def test_the_truth_lies_in_the_interval_and_the_labels_are_counted(
+    mapped: Path, tmp_path: Path, what: str
+) -> None:
     result, frame = made(mapped, tmp_path, what=what), truth(mapped)
     whole = result.whole
     assert whole.low <= TRUE[what](frame) <= whole.high
@@ -102,7 +104,7 @@ def test_the_truth_lies_in_the_interval_and_the_labels_are_counted(mapped, tmp_p
     assert result.unmatched == 400 - len(labels)
 
 
-def test_others_read_the_map(mapped, tmp_path):
+def test_others_read_the_map(mapped: Path, tmp_path: Path) -> None:
     result, frame = made(mapped, tmp_path), truth(mapped)
     table = Table.read(result.files[0])
     chosen = frame[frame.selected]
@@ -127,7 +129,7 @@ def test_others_read_the_map(mapped, tmp_path):
     assert weighted == pytest.approx(result.whole.expected)
 
 
-def test_over_columns_and_sky_maps(mapped, tmp_path):
+def test_over_columns_and_sky_maps(mapped: Path, tmp_path: Path) -> None:
     result = made(mapped, tmp_path, over=["bmag - jmag", "depth"], sky_map=[f"depth={mapped / 'depth.fits'}"])
     colour, depth = result.over
     assert (colour.expression, depth.expression, depth.unit) == ("bmag - jmag", "depth", "mag")
@@ -148,7 +150,7 @@ def test_over_columns_and_sky_maps(mapped, tmp_path):
     assert np.mean(held) >= 0.75
 
 
-def test_without_labels_it_is_the_classifiers_own(mapped, tmp_path):
+def test_without_labels_it_is_the_classifiers_own(mapped: Path, tmp_path: Path) -> None:
     result = made(mapped, tmp_path, labels=None)
     assert result.whole.expected is not None
     assert (result.whole.fraction, result.whole.low, result.whole.n) == (None, None, 0)
@@ -156,7 +158,7 @@ def test_without_labels_it_is_the_classifiers_own(mapped, tmp_path):
     assert np.isnan(Table.read(result.files[0])["FRACTION"].filled(np.nan)).all()
 
 
-def test_review_lists_answer_with_weights(mapped, tmp_path):
+def test_review_lists_answer_with_weights(mapped: Path, tmp_path: Path) -> None:
     """Objects that were picked for being uncertain stand for no others; unanswered ones are counted."""
     labels = pd.read_csv(mapped / "labels.csv")
     labels["how"] = np.where(np.arange(400) < 100, "top", "drawn")
@@ -168,7 +170,7 @@ def test_review_lists_answer_with_weights(mapped, tmp_path):
     assert any("100 objects were picked" in remark for remark in result.remarks)
 
 
-def test_audit_lists_answer_with_inclusion_probabilities(mapped, tmp_path):
+def test_audit_lists_answer_with_inclusion_probabilities(mapped: Path, tmp_path: Path) -> None:
     """One over them is the weight; objects of no class of the model are of another class; "?" is no answer."""
     labels = pd.read_csv(mapped / "labels.csv")
     labels.loc[:39, "label"] = "other"
@@ -185,14 +187,14 @@ def test_audit_lists_answer_with_inclusion_probabilities(mapped, tmp_path):
     assert found[0].whole.fraction > plain.whole.fraction
 
 
-def test_the_same_seed_gives_the_same_map(mapped, tmp_path):
+def test_the_same_seed_gives_the_same_map(mapped: Path, tmp_path: Path) -> None:
     first = made(mapped, tmp_path / "a")
     again = made(mapped, tmp_path / "b")
     assert first.whole == again.whole
     np.testing.assert_array_equal(fits.getdata(first.files[0]), fits.getdata(again.files[0]))
 
 
-def test_the_command_line(mapped, tmp_path, capsys):
+def test_the_command_line(mapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--folder", str(tmp_path / "maps"), "--order", "1"]
     arguments = [
         "map",
@@ -232,13 +234,15 @@ def test_the_command_line(mapped, tmp_path, capsys):
         ({"sky_map": ["depth=none.fits"]}, CatalogError, "got no such file"),
     ],
 )
-def test_what_cannot_be_is_refused(mapped, tmp_path, asked, error, message):
+def test_what_cannot_be_is_refused(
+    mapped: Path, tmp_path: Path, asked: dict[str, Any], error: type[Any], message: str
+) -> None:
     with pytest.raises(error, match=message):
         made(mapped, tmp_path, **asked)
     assert not (tmp_path / "maps").exists()
 
 
-def test_labels_that_contradict(mapped, tmp_path):
+def test_labels_that_contradict(mapped: Path, tmp_path: Path) -> None:
     name = truth(mapped).name.iloc[0]
     for rows, message in (
         ([(name, "early"), (name, "late")], "got 'early' and 'late' for"),
@@ -252,21 +256,21 @@ def test_labels_that_contradict(mapped, tmp_path):
             made(mapped, tmp_path, labels=tmp_path / "labels.csv")
 
 
-def test_folders_and_classes_that_are_not_there(mapped, tmp_path):
+def test_folders_and_classes_that_are_not_there(mapped: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--class: got 'quasar', expected one of early, late"):
         make_map(MapRequest(mapped / "out", "quasar"))
     with pytest.raises(UsageError, match="got a folder without a manifest"):
         make_map(MapRequest(tmp_path, "early"))
 
 
-def test_maps_are_not_replaced_unasked(mapped, tmp_path):
+def test_maps_are_not_replaced_unasked(mapped: Path, tmp_path: Path) -> None:
     made(mapped, tmp_path)
     with pytest.raises(OutputExistsError, match="is there already"):
         made(mapped, tmp_path)
     assert made(mapped, tmp_path, overwrite=True).status == "done"
 
 
-def test_a_region_without_objects_has_no_pixel(mapped, tmp_path):
+def test_a_region_without_objects_has_no_pixel(mapped: Path, tmp_path: Path) -> None:
     result = made(mapped, tmp_path, order=4, what="fraction")
     frame = truth(mapped)
     there = np.unique(nested_pixels(frame.ra.to_numpy(), frame.dec.to_numpy(), 4))

@@ -30,26 +30,26 @@ def tallies(n: int = 40) -> list[Tally]:
     return parts
 
 
-def test_the_order_does_not_matter_to_the_last_bit():
+def test_the_order_does_not_matter_to_the_last_bit() -> None:
     parts = tallies()
     halves = [total(parts[::2]), total(parts[1::2])]
     assert total(parts) == total(parts[::-1])
     assert total(halves).expected == pytest.approx(total(parts).expected, rel=1e-14)
 
 
-def test_through_json():
+def test_through_json() -> None:
     one = tallies(1)[0]
     assert from_document(Tally, json.loads(json.dumps(to_document(one))), source="a record") == one
 
 
-def test_a_tally_of_a_version_with_fewer_flags_adds_up():
+def test_a_tally_of_a_version_with_fewer_flags_adds_up() -> None:
     one = tallies(1)[0]
     before = replace(one, flags={name: n for name, n in one.flags.items() if name != "NOT_DETECTED"})
     assert total([before, one]).flags["NOT_DETECTED"] == one.flags["NOT_DETECTED"]
     assert summarise(before, CLASSES, ("x", "y")).flags["NOT_DETECTED"].count == 0
 
 
-def test_the_error_has_both_parts():
+def test_the_error_has_both_parts() -> None:
     p = np.tile([0.3, 0.7], (1000, 1))
     draws = np.array([[300.0, 700.0], [320.0, 680.0], [280.0, 720.0]])
     counts = summarise(
@@ -63,7 +63,7 @@ def test_the_error_has_both_parts():
     assert estimate.error == pytest.approx(np.hypot(20, np.sqrt(210)))
 
 
-def test_flags_and_missing_are_shares_of_all_rows():
+def test_flags_and_missing_are_shares_of_all_rows() -> None:
     p = np.array([[0.9, 0.1], [np.nan, np.nan]])
     flags = np.array([Flag.MISSING_INPUT, Flag.UNCLASSIFIABLE], dtype=np.int32)
     counts = summarise(tally_of(p, np.zeros((2, 2)), flags, np.array([[True], [False]])), ("a", "b"), ("x",))

@@ -24,7 +24,9 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.startswith("blr ")]
 
 
-def test_the_commands_of_the_page_in_their_order(trained, tmp_path, monkeypatch, capsys):
+def test_the_commands_of_the_page_in_their_order(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(trained / "models", tmp_path / "models")
     monkeypatch.chdir(tmp_path)
     store = Store(Path("models"))
@@ -53,7 +55,7 @@ def test_the_commands_of_the_page_in_their_order(trained, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("pair", [["--undo", "--reject"], ["--undo", "--if-better"]])
-def test_one_decision_at_a_time(trained, pair, capsys):
+def test_one_decision_at_a_time(trained: Path, pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["models", "promote", "morphology", "--store", str(trained / "models"), *pair]
     assert run(asked) == 2
     assert "expected one of them" in capsys.readouterr().err

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +74,7 @@ def cut(name: str, share: float = 0.6) -> None:
     Path(name).write_bytes(content[: int(share * len(content))])
 
 
-def all_early(make) -> None:
+def all_early(make: Any) -> None:
     columns = make.survey()
     make.parquet(Path("survey.parquet"), columns | {"hubble": np.full(400, "E")})
 
@@ -250,7 +252,15 @@ BAD = {
 
 
 @pytest.mark.parametrize(("before", "command", "status", "message"), BAD.values(), ids=BAD.keys())
-def test_bad_input(work, blr, make, before, command, status, message):
+def test_bad_input(
+    work: Path,
+    blr: Run,
+    make: SimpleNamespace,
+    before: Callable[..., Any],
+    command: tuple[Any, ...],
+    status: int,
+    message: str,
+) -> None:
     before(make)
     found = snapshot(work)
     got, out, err = blr(*command)
@@ -263,14 +273,14 @@ def test_bad_input(work, blr, make, before, command, status, message):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_output_folder_that_may_not_be_written(work, blr):
+def test_an_output_folder_that_may_not_be_written(work: Path, blr: Run) -> None:
     (work / "out").mkdir(mode=0o555)
     status, _, err = blr("classify", "survey.fits", *CLASSIFY)
     assert status == 1
     assert "out: got 'Permission denied', expected an output folder that can be made and written to" in err
 
 
-def test_class_names_that_become_one_column(work, blr):
+def test_class_names_that_become_one_column(work: Path, blr: Run) -> None:
     change("spec.toml", "early = ", '"a b" = ')
     change("spec.toml", "late = ", '"a-b" = ')
     status, _, err = blr(*TRAIN)
@@ -282,7 +292,7 @@ def test_class_names_that_become_one_column(work, blr):
     assert not (work / "new").exists()
 
 
-def test_train_classify_and_show(work, blr):
+def test_train_classify_and_show(work: Path, blr: Run) -> None:
     status, out, err = blr("train", "spec.toml", "--store", "new", "--direct", "--json")
     told = json.loads(out)
     assert (status, told["status"]) == (0, "trained")
@@ -305,7 +315,7 @@ def test_train_classify_and_show(work, blr):
     assert json.loads(blr("inspect", told["path"] + "/model.asdf", "--json")[1])["kind"] == "model"
 
 
-def test_inspect_a_catalogue(blr, make):
+def test_inspect_a_catalogue(blr: Run, make: SimpleNamespace) -> None:
     status, out, _ = blr("inspect", "survey.fits", "--json")
     told = json.loads(out)
     assert (status, told["kind"], told["format"], told["n_rows"]) == (0, "catalogue", "fits", 400)
@@ -316,7 +326,7 @@ def test_inspect_a_catalogue(blr, make):
     assert "bmag" in blr("inspect", "survey.parquet", "--limit", "10")[1]
 
 
-def test_inspect_says_what_files_lack(blr, make, tmp_path):
+def test_inspect_says_what_files_lack(blr: Run, make: SimpleNamespace, tmp_path: Path) -> None:
     """Of three files one lacks a column: its rows are missing, and the remark says why."""
     folder = tmp_path / "three"
     folder.mkdir()
@@ -333,7 +343,7 @@ def test_inspect_says_what_files_lack(blr, make, tmp_path):
     assert "absent in 1 of 3 files" in shown
 
 
-def test_promote(blr):
+def test_promote(blr: Run) -> None:
     another_model()
     status, out, _ = blr("models", "promote", "morphology@0123456789ab", "--dry-run", "--json")
     assert (status, json.loads(out)["status"]) == (0, "planned")
@@ -342,7 +352,7 @@ def test_promote(blr):
     assert Store(Path("models")).history("morphology")[-1].why == "it is better"
 
 
-def test_dry_runs_and_trials_write_nothing(work, blr):
+def test_dry_runs_and_trials_write_nothing(work: Path, blr: Run) -> None:
     before = snapshot(work)
     for command in (
         ("train", "spec.toml", "--store", "new", "--dry-run"),
@@ -355,21 +365,21 @@ def test_dry_runs_and_trials_write_nothing(work, blr):
     assert snapshot(work) == before
 
 
-def test_debug_shows_where(blr):
+def test_debug_shows_where(blr: Run) -> None:
     status, _, err = blr("--debug", "train", "none.toml")
     assert status == 2
     assert "Traceback" in err
     assert err.splitlines()[-1].startswith("blr: error: none.toml")
 
 
-def test_the_version_is_the_one_that_models_name(blr, work):
+def test_the_version_is_the_one_that_models_name(blr: Run, work: Path) -> None:
     store = Store(work / "models")
     (model,) = store.models()
     status, out, _ = blr("--version")
     assert (status, out) == (0, f"blr {store.load(model.label).code_version}\n")
 
 
-def test_ctrl_c(blr, monkeypatch):
+def test_ctrl_c(blr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -383,13 +393,13 @@ def test_ctrl_c(blr, monkeypatch):
     "arguments", [["--help"], ["classify", "--help"], ["models", "list"], ["train", "none.toml"]]
 )
 @pytest.mark.usefixtures("work")
-def test_quick_commands_import_no_prefect(arguments):
+def test_quick_commands_import_no_prefect(arguments: list[str]) -> None:
     code = f"import sys; from flows.cli.app import run; run({arguments}); assert 'prefect' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(("quiet", "expected"), [("", "False"), ("'-q'", "True")])
-def test_a_command_says_that_it_starts_before_it_loads_anything_slow(quiet, expected):
+def test_a_command_says_that_it_starts_before_it_loads_anything_slow(quiet: str, expected: str) -> None:
     script = f"""
 import io, sys
 class Heard(io.StringIO):
@@ -406,7 +416,7 @@ print(Heard.slow[0])
     assert done.stdout.strip() == expected
 
 
-def test_help_is_quick():
+def test_help_is_quick() -> None:
     code = (
         "import sys; from flows.cli.app import run; run(['--help']); "
         "assert not {'numpy', 'pyarrow'} & set(sys.modules)"
@@ -427,7 +437,7 @@ def test_help_is_quick():
         "deployments --out URL",
     ],
 )
-def test_outputs_at_urls_are_refused_at_once(blr, work, command):
+def test_outputs_at_urls_are_refused_at_once(blr: Run, work: Path, command: str) -> None:
     """Also before Prefect is started, and nothing is made of the name: `s3:` was a folder here once."""
     before = sorted(work.rglob("*"))
     status, out, err = blr(*command.replace("URL", "s3://bucket/out").split())
@@ -441,7 +451,7 @@ def test_outputs_at_urls_are_refused_at_once(blr, work, command):
     "command",
     ["classify survey.fits --model morphology --out URL", "reprocess spec.toml --out URL", "review URL"],
 )
-def test_releases_where_none_can_be_published_are_refused_at_once(blr, work, command):
+def test_releases_where_none_can_be_published_are_refused_at_once(blr: Run, work: Path, command: str) -> None:
     before = sorted(work.rglob("*"))
     status, out, err = blr(*command.replace("URL", "sftp://host/out").split())
     assert (status, out) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,9 @@ from flows.runs.progress import listening
 from tests.flows.verbs import train
 
 
-def test_lines_of_work_without_a_known_end_say_how_far_it_is(monkeypatch, capsys):
+def test_lines_of_work_without_a_known_end_say_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     times = iter([0.0, 0.0, 1.0, 11.0, 12.0])
     monkeypatch.setattr(cli_progress, "time", SimpleNamespace(monotonic=lambda: next(times)))
     listener = LineListener(quiet=False)
@@ -25,7 +28,7 @@ def test_lines_of_work_without_a_known_end_say_how_far_it_is(monkeypatch, capsys
     assert capsys.readouterr().err.splitlines() == ["refining", "refining: 2 steps, 0.2 steps/s"]
 
 
-def test_a_bar_of_work_without_a_known_end_is_shown():
+def test_a_bar_of_work_without_a_known_end_is_shown() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with Progress(console=console) as bar:
         listener = BarListener(bar)
@@ -37,7 +40,7 @@ def test_a_bar_of_work_without_a_known_end_is_shown():
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["refined", "sampled"])
-def test_every_long_part_of_a_training_has_a_bar(folder, posterior):
+def test_every_long_part_of_a_training_has_a_bar(folder: Path, posterior: str) -> None:
     class Heard:
         parts: list[str] = []  # noqa: RUF012
         steps = 0

@@ -29,7 +29,7 @@ def run(*command: str, home: Path, **more: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_installs_and_completes(tmp_path):
+def test_bash_installs_and_completes(tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text("# mine\n")
     run("bash", "-c", "blr --install-completion; true", home=tmp_path)
     assert (tmp_path / ".bashrc").read_text().startswith("# mine\n")
@@ -118,7 +118,7 @@ def terminal(*command: str, home: Path) -> Iterator[Terminal]:
         ),
     ],
 )
-def test_zsh_and_fish_get_their_answers(tmp_path, shell, asked):
+def test_zsh_and_fish_get_their_answers(tmp_path: Path, shell: str, asked: dict[str, str]) -> None:
     assert "--verbose" in run(str(BLR), home=tmp_path, **asked)
     script = run(
         str(BLR), "--show-completion", shell, home=tmp_path, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"

@@ -15,11 +15,11 @@ from flows.cli._other_makers import check_packages
 HOME = Path(flows.__file__).parent.parent
 
 
-def test_ours_alone_are_no_reason_to_stop():
+def test_ours_alone_are_no_reason_to_stop() -> None:
     check_packages()
 
 
-def test_a_package_that_comes_first_on_the_path_is_named(tmp_path):
+def test_a_package_that_comes_first_on_the_path_is_named(tmp_path: Path) -> None:
     other = tmp_path / "first" / "catalogs"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("")
@@ -46,7 +46,7 @@ def test_a_package_that_comes_first_on_the_path_is_named(tmp_path):
         ("_blr.pth", 0, ""),  # an editable install has no files among ours
     ],
 )
-def test_a_distribution_among_our_files_is_named(tmp_path, file, status, start):
+def test_a_distribution_among_our_files_is_named(tmp_path: Path, file: str, status: int, start: str) -> None:
     """As pip leaves it: both in one folder, each with its record; by the command itself."""
     for package in ("blr", "catalogs", "flows"):
         shutil.copytree(HOME / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))

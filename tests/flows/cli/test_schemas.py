@@ -1,7 +1,11 @@
 """The schemas describe what commands print with --json and the files that they leave: every key, and nothing else."""
 
+from __future__ import annotations
+
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -10,7 +14,7 @@ from flows.cli._schemas import DOCUMENTS, FOLDER, VERSION, schema_of
 from flows.cli.app import run
 
 
-def closed(schema):
+def closed(schema: Any) -> Any:
     """Return a schema in which an object has no keys but those that are described."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
@@ -20,7 +24,7 @@ def closed(schema):
     return shut | {"additionalProperties": False} if "properties" in shut else shut
 
 
-def check(name, document):
+def check(name: str, document: bytes) -> None:
     schema = closed(json.loads((FOLDER / f"{name}-{VERSION}.json").read_text()))
     Draft202012Validator.check_schema(schema)
     errors = list(Draft202012Validator(schema).iter_errors(document))
@@ -28,15 +32,15 @@ def check(name, document):
 
 
 @pytest.fixture
-def work(trained, tmp_path, monkeypatch):
+def work(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def printed(capsys):
-    def ask(*words: str, status=0):
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    def ask(*words: str, status: int = 0) -> Any:
         capsys.readouterr()
         assert run([*words, "--json"]) == status
         return json.loads(capsys.readouterr().out)
@@ -45,16 +49,16 @@ def printed(capsys):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_files_are_those_of_the_types(name):
+def test_the_files_are_those_of_the_types(name: str) -> None:
     """`make schemas` writes them.  A key that goes, or changes its meaning, asks for another version."""
     assert json.loads((FOLDER / f"{name}-{VERSION}.json").read_text()) == schema_of(name)
 
 
-def test_there_are_no_others():
+def test_there_are_no_others() -> None:
     assert {path.name for path in FOLDER.glob("*.json")} == {f"{name}-{VERSION}.json" for name in DOCUMENTS}
 
 
-def test_what_commands_print(work, printed):
+def test_what_commands_print(work: Any, printed: Any) -> None:
     check("train", printed("train", "spec.toml", "--dry-run"))
     check("train", printed("train", "spec.toml", "--direct"))
     check("train", printed("train", "spec.toml", "--direct", "--limit", "300"))
@@ -68,7 +72,7 @@ def test_what_commands_print(work, printed):
     check("models-promote", printed("models", "promote", "morphology", "--dry-run"))
 
 
-def test_what_a_classification_prints_and_leaves(work, printed):
+def test_what_a_classification_prints_and_leaves(work: Any, printed: Any) -> None:
     common = ["--model", "morphology", "--out", "out", "--direct"]
     check("classify", printed("classify", "survey.parquet", *common, "--dry-run"))
     check("classify", printed("classify", "survey.parquet", *common, "--limit", "5"))
@@ -87,7 +91,7 @@ def test_what_a_classification_prints_and_leaves(work, printed):
         check(name, json.loads((work / "out" / f"{name}.json").read_text()))
 
 
-def test_what_a_release_prints_and_leaves(work, printed):
+def test_what_a_release_prints_and_leaves(work: Any, printed: Any) -> None:
     (work / "night").mkdir()
     shutil.copy("survey.parquet", "night/a.parquet")
     text = (work / "spec.toml").read_text()
@@ -108,7 +112,7 @@ def test_what_a_release_prints_and_leaves(work, printed):
     check("manifest", json.loads((work / "release" / "manifest.json").read_text()))
 
 
-def test_the_command(capsys):
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     assert capsys.readouterr().out.split() == list(DOCUMENTS)
     assert run(["schema", "summary"]) == 0

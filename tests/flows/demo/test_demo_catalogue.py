@@ -14,6 +14,7 @@ from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 from astropy.units import Unit
 
+from catalogs.catalog.catalog import Column
 from flows.demo._columns import COLUMNS
 from flows.demo.openngc import ATTRIBUTION, DemoDataError, read_openngc, write_catalogues
 
@@ -85,7 +86,7 @@ def test_units_and_ucds_reach_every_reader(written: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.name)
-def test_ucd_is_in_the_controlled_vocabulary(column) -> None:
+def test_ucd_is_in_the_controlled_vocabulary(column: Column) -> None:
     assert check_ucd(column.ucd, check_controlled_vocabulary=True)
 
 

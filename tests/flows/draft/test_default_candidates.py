@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def centres(candidates: tuple[Candidate, ...]) -> int | None:
     return next((c.basis.centres for c in candidates if c.basis.kind == "rbf"), None)
 
 
-def test_each_basis_comes_as_it_is_and_on_the_arcsinh():
+def test_each_basis_comes_as_it_is_and_on_the_arcsinh() -> None:
     *candidates, each, steps = default_candidates(1000, 4, 2)
     assert (steps.basis.kind, steps.transform) == (
         "sigmoid",
@@ -45,7 +46,9 @@ def test_each_basis_comes_as_it_is_and_on_the_arcsinh():
         (10_000, 12, 12, []),  # 1,001 weights
     ],
 )
-def test_polynomials_have_no_more_functions_than_rows_nor_too_many_weights(rows, features, classes, expected):
+def test_polynomials_have_no_more_functions_than_rows_nor_too_many_weights(
+    rows: int, features: int, classes: int, expected: list[Any]
+) -> None:
     assert degrees(default_candidates(rows, features, classes)) == expected
 
 
@@ -63,18 +66,18 @@ def test_polynomials_have_no_more_functions_than_rows_nor_too_many_weights(rows,
         (2000, 30, 21, None),  # 19 centres would be left
     ],
 )
-def test_centres_grow_with_the_rows(rows, features, classes, expected):
+def test_centres_grow_with_the_rows(rows: int, features: int, classes: int, expected: int | None) -> None:
     assert centres(default_candidates(rows, features, classes)) == expected
 
 
 @pytest.mark.parametrize("features", [1, 4, 9])
-def test_widths_go_with_the_distances_of_rows(features):
+def test_widths_go_with_the_distances_of_rows(features: int) -> None:
     basis, *_ = (c.basis for c in default_candidates(1000, features, 2) if c.basis.kind == "rbf")
     assert basis.width == pytest.approx([w * math.sqrt(features) for w in (0.35, 0.7, 1.4)], abs=0.005)
     assert basis.linear
 
 
-def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there():
+def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there() -> None:
     for rows, features, classes in product((2, 10, 300, 10**6), (1, 3, 20, 100), (2, 3, 12, 40)):
         candidates = default_candidates(rows, features, classes)
         assert candidates[0].basis.kind == "linear"
@@ -88,7 +91,9 @@ def test_no_candidate_has_too_many_weights_and_a_linear_one_is_always_there():
     ("rows", "features", "searched"),
     [(100, 2, True), (1000, 12, True), (1001, 4, False), (100, 13, False), (100, 1, False)],
 )
-def test_few_rows_and_features_have_a_width_of_each_feature(rows, features, searched):
+def test_few_rows_and_features_have_a_width_of_each_feature(
+    rows: int, features: int, *, searched: bool
+) -> None:
     *candidates, steps = default_candidates(rows, features, 2)
     widths = [c.basis.width for c in candidates if c.basis.kind == "rbf"]
     assert ("each" in widths) == searched
@@ -98,13 +103,15 @@ def test_few_rows_and_features_have_a_width_of_each_feature(rows, features, sear
 @pytest.mark.parametrize(
     ("features", "classes", "tried"), [(9, 2, False), (10, 2, True), (64, 10, True), (200, 10, False)]
 )
-def test_many_features_have_their_principal_components(features, classes, tried):
+def test_many_features_have_their_principal_components(features: int, classes: int, *, tried: bool) -> None:
     kinds = [c.basis.kind for c in default_candidates(500, features, classes)]
     assert kinds.count("principal") == 2 * tried
 
 
 @pytest.mark.parametrize(("rows", "features", "classes", "expected"), [(1000, 4, 2, 9 / 2), (3, 4, 2, 5 / 2)])
-def test_steps_have_the_prior_probability_of_a_family(rows, features, classes, expected):
+def test_steps_have_the_prior_probability_of_a_family(
+    rows: int, features: int, classes: int, expected: float
+) -> None:
     *others, steps = default_candidates(rows, features, classes)
     assert steps.basis.kind == "sigmoid"
     assert steps.prior_probability == expected

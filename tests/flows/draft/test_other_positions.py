@@ -36,14 +36,14 @@ def opened(path: Path, columns: dict[str, Any]) -> catalogs.Catalog:
         ("gal_lon", "gal_lat"),
     ],
 )
-def test_all_columns_of_a_position_are_its_parts(names):
+def test_all_columns_of_a_position_are_its_parts(names: tuple[str, ...]) -> None:
     assert parts_of_positions([*names, "RAm_mag", "flux"]) == {*names}
 
 
 @pytest.mark.parametrize(
     "names", [("ram", "flux"), ("dem", "des"), ("l", "r"), ("DEd", "DEm"), ("RAs", "RAm")]
 )
-def test_names_alone_or_halves_are_none(names):
+def test_names_alone_or_halves_are_none(names: tuple[str, ...]) -> None:
     assert not parts_of_positions(names)
 
 
@@ -56,7 +56,9 @@ def test_names_alone_or_halves_are_none(names):
         ({"coord": pa.array([[1.0, 0.0, 0.0]] * 2, pa.list_(pa.float64(), 3))}, "a vector"),
     ],
 )
-def test_the_kind_is_told_with_how_two_columns_come_of_it(tmp_path, columns, kind, capsys):
+def test_the_kind_is_told_with_how_two_columns_come_of_it(
+    tmp_path: Path, columns: dict[str, Any], kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     catalog = opened(tmp_path, columns | {"flux": [1.0, 2.0]})
     found = find_other_position(catalog)
     assert found is not None
@@ -68,7 +70,7 @@ def test_the_kind_is_told_with_how_two_columns_come_of_it(tmp_path, columns, kin
     assert f"Position: {', '.join(columns)} {kind}: to split or match by position" in shown
 
 
-def test_parts_and_vectors_of_positions_are_no_features(tmp_path):
+def test_parts_and_vectors_of_positions_are_no_features(tmp_path: Path) -> None:
     """`RAm`, the minutes of right ascension, was one."""
     rng = np.random.default_rng(0)
     n = 300
@@ -82,7 +84,7 @@ def test_parts_and_vectors_of_positions_are_no_features(tmp_path):
     assert "# The position is in RAh, RAm, RAs, DE-, DEd, DEm, DEs" in start.text
 
 
-def test_magnitudes_called_l_and_b_are_features(tmp_path):
+def test_magnitudes_called_l_and_b_are_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     columns = {"b": rng.normal(15, 1, 200), "l": rng.normal(9, 1, 200), "kind": ["a", "b"] * 100}
     catalog = opened(tmp_path, columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,7 +81,9 @@ def legacy(tmp_path: Path) -> Path:
     return tmp_path / "legacy.fits"
 
 
-def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatch):
+def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(
+    legacy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -110,20 +113,20 @@ def test_fluxes_become_magnitudes_and_the_model_is_no_red_one(legacy, monkeypatc
     assert told.metrics.log_loss < told.metrics.log_loss_baseline
 
 
-def test_presence_is_told_by_inspect(legacy):
+def test_presence_is_told_by_inspect(legacy: Path) -> None:
     told = inspect_catalog(catalogs.open(legacy), label="CLASS").label.presence
     assert list(told) == ["PARALLAX_X"]
     assert (told["PARALLAX_X"].most, told["PARALLAX_X"].least_share) == ("STAR", 0.0)
 
 
-def test_presence_of_texts_and_of_small_classes():
+def test_presence_of_texts_and_of_small_classes() -> None:
     labels = np.array(["a"] * 40 + ["b"] * 40 + ["c"] * 3 + [""] * 40, dtype=object)
     text = np.array(["x"] * 40 + [""] * 83, dtype=object)
     everywhere = np.arange(123)
     assert list(uneven_presence({"text": text, "n": everywhere}, labels)) == ["text"]
 
 
-def test_a_dirty_csv_trains_or_is_refused(tmp_path):
+def test_a_dirty_csv_trains_or_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     n = 400
     kind = rng.choice(
@@ -152,7 +155,7 @@ def test_a_dirty_csv_trains_or_is_refused(tmp_path):
     assert "half" not in start.features
 
 
-def test_a_class_of_which_nothing_is_measured_is_none(tmp_path):
+def test_a_class_of_which_nothing_is_measured_is_none(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     kind = np.repeat(["a", "b", "duplicate"], 150)
     x = np.where(kind == "duplicate", np.nan, rng.normal(size=450) + (kind == "b"))
@@ -162,7 +165,7 @@ def test_a_class_of_which_nothing_is_measured_is_none(tmp_path):
     assert start.features == {"x": "x"}
 
 
-def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(tmp_path):
+def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 2, 300)
     Table({"count": rng.poisson(5 + 6 * kind), "kind": kind}).write(tmp_path / "t.fits")
@@ -173,14 +176,14 @@ def test_whole_numbers_are_measurements_and_flags_alone_are_taken_with_a_doubt(t
     assert "# doubtful, but nothing else is left: whole numbers: a flag or a code" in start.text
 
 
-def test_nothing_to_learn_from_is_refused(tmp_path):
+def test_nothing_to_learn_from_is_refused(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], 100)
     Table({"name": [f"G{i}" for i in range(200)], "kind": kind}).write(tmp_path / "t.fits")
     with pytest.raises(TrainingError, match=r"got no column of .* that could be a feature"):
         starting_specification(catalogs.open(tmp_path / "t.fits"), "kind", folder=tmp_path)
 
 
-def test_a_joint_leak_that_no_name_betrays(tmp_path):
+def test_a_joint_leak_that_no_name_betrays(tmp_path: Path) -> None:
     """A column computed from two others with the class in the formula: neither it nor they say much alone."""
     rng = np.random.default_rng(8)
     n = 3000
@@ -220,11 +223,11 @@ def test_a_joint_leak_that_no_name_betrays(tmp_path):
         ("total", (None, "total")),
     ],
 )
-def test_bands_in_names(name, expected):
+def test_bands_in_names(name: str, expected: tuple[Any, ...]) -> None:
     assert band_and_kind(name) == expected
 
 
-def test_colours_are_of_neighbours_and_of_one_kind():
+def test_colours_are_of_neighbours_and_of_one_kind() -> None:
     names = ["mag_z", "mag_g", "psf_mag_r", "mag_r", "psf_mag_g", "mag_v"]
     missing = dict.fromkeys(names, 0.0) | {"mag_v": 0.7}
     assert kinds(names)[0] == ["mag_g", "mag_v", "mag_r", "mag_z"]
@@ -237,7 +240,7 @@ def test_colours_are_of_neighbours_and_of_one_kind():
     ]
 
 
-def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined():
+def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined() -> None:
     found = starting_classes({"Sbc": 300, "SBc": 200, "GALAXY": 90, "galaxy": 80, "*": 150, "**": 140, "": 7})
     assert {c.name: c.spellings for c in found.kept} == {
         "Sbc": ("Sbc",),
@@ -248,7 +251,7 @@ def test_labels_that_columns_cannot_tell_apart_are_renamed_or_joined():
     }
 
 
-def test_many_labels_are_offered_in_groups():
+def test_many_labels_are_offered_in_groups() -> None:
     counts = {f"S{c}": 100 - i for i, c in enumerate("abcdefghij")} | {"E": 90, "E0": 40, "I?": 50}
     found = starting_classes(counts)
     assert {c.name for c in found.kept} == set(counts) - {"I?"}
@@ -276,13 +279,15 @@ def test_many_labels_are_offered_in_groups():
         ({"E": 90, "e": 70}, {"E": ["E", "e"]}),
     ],
 )
-def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(counts, classes):
+def test_case_alone_makes_no_class_unless_the_files_own_counts_say_so(
+    counts: dict[str, int], classes: dict[str, list[str]]
+) -> None:
     kept = starting_classes(counts).kept
     assert {c.name: list(c.spellings) for c in kept} == classes
     assert all(c.counts == tuple(counts[text] for text in c.spellings) for c in kept)
 
 
-def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path):
+def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kind = np.repeat(["Sbc", "SBc", "bll", "BLL"], [90, 60, 50, 7])
     Table({"x": rng.normal(size=207), "kind": kind}).write(tmp_path / "t.fits")
@@ -292,14 +297,14 @@ def test_classes_that_differ_in_case_only_are_shown_with_their_counts(tmp_path):
     assert "no two columns could be told apart" not in text
 
 
-def test_signs_of_doubt_make_no_class():
+def test_signs_of_doubt_make_no_class() -> None:
     counts = {"dE2": 40, "dE2:": 30, "Sc": 50, "Sc?": 20, "WR::": 9}
     found = starting_classes(counts)
     assert {c.name for c in found.kept} == {"dE2", "Sc"}
     assert found.doubtful == {"dE2:": 30, "Sc?": 20, "WR::": 9}
 
 
-def test_five_labels_of_many_make_a_class():
+def test_five_labels_of_many_make_a_class() -> None:
     many = {f"star {i}": 60 - i for i in range(8)}
     found = starting_classes(many | {"quasar": 10, "nebula": 5, "comet": 4})
     assert {c.name for c in found.kept} == {*many, "quasar", "nebula"}
@@ -307,7 +312,7 @@ def test_five_labels_of_many_make_a_class():
 
 
 @pytest.mark.parametrize(("more", "classes"), [(0, {"quasar", "comet"}), (1, {"quasar"})])
-def test_two_labels_make_a_class_where_ten_are_different_at_most(more, classes):
+def test_two_labels_make_a_class_where_ten_are_different_at_most(more: int, classes: set[str]) -> None:
     """Rows without a label are no label; a doubtful one is."""
     many = {f"star {i}": 60 - i for i in range(6 + more)}
     found = starting_classes(many | {"quasar": 10, "comet": 2, "slip": 1, "?": 4, "": 90})
@@ -317,7 +322,7 @@ def test_two_labels_make_a_class_where_ten_are_different_at_most(more, classes):
 
 @pytest.mark.parametrize("rows", [100, 2500])
 @pytest.mark.parametrize("rare", [5, 2])
-def test_a_class_of_few_rows_stays_whatever_the_split(rows, rare, tmp_path):
+def test_a_class_of_few_rows_stays_whatever_the_split(rows: int, rare: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kind = np.repeat(["a", "b", "rare"], [rows - 35 - rare, 35, rare])
     columns = {"name": [f"G{i}" for i in range(rows)], "x": rng.normal(size=rows), "kind": kind}
@@ -325,7 +330,7 @@ def test_a_class_of_few_rows_stays_whatever_the_split(rows, rare, tmp_path):
     assert set(started(tmp_path / "t.fits", "kind").classes) == {"a", "b", "rare"}
 
 
-def test_a_class_of_two_rows_trains(tmp_path, monkeypatch):
+def test_a_class_of_two_rows_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is held out: each of the two rows is judged by a fit that has seen the other."""
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
@@ -342,7 +347,7 @@ def test_a_class_of_two_rows_trains(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [460, 2460])
-def test_a_class_in_one_pixel_is_not_split_by_position(rows, tmp_path):
+def test_a_class_in_one_pixel_is_not_split_by_position(rows: int, tmp_path: Path) -> None:
     """Of any split by place one side, or one fold, would have all of it; without it, places are what splits."""
     rng = np.random.default_rng(1)
     kind = np.repeat(["a", "b", "c"], [rows // 2, rows - rows // 2 - 60, 60])
@@ -357,7 +362,7 @@ def test_a_class_in_one_pixel_is_not_split_by_position(rows, tmp_path):
     assert set(start.classes) == {"a", "b", "c"}
 
 
-def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path):
+def test_texts_of_degrees_are_told_how_to_be_stated(tmp_path: Path) -> None:
     """As of a CSV file in which one position is '-'."""
     rows = ["id,ra,dec", "a,-,-", *(f"g{i},{i}.25,-{i % 80}.5" for i in range(300))]
     (tmp_path / "texts.csv").write_text("\n".join(rows) + "\n")

@@ -55,7 +55,7 @@ def pulsars(n: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("n", [100, 1000])
-def test_strong_columns_are_suspects_and_kept(tmp_path, n):
+def test_strong_columns_are_suspects_and_kept(tmp_path: Path, n: int) -> None:
     """Of these eight one was kept: three were called leaks, and four 'about the observation'."""
     columns = pulsars(n)
     start = started(tmp_path, columns, "class")
@@ -68,7 +68,7 @@ def test_strong_columns_are_suspects_and_kept(tmp_path, n):
     )
 
 
-def test_weak_columns_are_kept(tmp_path):
+def test_weak_columns_are_kept(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], N // 2)
     columns = {f"x{i}": RNG.normal(size=N) for i in range(40)} | {"y": RNG.normal(size=N) + (kind == "a")}
     start = started(tmp_path, columns | {"kind": kind}, "kind")
@@ -76,7 +76,7 @@ def test_weak_columns_are_kept(tmp_path):
     assert not start.left_out
 
 
-def test_features_beyond_what_a_training_carries_are_listed(tmp_path):
+def test_features_beyond_what_a_training_carries_are_listed(tmp_path: Path) -> None:
     kind = np.array([f"class {k % 8}" for k in range(N)])
     columns = {f"x{i}": RNG.normal(size=N) for i in range(104)} | {"y": RNG.normal(size=N) + np.arange(N) % 8}
     start = started(tmp_path, columns | {"kind": kind}, "kind")
@@ -86,7 +86,7 @@ def test_features_beyond_what_a_training_carries_are_listed(tmp_path):
     assert "# More than 100 would make a first training slow" in start.text
 
 
-def test_gamma_ray_sources_keep_their_spectra_and_lose_error_ellipses(tmp_path):
+def test_gamma_ray_sources_keep_their_spectra_and_lose_error_ellipses(tmp_path: Path) -> None:
     flat = RNG.random(N) < 0.4
     index = np.where(flat, 2.45, 2.03) + RNG.normal(0, 0.2, N)
     left_out = {
@@ -115,7 +115,7 @@ LOADERS = {"wine": load_wine, "breast cancer": load_breast_cancer, "digits": loa
 
 @pytest.mark.parametrize("rows", [100, 500])
 @pytest.mark.parametrize("name", LOADERS)
-def test_features_are_no_worse_than_all_numeric_columns(tmp_path, name, rows):
+def test_features_are_no_worse_than_all_numeric_columns(tmp_path: Path, name: str, rows: int) -> None:
     data = LOADERS[name](as_frame=True)
     chosen = np.random.default_rng(1).permutation(len(data.target))[:rows]
     frame = data.data.iloc[chosen].rename(columns=lambda column: column.replace(" ", "_"))
@@ -128,7 +128,7 @@ def test_features_are_no_worse_than_all_numeric_columns(tmp_path, name, rows):
     assert ours <= theirs + 0.02
 
 
-def test_what_is_left_out_is_printed_first(tmp_path, capsys):
+def test_what_is_left_out_is_printed_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kind = np.array(["star"] * 90 + ["galaxy"] * 107 + ["odd"] + ["star?"] * 2)
     columns = {"id": np.arange(200), "ra": RNG.uniform(0, 360, 200), "dec": RNG.uniform(-9, 9, 200)}
     columns |= {"x": RNG.normal(size=200), "flag": RNG.integers(0, 2, 200), "kind": kind}
@@ -165,7 +165,9 @@ ROWS = {"mag_r": MAGNITUDE, "depth": np.exp(RNG.normal(7, 1, N))}
         ("nObs", RNG.integers(80, 400, N).astype(float), True),
     ],
 )
-def test_names_of_the_observation_are_believed_where_values_agree(name, values, is_one):
+def test_names_of_the_observation_are_believed_where_values_agree(
+    name: str, values: np.ndarray, *, is_one: bool
+) -> None:
     columns = {n: Column(n, FLOAT) for n in (name, *ROWS)}
     assert is_of_the_observation(columns[name], values, ROWS | {name: values}, columns) is is_one
 
@@ -187,7 +189,7 @@ def test_names_of_the_observation_are_believed_where_values_agree(name, values, 
         ("sersic", "e", None),
     ],
 )
-def test_errors_are_of_something_in_the_table(name, beside, of):
+def test_errors_are_of_something_in_the_table(name: str, beside: str, of: str | None) -> None:
     values = np.abs(RNG.normal(0.1, 0.03, N))
     columns = {n: Column(n, FLOAT) for n in (name, beside)}
     assert error_of(columns[name], values, {name: values, beside: RNG.normal(size=N)}, columns) == of
@@ -205,7 +207,7 @@ def test_errors_are_of_something_in_the_table(name, beside, of):
         ("prob", np.exp(RNG.normal(6, 1, N)), False),
     ],
 )
-def test_scores_are_shares(name, values, is_one):
+def test_scores_are_shares(name: str, values: np.ndarray, *, is_one: bool) -> None:
     assert is_score(name, values, {"star", "quasar"}) is is_one
 
 
@@ -220,16 +222,16 @@ def test_scores_are_shares(name, values, is_one):
         ("pixel_3_4", RNG.integers(0, 17, N), False),
     ],
 )
-def test_flags_are_whole_numbers(name, values, is_one):
+def test_flags_are_whole_numbers(name: str, values: np.ndarray, *, is_one: bool) -> None:
     assert is_flag(name, values.astype(float)) is is_one
 
 
-def test_a_temperature_is_no_morphological_type():
+def test_a_temperature_is_no_morphological_type() -> None:
     assert is_type("T", np.round(RNG.normal(1, 3, N)))
     assert not is_type("t", RNG.normal(6000, 500, N))
 
 
-def test_counts_of_few_rows_are_no_names(tmp_path):
+def test_counts_of_few_rows_are_no_names(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], 50)
     columns = {"counts": RNG.permutation(5000)[:100], "TIC": RNG.integers(10**6, 10**9, 100), "kind": kind}
     columns |= {"teff": 4000 + RNG.permutation(3000)[:100], "x": RNG.normal(size=100)}
@@ -237,13 +239,13 @@ def test_counts_of_few_rows_are_no_names(tmp_path):
     assert set(start.left_out) == {"TIC"}
 
 
-def test_columns_called_as_the_label_begins_are_not_all_answers(tmp_path):
+def test_columns_called_as_the_label_begins_are_not_all_answers(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], N // 2)
     columns = {"my_survey_g": RNG.normal(size=N), "my_survey_r": RNG.normal(size=N), "my_survey_class": kind}
     assert len(started(tmp_path, columns, "my_survey_class").features) == 2
 
 
-def test_angles_that_are_no_places_are_features(tmp_path):
+def test_angles_that_are_no_places_are_features(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b"], N // 2)
     columns = {
         "alpha": RNG.normal(-0.7, 0.3, N),
@@ -258,7 +260,7 @@ def test_angles_that_are_no_places_are_features(tmp_path):
     assert not start.left_out
 
 
-def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path):
+def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path: Path) -> None:
     kind = np.repeat(["a", "b", "c"], 200)
     alone = np.where(kind == "a", RNG.normal(size=600), np.nan)
     two = np.where(kind == "c", np.nan, RNG.normal(size=600))
@@ -269,7 +271,7 @@ def test_a_column_that_one_class_has_alone_cannot_be_compared(tmp_path):
     assert start.suspects["two"].startswith("measured for 100% of ")
 
 
-def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path):
+def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path: Path) -> None:
     names = np.array([f"G{i}" for i in range(200)])
     held_out = split.held_out([names.astype(object)], 0.2)
     kind = np.where(RNG.random(200) < 0.5, "a", "b").astype("U4")
@@ -284,7 +286,7 @@ def test_a_class_of_five_rows_trains_though_none_is_held_out(tmp_path):
 LONG = "a spectrum as text " * 500
 
 
-def test_what_to_do_is_readable_beside_long_texts(tmp_path):
+def test_what_to_do_is_readable_beside_long_texts(tmp_path: Path) -> None:
     """Cells of twenty thousand letters stood before the advice."""
     columns = {f"spectrum_{i}": [f"{LONG}{i}{row}" for row in range(40)] for i in range(9)}
     columns |= {"kind": ["a", "b"] * 20, "note": [LONG + str(row) for row in range(40)]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def noise(s: dict[str, Any], band: str) -> Any:
     return 10 ** (0.35 * (s["magnitudes"][band] - 21)) * np.exp(s["rng"].normal(0, 0.1, N))
 
 
-def test_errors_that_follow_their_magnitudes_make_no_leaks(tmp_path):
+def test_errors_that_follow_their_magnitudes_make_no_leaks(tmp_path: Path) -> None:
     """With another magnitude the logarithm of an error is a colour: it was taken for a formula with the class in it."""
     s = survey()
     m = s["magnitudes"]
@@ -68,7 +69,7 @@ def test_errors_that_follow_their_magnitudes_make_no_leaks(tmp_path):
     assert {start.left_out[f"{b}snr"] for b in m} == {"about the observation"}
 
 
-def test_kinds_of_magnitude_are_taken_whole(tmp_path):
+def test_kinds_of_magnitude_are_taken_whole(tmp_path: Path) -> None:
     """The second of two kinds orders the rows as the first does in some bands only, and these alone were dropped."""
     s = survey()
     m, rng = s["magnitudes"], s["rng"]
@@ -80,7 +81,7 @@ def test_kinds_of_magnitude_are_taken_whole(tmp_path):
     assert not any("psf_mag" in name and "same order" in reason for name, reason in start.left_out.items())
 
 
-def test_limits_are_no_magnitudes(tmp_path):
+def test_limits_are_no_magnitudes(tmp_path: Path) -> None:
     s = survey()
     columns = {f"MAG_LIM_{b}": s["rng"].normal(25, 0.2, N) for b in s["magnitudes"]}
     columns |= {f"MAG_GAAP_{b}": m for b, m in s["magnitudes"].items()}
@@ -90,7 +91,9 @@ def test_limits_are_no_magnitudes(tmp_path):
 
 
 @pytest.mark.parametrize("unit", ["uJy", None])
-def test_one_magnitude_does_not_keep_fluxes_of_many_bands_from_making_colours(tmp_path, unit):
+def test_one_magnitude_does_not_keep_fluxes_of_many_bands_from_making_colours(
+    tmp_path: Path, unit: str | None
+) -> None:
     s = survey()
     m = s["magnitudes"]
     columns = {f"{b.upper()}_FLUX": 10 ** (0.4 * (23.9 - m[b])) for b in m}
@@ -106,7 +109,7 @@ def test_one_magnitude_does_not_keep_fluxes_of_many_bands_from_making_colours(tm
     assert '"GAIA_PHOT_G_MEAN_MAG" = [0.0]' in start.text
 
 
-def test_magnitudes_leave_the_fluxes_of_their_bands_out(tmp_path):
+def test_magnitudes_leave_the_fluxes_of_their_bands_out(tmp_path: Path) -> None:
     s = survey()
     m = s["magnitudes"]
     columns = {f"{b}_FLUX": 10 ** (0.4 * (23.9 - m[b])) for b in m} | {f"{b}_MAG": m[b] for b in m}
@@ -115,7 +118,7 @@ def test_magnitudes_leave_the_fluxes_of_their_bands_out(tmp_path):
     assert start.features["u_mag_g_mag"] == "u_MAG - g_MAG"
 
 
-def test_many_bands_leave_a_place_to_shapes(tmp_path):
+def test_many_bands_leave_a_place_to_shapes(tmp_path: Path) -> None:
     s = survey("ugrizy")
     columns = {f"mag_{b}{i}": m for i in ("", "_psf", "_petro") for b, m in s["magnitudes"].items()}
     columns = {n: m + s["rng"].normal(0, 0.1, N) for n, m in columns.items()}
@@ -135,7 +138,7 @@ def test_many_bands_leave_a_place_to_shapes(tmp_path):
         (["mag_F275W", "mag_F090W", "mag_F115W", "mag_F277W", "mag_F770W", "mag_F1000W"], ""),
     ],
 )
-def test_bands_as_surveys_write_them_are_in_order_of_wavelength(names, kind):
+def test_bands_as_surveys_write_them_are_in_order_of_wavelength(names: list[str], kind: str) -> None:
     assert kinds(names[::-1]) == [names]
     assert {band_and_kind(name)[1] for name in names} == {kind}
 
@@ -144,19 +147,19 @@ def test_bands_as_surveys_write_them_are_in_order_of_wavelength(names, kind):
     "name",
     ["DNF_Z", "lp_zBEST", "phz_median", "Z_TONRY", "ez_z_phot", "Z_B_MIN", "photoz_best", "redshift_ugc"],
 )
-def test_redshifts_by_whichever_code_are_distances(name):
+def test_redshifts_by_whichever_code_are_distances(name: str) -> None:
     assert about_the_distance(Column(name, pa.float64()))
 
 
 @pytest.mark.parametrize(
     "name", ["FLUX_Z", "z_psf", "mag_auto_z", "smoothness", "SHAPE_R", "bulge_fraction", "size"]
 )
-def test_other_names_are_of_the_object(name):
+def test_other_names_are_of_the_object(name: str) -> None:
     column = Column(name, pa.float64())
     assert not any(about(column) for about in (about_the_distance, about_the_observation, about_an_error))
 
 
-def test_places_in_each_band_are_places(tmp_path):
+def test_places_in_each_band_are_places(tmp_path: Path) -> None:
     s = survey("gri")
     ra = s["rng"].uniform(10, 12, N)
     columns = {"ra": ra, "dec": ra - 30} | {f"{b}_ra": ra + s["rng"].normal(0, 1e-3, N) for b in "gri"}
@@ -164,7 +167,7 @@ def test_places_in_each_band_are_places(tmp_path):
     assert {start.left_out[f"{b}_ra"] for b in "gri"} == {"a place or a direction on the sky"}
 
 
-def test_codes_are_no_marks(tmp_path):
+def test_codes_are_no_marks(tmp_path: Path) -> None:
     """VISTA's classes are -1 of stars and 1 of galaxies, beside -9999 where there is none."""
     s = survey()
     code = np.where(s["rng"].random(N) < 0.1, -9999, np.where(s["late"], 1, -1)).astype(np.int16)
@@ -172,7 +175,7 @@ def test_codes_are_no_marks(tmp_path):
     assert '"JCLASS" = [-9999.0]' in text
 
 
-def test_magnitudes_that_are_not_called_so_make_colours(tmp_path):
+def test_magnitudes_that_are_not_called_so_make_colours(tmp_path: Path) -> None:
     """Simulations write absolute magnitudes as `u_nodust`, HyperLEDA total ones as `bt`; fluxes of 5 to 35 are none."""
     s = survey()
     m = s["magnitudes"]
@@ -188,7 +191,7 @@ def test_magnitudes_that_are_not_called_so_make_colours(tmp_path):
     )
 
 
-def test_bands_of_several_surveys_make_one_chain(tmp_path):
+def test_bands_of_several_surveys_make_one_chain(tmp_path: Path) -> None:
     s = survey()
     m = s["magnitudes"]
     columns = {f"LS_{b}": m[b] for b in "gr"} | {"LS_z": m["z"], "W1": m["z"] - 0.3, "Gaia_G": m["g"] + 0.1}
@@ -200,7 +203,7 @@ def test_bands_of_several_surveys_make_one_chain(tmp_path):
     ]
 
 
-def test_answers_of_others_are_no_features(tmp_path):
+def test_answers_of_others_are_no_features(tmp_path: Path) -> None:
     """Probabilities and fractions of votes sum to one; T types and the ends of intervals are no measurements either."""
     s = survey()
     rng, late = s["rng"], s["late"]
@@ -226,7 +229,7 @@ def test_answers_of_others_are_no_features(tmp_path):
     assert alone.features  # doubtful, but nothing else is left
 
 
-def test_units_in_names_are_units(tmp_path):
+def test_units_in_names_are_units(tmp_path: Path) -> None:
     s = survey()
     w50 = np.round(np.where(s["late"], 250, 180) + s["rng"].normal(0, 60, N))
     columns = {
@@ -240,7 +243,7 @@ def test_units_in_names_are_units(tmp_path):
     assert start.suspects["Vhelio (km/s)"].startswith("a distance")
 
 
-def test_few_rows_have_their_logarithms_too(tmp_path):
+def test_few_rows_have_their_logarithms_too(tmp_path: Path) -> None:
     s = survey()
     s = {"id": s["id"][:90], "late": s["late"][:90], "rng": s["rng"]}
     sfr = 10 ** (np.where(s["late"], 0.5, -0.5) + s["rng"].normal(0, 0.5, 90))
@@ -254,7 +257,9 @@ def test_few_rows_have_their_logarithms_too(tmp_path):
         (None, "VizieR's: take its FITS or VOTable"),
     ],
 )
-def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_path, write, told):
+def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(
+    tmp_path: Path, write: Callable[..., Any] | None, told: str
+) -> None:
     """A quality code was the only feature of a table with decimal commas."""
     s = survey("gr")
     rows = [
@@ -269,7 +274,7 @@ def test_a_catalogue_whose_numbers_cannot_be_read_begins_with_nothing_else(tmp_p
         starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
 
 
-def test_labels_without_measurements_are_to_be_joined(tmp_path):
+def test_labels_without_measurements_are_to_be_joined(tmp_path: Path) -> None:
     s = survey()
     rows = [f"{i:012d},{'S' if late else 'E'}" for i, late in zip(s["id"] - 10**15, s["late"], strict=True)]
     (tmp_path / "x.csv").write_text("\n".join(["objid,type", *rows]) + "\n")
@@ -277,7 +282,7 @@ def test_labels_without_measurements_are_to_be_joined(tmp_path):
         starting_specification(catalogs.open(tmp_path / "x.csv"), "type", folder=tmp_path)
 
 
-def test_apparent_photometry_goes_before_absolute(tmp_path):
+def test_apparent_photometry_goes_before_absolute(tmp_path: Path) -> None:
     s = survey()
     m = s["magnitudes"]
     modulus = s["rng"].normal(38, 1, N)
@@ -296,11 +301,11 @@ def test_apparent_photometry_goes_before_absolute(tmp_path):
 @pytest.mark.parametrize(
     ("name", "middle", "is_one"), [("g/AB", 18, True), ("M_HI/L_B", 1, False), ("M_B", -20, True)]
 )
-def test_names_of_magnitudes(name, middle, is_one):
+def test_names_of_magnitudes(name: str, middle: int, *, is_one: bool) -> None:
     assert is_magnitude(Column(name, pa.float64()), np.full(9, float(middle))) is is_one
 
 
-def test_twelve_bands_in_a_vector_make_colours(tmp_path):
+def test_twelve_bands_in_a_vector_make_colours(tmp_path: Path) -> None:
     """As J-PLUS has them."""
     s = survey("ugriz")
     m = s["magnitudes"]
@@ -310,7 +315,7 @@ def test_twelve_bands_in_a_vector_make_colours(tmp_path):
     assert list(started(tmp_path, s, columns).features.values()) == [*colours, "MAG_AUTO[0]"]
 
 
-def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain():
+def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain() -> None:
     """6dFGS has B and R of plates beside 2MASS's J, H, K: the colours between them told most, and were not tried."""
     assert kinds(["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]) == [["BMAG", "RMAG", "J_TOT", "H_TOT", "K_TOT"]]
     names = ["w1mpro", "w2mpro", "j_m_2mass", "k_m_2mass"]
@@ -320,7 +325,7 @@ def test_optical_and_infrared_magnitudes_of_two_surveys_make_one_chain():
     assert kinds(["mag_g", "mag_r", "mag_i", "Gaia_G_psfmag"])[0] == ["mag_g", "mag_r", "mag_i"]
 
 
-def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_taken(tmp_path):
+def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_taken(tmp_path: Path) -> None:
     """NGC 67A beside NGC 68: such names are no measurements that could not be read."""
     s = survey()
     names = np.where(s["rng"].random(N) < 0.2, "A", "")
@@ -330,7 +335,7 @@ def test_names_that_are_often_numbers_do_not_keep_doubtful_columns_from_being_ta
 
 
 @pytest.mark.parametrize(("mark", "text"), [(99.0, "98.."), (-99.0, "..-98"), (9999.0, "9998..")])
-def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path, mark, text):
+def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path: Path, mark: float, text: str) -> None:
     """As 99 - A: alike, and in one row each.  What is taken for a magnitude spoils the fit of all others."""
     s = survey()
     m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
@@ -348,13 +353,13 @@ def test_marks_from_which_the_extinction_was_taken_are_ranges(tmp_path, mark, te
     assert np.count_nonzero(rows.missing.any(axis=1)) == 40
 
 
-def test_values_near_99_that_follow_the_others_are_no_marks(tmp_path):
+def test_values_near_99_that_follow_the_others_are_no_marks(tmp_path: Path) -> None:
     s = survey()
     columns = {f"mag_{b}": x for b, x in s["magnitudes"].items()} | {"percent": s["rng"].uniform(0, 100, N)}
     assert "sentinels" not in started(tmp_path, s, columns).text
 
 
-def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path):
+def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path: Path) -> None:
     s = survey()
     m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
     m["mag_g"][:40] = m["mag_z"][:30] = m["mag_r"][7] = -9999
@@ -375,7 +380,9 @@ def test_one_mark_in_a_band_is_found_where_other_bands_have_many(tmp_path):
         ("latitude", lambda x: np.clip(60 * x, -90, 90), 90.0),
     ],
 )
-def test_bounds_of_a_quantity_are_no_marks(tmp_path, name, values, bound):
+def test_bounds_of_a_quantity_are_no_marks(
+    tmp_path: Path, name: str, values: Callable[..., Any], bound: float
+) -> None:
     """Transits seen edge-on have an inclination of 90 degrees."""
     s = survey("gr")
     column = np.round(values(s["rng"].normal(0, 0.8, N)), 2)
@@ -384,7 +391,7 @@ def test_bounds_of_a_quantity_are_no_marks(tmp_path, name, values, bound):
     assert "[catalog.sentinels]" not in text
 
 
-def test_ninety_far_from_all_others_is_a_mark(tmp_path):
+def test_ninety_far_from_all_others_is_a_mark(tmp_path: Path) -> None:
     s = survey("gr")
     m = {f"mag_{b}": x.copy() for b, x in s["magnitudes"].items()}
     m["mag_r"][:9] = 90.0

@@ -70,7 +70,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path / "survey.parquet"
 
 
-def test_inspection_finds_what_is_odd(made):
+def test_inspection_finds_what_is_odd(made: Path) -> None:
     told = inspect_file(made, label="kind")
     json.dumps(to_document(told), allow_nan=False)
     columns = {c.name: c for c in told.columns}
@@ -82,7 +82,7 @@ def test_inspection_finds_what_is_odd(made):
     assert told.duplicate_columns == (("bmag", "again"),)
 
 
-def test_leaks_by_themselves_and_only_together(made):
+def test_leaks_by_themselves_and_only_together(made: Path) -> None:
     leaks = inspect_file(made, label="kind").label.leaks
     assert leaks[0].columns == ("answer",)
     derived = [set(leak.columns) for leak in leaks if leak.derived]
@@ -91,24 +91,24 @@ def test_leaks_by_themselves_and_only_together(made):
     assert leaks[0].gain > 0.8
 
 
-def test_the_same_inspection_twice(made):
+def test_the_same_inspection_twice(made: Path) -> None:
     assert inspect_file(made, label="kind") == inspect_file(made, label="kind")
 
 
-def test_brightness_of_openngc_is_found_by_what_it_does():
+def test_brightness_of_openngc_is_found_by_what_it_does() -> None:
     leaks = inspect_file(real("openngc"), label="Hubble").label.leaks
     assert {"SurfBr", "B-Mag", "MajAx"} in [set(leak.columns) for leak in leaks if leak.derived]
     assert all("SurfBr" in leak.columns for leak in leaks if leak.derived)
 
 
-def test_redshift_of_sdss_gives_the_class_away():
+def test_redshift_of_sdss_gives_the_class_away() -> None:
     label = inspect_file(real("sdss"), label="class").label
     assert [leak.columns for leak in label.leaks if len(leak.columns) == 1] == [("redshift",)]
     assert {"plate", "mjd"} <= set(label.bookkeeping)
     assert not any(leak.derived for leak in label.leaks)  # colours are no leaks
 
 
-def test_unknown_label(made):
+def test_unknown_label(made: Path) -> None:
     with pytest.raises(UsageError, match=r"--label: got 'kin', expected a column of .*; did you mean 'kind'"):
         inspect_file(made, label="kin")
     with pytest.raises(TrainingError, match=r"--label: got 'objid' with the labels .* expected at least two"):
@@ -116,7 +116,9 @@ def test_unknown_label(made):
 
 
 @pytest.mark.parametrize("candidates", [2, pytest.param(99, marks=pytest.mark.long)])
-def test_init_writes_what_trains(candidates, made, monkeypatch, capsys):
+def test_init_writes_what_trains(
+    candidates: int, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -140,7 +142,7 @@ def test_init_writes_what_trains(candidates, made, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("unknown", [pytest.param("", marks=pytest.mark.long), "unknown"])
-def test_labels_that_are_scarce(unknown, tmp_path, monkeypatch):
+def test_labels_that_are_scarce(unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 200,000 rows 600 have a class: some sixty in a sample of all, too few for anything that is asked of them."""
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
@@ -174,7 +176,9 @@ def parsed(n: int, folder: Path) -> Specification:
 
 
 @pytest.mark.parametrize(("rows", "held_out"), [(400, 0), (1999, 0), (2000, 0.2), (6250, 0.2)])
-def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(rows, held_out, tmp_path):
+def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(
+    rows: int, held_out: float, tmp_path: Path
+) -> None:
     specification = parsed(rows, tmp_path)
     assert specification.select.by == "stack"
     assert specification.split.held_out == held_out
@@ -182,7 +186,7 @@ def test_candidates_are_the_default_ones_stacked_and_few_labels_all_train(rows, 
 
 
 @pytest.mark.long
-def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
+def test_few_labels_train_and_folds_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -192,7 +196,7 @@ def test_few_labels_train_and_folds_judge(tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", REAL)
-def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
+def test_init_trains_on_real_catalogues(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, (_, label, left_out) = real(name), REAL[name]
     # Relative paths in a specification start at its folder: link the catalogue beside it.
     monkeypatch.chdir(tmp_path)
@@ -213,7 +217,7 @@ def test_init_trains_on_real_catalogues(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["columns", "expressions"])
-def test_the_hint_for_another_surveys_file_is_a_key_that_is_taken(made, key):
+def test_the_hint_for_another_surveys_file_is_a_key_that_is_taken(made: Path, key: str) -> None:
     text = starting_specification(catalogs.open(made), "kind", folder=made.parent).text
     hint = f'# {key} = {{ "answer" = "..." }}'
     assert hint in text

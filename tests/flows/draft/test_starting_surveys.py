@@ -56,7 +56,7 @@ def started(path: Path, columns: dict[str, Any], label: str = "type") -> tuple[S
     return start, tomllib.loads(start.text)
 
 
-def test_elements_of_vectors_are_columns_with_their_sentinels_and_errors(tmp_path):
+def test_elements_of_vectors_are_columns_with_their_sentinels_and_errors(tmp_path: Path) -> None:
     g = galaxies()
     mags = g["mags"].astype(np.float32)
     mags[:40, 3] = -9999
@@ -81,7 +81,7 @@ def test_elements_of_vectors_are_columns_with_their_sentinels_and_errors(tmp_pat
     assert "#   MODELMAGERR: an error of MODELMAG, not a measurement" in start.text
 
 
-def test_a_column_that_is_called_as_an_element_is_none(tmp_path):
+def test_a_column_that_is_called_as_an_element_is_none(tmp_path: Path) -> None:
     g = galaxies()
     columns = {"id": g["id"], "type": g["type"], "m[0]": g["mags"][:, 1], "m[1]": g["mags"][:, 2]}
     start, _ = started(tmp_path / "flat.parquet", columns)
@@ -93,7 +93,7 @@ def test_a_column_that_is_called_as_an_element_is_none(tmp_path):
     assert (first, second.vector, second.place) == ("m[0]", "m", 1)
 
 
-def test_inspection_shows_elements_and_their_range(tmp_path):
+def test_inspection_shows_elements_and_their_range(tmp_path: Path) -> None:
     Table({"id": [1, 2, 3], "flux": [[1.0, 4.0], [2.0, 5.0], [3.0, np.nan]]}).write(tmp_path / "v.fits")
     told = inspect_catalog(catalogs.open(tmp_path / "v.fits"))
     first, second = told.columns[1].elements
@@ -101,7 +101,7 @@ def test_inspection_shows_elements_and_their_range(tmp_path):
     assert second.missing == pytest.approx(1 / 3)
 
 
-def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path):
+def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path: Path) -> None:
     g = galaxies()
     columns = {"objID": g["id"], "raMean": g["ra"], "decMean": g["dec"], "type": g["type"]}
     for i, band in enumerate("griz"):
@@ -114,7 +114,7 @@ def test_bands_in_camel_case_make_colours_of_one_kind(tmp_path):
     assert start.left_out["gMeanPSFMagErr"].startswith("an error")
 
 
-def test_magnitudes_beside_their_fluxes_are_no_leaks(tmp_path):
+def test_magnitudes_beside_their_fluxes_are_no_leaks(tmp_path: Path) -> None:
     g = galaxies()
     columns = {"id": g["id"], "type": g["type"]}
     for i, band in enumerate(("CFHT_u", "HSC_g", "HSC_r", "HSC_i", "UVISTA_J")):
@@ -127,7 +127,7 @@ def test_magnitudes_beside_their_fluxes_are_no_leaks(tmp_path):
 
 
 @pytest.mark.parametrize("unit", [None, "erg / (s cm2 Hz)", "count"])
-def test_fluxes_without_a_zero_point_make_colours(tmp_path, unit):
+def test_fluxes_without_a_zero_point_make_colours(tmp_path: Path, unit: str | None) -> None:
     g = galaxies()
     columns = {"TARGETID": g["id"], "type": g["type"], "FRACFLUX_G": g["rng"].random(N)}
     for i, band in enumerate("GRZ"):
@@ -140,7 +140,7 @@ def test_fluxes_without_a_zero_point_make_colours(tmp_path, unit):
     ]
 
 
-def test_votes_beside_their_counts_are_no_features(tmp_path):
+def test_votes_beside_their_counts_are_no_features(tmp_path: Path) -> None:
     g = galaxies()
     smooth = np.where(g["type"] == "E", 0.6, 0.4) + g["rng"].normal(0, 0.15, N)
     columns = {"dr7objid": g["id"], "type": g["type"], "petroMag_r": g["mags"][:, 2]}
@@ -151,7 +151,7 @@ def test_votes_beside_their_counts_are_no_features(tmp_path):
     assert "bulge_fraction" not in start.left_out
 
 
-def test_columns_called_as_ours_make_another_prefix(tmp_path):
+def test_columns_called_as_ours_make_another_prefix(tmp_path: Path) -> None:
     g = galaxies()
     columns = {
         "id": g["id"],
@@ -165,7 +165,7 @@ def test_columns_called_as_ours_make_another_prefix(tmp_path):
     assert start.left_out[""] == start.left_out["a`b"] == "without a name that an expression could hold"
 
 
-def test_sixty_labels_are_enough_and_none_are_not(tmp_path):
+def test_sixty_labels_are_enough_and_none_are_not(tmp_path: Path) -> None:
     g = galaxies(60)
     columns = {"id": g["id"], "type": g["type"], "u_g": g["mags"][:, 0] - g["mags"][:, 1]}
     start, _ = started(tmp_path / "sixty.parquet", columns)
@@ -176,7 +176,7 @@ def test_sixty_labels_are_enough_and_none_are_not(tmp_path):
         starting_specification(empty, "type", folder=tmp_path)
 
 
-def test_repeated_names_of_objects_are_names(tmp_path):
+def test_repeated_names_of_objects_are_names(tmp_path: Path) -> None:
     g = galaxies()
     twice = np.concatenate([np.arange(N), np.arange(20)])
     columns = {
@@ -188,7 +188,7 @@ def test_repeated_names_of_objects_are_names(tmp_path):
     assert (written["catalog"]["id"], written["split"]["by"]) == ("dr7objid", "id")
 
 
-def test_a_vector_is_no_label(tmp_path):
+def test_a_vector_is_no_label(tmp_path: Path) -> None:
     g = galaxies()
     Table({"id": g["id"], "g": g["mags"][:, 1], "p": np.ones((N, 3))}).write(tmp_path / "v.fits")
     catalog = catalogs.open(tmp_path / "v.fits")
@@ -199,7 +199,7 @@ def test_a_vector_is_no_label(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["\\N", "99", "-9999.", "#N/A", "null"])
-def test_texts_that_say_nobody_knows_are_no_class(tmp_path, text):
+def test_texts_that_say_nobody_knows_are_no_class(tmp_path: Path, text: str) -> None:
     g = galaxies()
     labels = g["type"].astype("U8")
     labels[:100] = text
@@ -209,7 +209,7 @@ def test_texts_that_say_nobody_knows_are_no_class(tmp_path, text):
     assert set(start.classes) == {"E", "S"}
 
 
-def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path):
+def test_known_texts_among_the_numbers_of_a_large_file_are_no_values(tmp_path: Path) -> None:
     """2MASS writes them; the sample of a large file could lack another text, but not these."""
     g, times = galaxies(), 40
     rows = []

@@ -1,9 +1,13 @@
 """Engines: the texts that name them, the tree in which they add, threads; Dask's workers are in `test_cluster.py`."""
 
+from __future__ import annotations
+
 import operator
 import sys
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +24,7 @@ from flows.specification.specification import specification_hash
 from flows.specification.toml_file import parse_specification, specification_toml
 
 
-def by_levels(parts, add):
+def by_levels(parts: Any, add: Any) -> Any:
     """Add in groups of `FAN_IN`, level by level: the obvious way, which needs all parts at once."""
     while len(parts) > 1:
         groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
@@ -28,12 +32,12 @@ def by_levels(parts, add):
     return parts[0]
 
 
-def bracketed(parts):
+def bracketed(parts: Any) -> Any:
     return f"({' '.join(parts)})"
 
 
 @given(st.integers(min_value=1, max_value=3 * FAN_IN**2 + 2))
-def test_the_tree_is_that_of_the_levels(n):
+def test_the_tree_is_that_of_the_levels(n: int) -> None:
     parts = [str(i) for i in range(n)]
     tree = Tree(bracketed)
     for part in parts:
@@ -41,10 +45,10 @@ def test_the_tree_is_that_of_the_levels(n):
     assert tree.total() == by_levels(parts, bracketed)
 
 
-def test_threads_add_to_the_same_bits():
+def test_threads_add_to_the_same_bits() -> None:
     arrays = np.random.default_rng(1).normal(size=(100, 3, 3))
 
-    def add(parts):
+    def add(parts: Any) -> Any:
         return reduce(operator.add, parts)
 
     expected = by_levels([a @ a for a in arrays], add)
@@ -55,7 +59,7 @@ def test_threads_add_to_the_same_bits():
         ThreadEngine(1).reduce(len, [], add=sum)
 
 
-def test_threads_map():
+def test_threads_map() -> None:
     assert sorted(ThreadEngine(3).map(len, ["a", "bb", ""])) == [("", 0), ("a", 1), ("bb", 2)]
 
 
@@ -70,7 +74,7 @@ def test_threads_map():
         ("/elsewhere/scheduler.json", EngineChoice(file=Path("/elsewhere/scheduler.json"))),
     ],
 )
-def test_names_of_engines(text, choice):
+def test_names_of_engines(text: str, choice: EngineChoice) -> None:
     assert EngineChoice.parse(text, key="engine", base=Path("/base")) == choice
     assert choice.is_here == (text == "threads")
 
@@ -78,12 +82,12 @@ def test_names_of_engines(text, choice):
 @pytest.mark.parametrize(
     "text", ["", "local:0", "local", "local:-1", "tcp://host", "http://host:8786", "dask"]
 )
-def test_texts_that_name_no_engine(text):
+def test_texts_that_name_no_engine(text: str) -> None:
     with pytest.raises(UsageError, match=r"engine: got '.*', expected threads, local:N"):
         EngineChoice.parse(text, key="engine")
 
 
-def test_the_specification_names_an_engine(make):
+def test_the_specification_names_an_engine(make: SimpleNamespace) -> None:
     plain = parse_specification(make.specification, source="spec.toml")
     stated = parse_specification(
         make.specification + '\n[run]\nengine = "at/s.json"\n', source="s", base_folder="/x"
@@ -97,7 +101,7 @@ def test_the_specification_names_an_engine(make):
         parse_specification(make.specification + '\n[run]\nengine = "dusk"\n', source="spec.toml")
 
 
-def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch):
+def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLR_ROOTS", "/data:tcp://scheduler:8786")
     assert chosen_engine("tcp://scheduler:8786", None).address
     for text in ("tcp://elsewhere:8786", "/elsewhere/scheduler.json"):
@@ -105,7 +109,7 @@ def test_a_form_that_is_open_to_others_names_no_other_scheduler(monkeypatch):
             chosen_engine(text, None)
 
 
-def test_without_dask_the_remedy_is_named(monkeypatch):
+def test_without_dask_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "flows.engines._dask", raising=False)
     with (
@@ -115,7 +119,7 @@ def test_without_dask_the_remedy_is_named(monkeypatch):
         pass
 
 
-def test_versions_that_differ():
+def test_versions_that_differ() -> None:
     ours = versions.installed()
     assert {"blr", "python", "numpy"} <= ours.keys()
     assert versions.difference("node-1", dict(ours)) == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,28 +23,28 @@ from flows.runs.summary import DRIFTED, drifted
 NAMES = ("a", "b")
 
 
-def rows(rng, n: int, *, shift: float = 0.0, missing: float = 0.1):
+def rows(rng: Any, n: int, *, shift: float = 0.0, missing: float = 0.1) -> Any:
     X = rng.normal([shift, 100.0], [1.0, 5.0], (n, 2))
     absent = rng.random((n, 2)) < missing
     return np.where(absent, 0, X), absent
 
 
-def distribution(X, missing, features=NAMES):
+def distribution(X: Any, missing: Any, features: str = NAMES) -> Any:
     """Return the training's distributions."""
     return feature_distribution(X, missing, features)
 
 
-def found(rng, n: int, reference, **changed: float):
+def found(rng: Any, n: int, reference: Any, **changed: float) -> Any:
     X, missing = rows(rng, n, **changed)
     return drift(feature_counts(X, missing, reference, NAMES), reference, NAMES)
 
 
 @pytest.fixture
-def reference():
+def reference() -> Any:
     return distribution(*rows(np.random.default_rng(0), 5000))
 
 
-def test_the_index_of_the_same_distribution_is_what_chance_makes():
+def test_the_index_of_the_same_distribution_is_what_chance_makes() -> None:
     rng = np.random.default_rng(1)
     for n in (100, 1000, 10_000):
         told = [found(rng, n, distribution(*rows(rng, 5000)))["a"] for _ in range(40)]
@@ -52,7 +53,7 @@ def test_the_index_of_the_same_distribution_is_what_chance_makes():
         assert not any(f.has_drifted for f in told)
 
 
-def test_the_index_of_a_shift_is_the_divergence(reference):
+def test_the_index_of_a_shift_is_the_divergence(reference: dict[str, Any]) -> None:
     """A quadrature of the tenths: ten bins of N(0, 1) seen from N(1, 1)."""
     edges = np.concatenate([[-np.inf], norm.ppf(np.arange(1, 10) / 10), [np.inf]])
     q, p = np.diff(norm.cdf(edges - 1)), np.diff(norm.cdf(edges))
@@ -64,13 +65,13 @@ def test_the_index_of_a_shift_is_the_divergence(reference):
     assert told["b"].index < DRIFTED / 10
 
 
-def test_more_missing_is_drift(reference):
+def test_more_missing_is_drift(reference: dict[str, Any]) -> None:
     told = found(np.random.default_rng(3), 2000, reference, missing=0.4)
     assert drifted(told) == ["a", "b"]
     assert told["a"].missing_change == pytest.approx(0.3, abs=0.05)
 
 
-def test_batches_add_up_in_any_order(reference):
+def test_batches_add_up_in_any_order(reference: dict[str, Any]) -> None:
     rng = np.random.default_rng(4)
     X, missing = rows(rng, 3000)
     parts = [
@@ -83,13 +84,13 @@ def test_batches_add_up_in_any_order(reference):
     np.testing.assert_allclose(one.total, whole.total, rtol=1e-12)
 
 
-def test_through_json(reference):
+def test_through_json(reference: dict[str, Any]) -> None:
     counts = feature_counts(*rows(np.random.default_rng(5), 50), reference, NAMES)
     text = json.dumps(to_document(counts), allow_nan=False)
     assert from_document(FeatureCounts, json.loads(text), source="a record") == counts
 
 
-def test_ties_share_a_bin():
+def test_ties_share_a_bin() -> None:
     X = np.repeat([[1.0], [2.0]], [900, 100], axis=0)
     reference = distribution(X, np.zeros_like(X, dtype=bool), ("a",))
     told = drift(feature_counts(X, np.zeros_like(X, dtype=bool), reference, ("a",)), reference, ("a",))
@@ -98,7 +99,7 @@ def test_ties_share_a_bin():
     assert drifted(turned) == ["a"]
 
 
-def test_a_rare_mark_that_vanishes_or_spreads_is_drift():
+def test_a_rare_mark_that_vanishes_or_spreads_is_drift() -> None:
     """Three galaxies in a hundred have the mark: in tenths of the rows it was in one bin with all others."""
     rng = np.random.default_rng(7)
     known = np.zeros((20_000, 1), dtype=bool)
@@ -127,7 +128,7 @@ def test_a_rare_mark_that_vanishes_or_spreads_is_drift():
         np.array([-1e308, 1e308, 0.0]),
     ],
 )
-def test_values_that_many_rows_have_are_bins_of_their_own(values):
+def test_values_that_many_rows_have_are_bins_of_their_own(values: np.ndarray) -> None:
     """By the slow way: which values share a bin."""
     reference = distribution(values[:, None], np.zeros((len(values), 1), bool), ("a",))["a"]
     assert list(reference.edges) == sorted(set(reference.edges))
@@ -150,12 +151,12 @@ def test_values_that_many_rows_have_are_bins_of_their_own(values):
     assert largest <= len(values) / 10 + 40  # and the others about tenths
 
 
-def test_nothing_known_of_the_training():
+def test_nothing_known_of_the_training() -> None:
     counts = feature_counts(*rows(np.random.default_rng(6), 50), {}, NAMES)
     assert drift(counts, {}, NAMES) == {}
 
 
-def test_no_rows_and_none_measured(reference):
+def test_no_rows_and_none_measured(reference: dict[str, Any]) -> None:
     empty = feature_counts(np.empty((0, 2)), np.empty((0, 2), bool), reference, NAMES)
     told = drift(empty, reference, NAMES)
     assert told["a"].index == 0
@@ -164,7 +165,7 @@ def test_no_rows_and_none_measured(reference):
     assert drifted(told) == ["a", "b"]
 
 
-def test_wild_values_stay_finite(reference):
+def test_wild_values_stay_finite(reference: dict[str, Any]) -> None:
     X = np.array([[1e308, -1e308], [1.0, 1e200]])
     told = drift(feature_counts(X, np.zeros((2, 2), bool), reference, NAMES), reference, NAMES)
     assert all(math.isfinite(v) for f in told.values() for v in vars(f).values())

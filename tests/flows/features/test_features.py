@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ def catalog(*names: str) -> Catalog:
     return Catalog("parquet", Path("x.parquet"), tuple(Column(n, pa.float64()) for n in names), ())
 
 
-def test_what_is_not_finite_is_missing():
+def test_what_is_not_finite_is_missing() -> None:
     found = reader(b_j="bmag - jmag", ratio="bmag / jmag", plain="bmag").evaluate(
         batch(bmag=[15.0, None, np.nan, np.inf, 1.0], jmag=[12.0, 1.0, 1.0, 1.0, 0.0])
     )
@@ -44,7 +45,7 @@ def test_what_is_not_finite_is_missing():
     assert found.inside.all()
 
 
-def test_columns_under_other_names():
+def test_columns_under_other_names() -> None:
     mapped = FeatureReader(
         {"b_j": parse("bmag - jmag")},
         where=parse("bmag < 14"),
@@ -56,7 +57,7 @@ def test_columns_under_other_names():
     assert found.inside.tolist() == [False, True]
 
 
-def test_sentinels_hold_in_the_columns_own_precision():
+def test_sentinels_hold_in_the_columns_own_precision() -> None:
     sentinels = {"a": (99.99,), "b": (-9999.0, 99.0)}
     table = batch(
         a=pa.array([99.99, 1.0], pa.float32()), b=pa.array([-9999, 5], pa.int16()), c=pa.array([-9999.0, 1.0])
@@ -65,7 +66,7 @@ def test_sentinels_hold_in_the_columns_own_precision():
     assert found.missing.tolist() == [[True, True, False], [False, False, False]]
 
 
-def test_an_element_that_was_not_detected_is_said_of_features_that_use_it():
+def test_an_element_that_was_not_detected_is_said_of_features_that_use_it() -> None:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array([99.0, 1.0, 2.0, 99.0, 3.0, 4.0]), 2)
     for text, unseen in (("v[0]", [0]), ("v[1]", [1]), ("v[0] - v[1]", [0, 1]), ("v_not_detected[1]", [1])):
         marked = replace(reader(x=text), derived=DerivedColumns(not_detected={"v": (99.0,)}))
@@ -75,7 +76,7 @@ def test_an_element_that_was_not_detected_is_said_of_features_that_use_it():
     assert found.X[:, 0].tolist() == [0.0, 1.0, 0.0]
 
 
-def test_identifiers_do_not_pass_through_float():
+def test_identifiers_do_not_pass_through_float() -> None:
     ids = np.array([2**62 + 1, 2**62, -1])
     hidden = apply_sentinels(ids, [-1])
     assert hidden.dtype == np.int64
@@ -84,7 +85,7 @@ def test_identifiers_do_not_pass_through_float():
     assert apply_sentinels(np.array([1, 2], dtype=np.uint8), [-9999, 300, 0.5]).tolist() == [1, 2]
 
 
-def test_texts_among_numbers_are_sentinels():
+def test_texts_among_numbers_are_sentinels() -> None:
     column = np.array(["1.5", " - ", "", "-2"], dtype=object)
     assert np.array_equal(apply_sentinels(column, ["-", -2.0]), [1.5, np.nan, np.nan, -2.0], equal_nan=True)
     assert apply_sentinels(column, [-2.0]) is column
@@ -94,7 +95,7 @@ def test_texts_among_numbers_are_sentinels():
     assert apply_sentinels(numbers, ["-"]) is numbers
 
 
-def test_a_condition_is_a_feature_and_text_is_none():
+def test_a_condition_is_a_feature_and_text_is_none() -> None:
     table = batch(hubble=["E", "Sc"], bmag=[1.0, 2.0])
     assert reader(early="hubble == 'E'").evaluate(table).X[:, 0].tolist() == [1.0, 0.0]
     with pytest.raises(
@@ -103,13 +104,13 @@ def test_a_condition_is_a_feature_and_text_is_none():
         reader(x="hubble").evaluate(table)
 
 
-def test_errors_of_some_features():
+def test_errors_of_some_features() -> None:
     read = FeatureReader({"b": parse("b"), "j": parse("j")}, errors={"j": parse("s")})
     sigma = read.evaluate(batch(b=[1.0] * 4, j=[1.0, 1.0, np.nan, 1.0], s=[0.1, np.nan, 0.1, -1.0])).errors
     assert sigma.tolist() == [[0, 0.1], [0, 0], [0, 0], [0, 0]]
 
 
-def test_an_absent_column_is_told_with_its_key_and_the_nearest():
+def test_an_absent_column_is_told_with_its_key_and_the_nearest() -> None:
     with pytest.raises(ColumnNotFoundError, match=r"no column 'jmga', expected by features.b_j.*mean 'jmag'"):
         reader(b_j="bmag - jmga").check(catalog("bmag", "jmag"))
     mapped = FeatureReader({"b": parse("bmag")}, mapping=ColumnMapping({"bmag": "MAG_BB"}))
@@ -119,7 +120,7 @@ def test_an_absent_column_is_told_with_its_key_and_the_nearest():
         FeatureReader({"b": parse("bmag")}, where=parse("x > 1")).check(catalog("bmag"))
 
 
-def test_no_rows():
+def test_no_rows() -> None:
     found = reader(b="bmag").evaluate(batch(bmag=pa.array([], pa.float64())))
     assert found.X.shape == found.missing.shape == (0, 1)
 
@@ -127,14 +128,14 @@ def test_no_rows():
 LABEL = Label(column="hubble", classes={"late": ("Sc", "Sb"), "early": ("E",)})
 
 
-def test_labels_group_spellings_in_the_order_given():
+def test_labels_group_spellings_in_the_order_given() -> None:
     read = LabelReader.of(LABEL, Counter())
     assert read.classes == ("late", "early")
     assert read.read(np.array(["E", "Sb", "S?", "", "Sc"], dtype=object)).tolist() == [1, 0, -1, -1, 0]
     assert read.read(np.array([], dtype=object)).tolist() == []
 
 
-def test_without_classes_each_value_is_one():
+def test_without_classes_each_value_is_one() -> None:
     read = LabelReader.of(Label(column="kind"), Counter({"STAR": 3, "GALAXY": 2, "": 9}))
     assert read.classes == ("GALAXY", "STAR")
     assert read.read(np.array(["STAR", "", "GALAXY"], dtype=object)).tolist() == [1, -1, 0]
@@ -152,11 +153,11 @@ def test_without_classes_each_value_is_one():
         (np.array([True, False]), ["True", "False"]),
     ],
 )
-def test_label_texts(values, texts):
+def test_label_texts(values: Any, texts: list[str]) -> None:
     assert label_texts(values).tolist() == texts
 
 
-def test_one_class_and_a_class_without_rows():
+def test_one_class_and_a_class_without_rows() -> None:
     read = LabelReader.of(LABEL, Counter())
     seen = Counter({"Sc": 10, "Es": 2, "": 4})
     with pytest.raises(

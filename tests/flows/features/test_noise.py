@@ -77,7 +77,9 @@ def scored(folder: Path, name: str, store: str, out: Path) -> tuple[np.ndarray, 
     return table["blr_p_late"].to_numpy().astype(float), table["blr_flags"].to_numpy()
 
 
-def test_rows_as_noisy_as_the_training_are_told_the_same_as_without_errors(surveys, tmp_path):
+def test_rows_as_noisy_as_the_training_are_told_the_same_as_without_errors(
+    surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
     folder, _ = surveys
     assert Store(folder / "models").load("noisy").training.noise == {"colour": pytest.approx(HERE)}
     p, flags = scored(folder, "same", "models", tmp_path)
@@ -85,7 +87,9 @@ def test_rows_as_noisy_as_the_training_are_told_the_same_as_without_errors(surve
     assert not (flags & 128).any()
 
 
-def test_noisier_rows_are_told_less_and_rightly_so(surveys, tmp_path):
+def test_noisier_rows_are_told_less_and_rightly_so(
+    surveys: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
     folder, late = surveys
     p, flags = scored(folder, "far", "models", tmp_path)
     plain, _ = scored(folder, "far", "without", tmp_path)
@@ -98,14 +102,14 @@ def test_noisier_rows_are_told_less_and_rightly_so(surveys, tmp_path):
     assert loss(p) < loss(plain) - 0.05
 
 
-def test_noise_is_of_the_rows_that_have_the_feature():
+def test_noise_is_of_the_rows_that_have_the_feature() -> None:
     errors, missing = np.array([[3.0, 1.0], [4.0, 0.0]]), np.array([[False, False], [False, True]])
     found = training_noise(errors, missing, ("a", "b"), {"a": "x", "b": "y"})
     assert found == pytest.approx({"a": np.sqrt(12.5), "b": 1.0})
     assert training_noise(errors, missing | True, ("a", "b"), {"a": "x"}) == {}
 
 
-def test_excess_is_of_variances_and_never_negative():
+def test_excess_is_of_variances_and_never_negative() -> None:
     found = excess(np.array([[5.0, 1.0], [3.0, 0.0]]), {"a": 4.0}, ("a", "b"))
     np.testing.assert_allclose(found, [[3, 1], [0, 0]])
 
@@ -120,7 +124,7 @@ STATED = {
 
 @pytest.mark.parametrize("errors", ["[errors]\nq = {}\n", ""])
 @pytest.mark.parametrize("kind", STATED)
-def test_a_value_without_any_weight_is_missing(tmp_path, kind, errors):
+def test_a_value_without_any_weight_is_missing(tmp_path: Path, kind: str, errors: str) -> None:
     """Surveys write an inverse variance of 0, or an infinite error, beside values that they did not measure."""
     error = '"q_err"' if STATED[kind] else '"sigma"'
     head, feature = SPECIFICATION.partition("[features]")[0], "q" if STATED[kind] else "mag"

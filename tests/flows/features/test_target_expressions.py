@@ -110,7 +110,7 @@ def write(path: Path, columns: dict[str, np.ndarray], **units: str) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -127,7 +127,7 @@ def probabilities(folder: Path, path: Path, model: str) -> np.ndarray:
     return pq.read_table(out / path.name)["blr_p_early"].to_numpy()
 
 
-def test_another_surveys_fluxes_are_classified_as_the_same_objects(folder):
+def test_another_surveys_fluxes_are_classified_as_the_same_objects(folder: Path) -> None:
     model = train(folder / "spec.toml", folder / "models").model
     theirs = elsewhere()
     there = write(folder / "there.parquet", theirs, I0="mag", EI="mag")
@@ -139,7 +139,7 @@ def test_another_surveys_fluxes_are_classified_as_the_same_objects(folder):
     assert copy.drop([n for n in copy.column_names if n.startswith("blr_")]).equals(pq.read_table(there))
 
 
-def test_the_models_marks_hold_of_what_is_made(folder):
+def test_the_models_marks_hold_of_what_is_made(folder: Path) -> None:
     """What an expression gives means what the column's values mean: 99 is not detected, NaN is missing."""
     columns = survey()
     columns["r"][:5] = 99
@@ -171,7 +171,7 @@ def test_the_models_marks_hold_of_what_is_made(folder):
         ("K", "mag", "else convert it, or make it of what the target has, in [target.expressions]"),
     ],
 )
-def test_the_remedy_for_a_unit_is_one_that_works(folder, unit, trained, remedy):
+def test_the_remedy_for_a_unit_is_one_that_works(folder: Path, unit: str, trained: str, remedy: str) -> None:
     columns = survey()
     if trained == "nanomaggy":
         columns["r"] = 10 ** (0.4 * (22.5 - columns["r"]))
@@ -195,7 +195,7 @@ def test_the_remedy_for_a_unit_is_one_that_works(folder, unit, trained, remedy):
         np.testing.assert_allclose(found, ours, atol=1e-5)
 
 
-def test_a_column_that_the_expression_needs_and_is_not_there(folder):
+def test_a_column_that_the_expression_needs_and_is_not_there(folder: Path) -> None:
     model = train(folder / "spec.toml", folder / "models").model
     theirs = elsewhere()
     theirs["I"] = theirs.pop("I0")
@@ -206,7 +206,7 @@ def test_a_column_that_the_expression_needs_and_is_not_there(folder):
         probabilities(folder, there, model)
 
 
-def test_an_expression_that_gives_text_is_told_of_by_its_name(folder):
+def test_an_expression_that_gives_text_is_told_of_by_its_name(folder: Path) -> None:
     (folder / "spec.toml").write_text(
         SPECIFICATION.format(catalog="", target="expressions = { r = 'kind - 1' }")
     )
@@ -226,12 +226,12 @@ def test_an_expression_that_gives_text_is_told_of_by_its_name(folder):
         ("expressions = { r = 'os.system(1)' }", "target.expressions.r"),
     ],
 )
-def test_what_cannot_be_made(target, message):
+def test_what_cannot_be_made(target: str, message: str) -> None:
     with pytest.raises(SpecificationError, match=message):
         parse_specification(SPECIFICATION.format(catalog="", target=target), source="x")
 
 
-def test_an_element_of_what_is_made_is_refused():
+def test_an_element_of_what_is_made_is_refused() -> None:
     text = SPECIFICATION.format(catalog="", target="expressions = { r = 'a' }").replace(
         '"g - r"', '"g - r[1]"'
     )
@@ -256,7 +256,7 @@ class Listening:
         self.notes.append(line)
 
 
-def test_units_that_one_side_alone_states_are_told_of(folder):
+def test_units_that_one_side_alone_states_are_told_of(folder: Path) -> None:
     write(folder / "survey.parquet", survey(), g="mag")
     (folder / "spec.toml").write_text(SPECIFICATION.format(catalog="", target=""))
     model = train(folder / "spec.toml", folder / "models").model

@@ -131,7 +131,7 @@ def assert_equal(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndar
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
-def test_the_targets_marks_are_those_of_the_training_converted_by_hand(trained):
+def test_the_targets_marks_are_those_of_the_training_converted_by_hand(trained: tuple[Path, str]) -> None:
     """Whatever format has them: every new column, flags too, is that of a file with the training's marks."""
     folder, model = trained
     expected = new_columns(classified(folder, model, "survey.parquet", "spec.toml"))
@@ -146,7 +146,7 @@ def test_the_targets_marks_are_those_of_the_training_converted_by_hand(trained):
         assert_equal(found, expected)
 
 
-def test_without_them_the_marks_are_magnitudes(trained):
+def test_without_them_the_marks_are_magnitudes(trained: tuple[Path, str]) -> None:
     """What the key is for: the same file, of which only the names are told, comes out otherwise."""
     folder, model = trained
     expected = new_columns(classified(folder, model, "survey.parquet", "spec.toml"))
@@ -160,7 +160,7 @@ def test_without_them_the_marks_are_magnitudes(trained):
     assert not differs[why == 0].any()
 
 
-def test_columns_that_it_does_not_name_have_the_models_marks(trained):
+def test_columns_that_it_does_not_name_have_the_models_marks(trained: tuple[Path, str]) -> None:
     folder, model = trained
     expected = new_columns(classified(folder, model, "survey.parquet", "spec.toml"))
     columns = ours()
@@ -178,7 +178,7 @@ def test_columns_that_it_does_not_name_have_the_models_marks(trained):
     assert not found["blr_flags"][0] & 16 or survey()["why"][0] > 0
 
 
-def test_other_marks_are_another_specification(trained):
+def test_other_marks_are_another_specification(trained: tuple[Path, str]) -> None:
     folder, model = trained
     classified(folder, model, "theirs.parquet", "theirs.toml")
     (folder / "other.toml").write_text((folder / "theirs.toml").read_text().replace("[50, 60]", "50"))
@@ -198,7 +198,7 @@ def test_other_marks_are_another_specification(trained):
     assert not np.array_equal(found["blr_p_late"], expected["blr_p_late"])
 
 
-def test_the_comparison_at_the_training_goes_by_them(trained):
+def test_the_comparison_at_the_training_goes_by_them(trained: tuple[Path, str]) -> None:
     folder, _ = trained
     text = SPECIFICATION.format(states=STATES)
     read = {
@@ -217,7 +217,7 @@ def test_the_comparison_at_the_training_goes_by_them(trained):
 
 
 @pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
-def test_marks_that_would_mark_nothing_are_refused(trained, key):
+def test_marks_that_would_mark_nothing_are_refused(trained: tuple[Path, str], key: str) -> None:
     folder, model = trained
     text = SPECIFICATION.format(states="")
     with pytest.raises(SpecificationError, match=rf"target\.{key}: got 'gg', expected our name.*mean 'g'"):
@@ -235,7 +235,7 @@ def test_marks_that_would_mark_nothing_are_refused(trained, key):
 
 
 @pytest.mark.parametrize("said", ['columns = { z = "Z" }', 'units = { z = "mag" }', "sentinels = { z = 1 }"])
-def test_names_that_the_model_does_not_know_are_refused(trained, said):
+def test_names_that_the_model_does_not_know_are_refused(trained: tuple[Path, str], said: str) -> None:
     """Although the specification that comes with the target has a feature of that column."""
     folder, model = trained
     (folder / "z.toml").write_text(SPECIFICATION.format(states=STATES) + f'z = "z"\n[target]\n{said}\n')
@@ -245,7 +245,7 @@ def test_names_that_the_model_does_not_know_are_refused(trained, said):
         classified(folder, model, "survey.parquet", "z.toml", "z")
 
 
-def test_a_value_has_one_meaning_in_the_target_too(trained):
+def test_a_value_has_one_meaning_in_the_target_too(trained: tuple[Path, str]) -> None:
     """In the specification as it is written, and with the marks of the model that it is used with."""
     folder, model = trained
     text = SPECIFICATION.format(states=STATES)
@@ -262,7 +262,7 @@ def test_a_value_has_one_meaning_in_the_target_too(trained):
 
 
 @pytest.mark.parametrize("key", ["not_detected", "masked"])
-def test_a_column_of_the_training_does_not_become_an_indicator(key):
+def test_a_column_of_the_training_does_not_become_an_indicator(key: str) -> None:
     text = SPECIFICATION.format(states="") + "[target]\n"
     parse_specification(f"{text}{key} = {{ r = 1 }}\n", source="x")
     with pytest.raises(

@@ -84,7 +84,7 @@ def learned(folder: Path, text: str, *names: str) -> tuple[Any, np.ndarray, np.n
 NJY = unit_factor("nanomaggy", "nJy")
 
 
-def test_units_stated_of_a_targets_fluxes_are_taken(tmp_path):
+def test_units_stated_of_a_targets_fluxes_are_taken(tmp_path: Path) -> None:
     """Where the target says none, says a wrong one, or one that nobody can read: what the error's remedy states."""
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     text = HEAD + LABEL + BAND.format("")
@@ -122,7 +122,9 @@ def test_units_stated_of_a_targets_fluxes_are_taken(tmp_path):
         ("ivar", "1/flux^2", 1.0),
     ],
 )
-def test_an_error_in_another_unit_is_brought_to_its_fluxs(tmp_path, column, unit, factor):
+def test_an_error_in_another_unit_is_brought_to_its_fluxs(
+    tmp_path: Path, column: str, unit: str, factor: float
+) -> None:
     key = {"sigma": "error", "ivar": "inverse_variance"}[column]
     text = HEAD + LABEL + BAND.format("").replace('error = "sigma"', f'{key} = "{column}"')
     write(tmp_path / "survey.parquet", survey(NJY), flux="nJy")
@@ -140,14 +142,14 @@ def test_an_error_in_another_unit_is_brought_to_its_fluxs(tmp_path, column, unit
             np.testing.assert_allclose(learned(tmp_path, by_hand, "other")[2], errors, rtol=1e-9)
 
 
-def test_an_error_that_is_none_of_a_flux_is_refused(tmp_path):
+def test_an_error_that_is_none_of_a_flux_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy", sigma="mag", ivar="mag^-2")
     for text in (BAND, BAND.replace('error = "sigma"', 'inverse_variance = "ivar"')):
         with pytest.raises(CatalogError, match=r"photometry\.m\..*'mag.*, expected nanomaggy"):
             learned(tmp_path, HEAD + LABEL + text.format(""), "survey")
 
 
-def test_a_unit_that_nobody_reads_is_stated_and_one_that_is_read_is_not_overruled(tmp_path):
+def test_a_unit_that_nobody_reads_is_stated_and_one_that_is_read_is_not_overruled(tmp_path: Path) -> None:
     write(tmp_path / "survey.parquet", survey(NJY), flux="nJy")
     text = HEAD + LABEL + BAND
     _, X, _ = learned(tmp_path, text.format(""), "survey")
@@ -164,7 +166,7 @@ def test_a_unit_that_nobody_reads_is_stated_and_one_that_is_read_is_not_overrule
     np.testing.assert_allclose(learned(tmp_path, scaled.format(""), "wrong")[1], X, rtol=1e-9)
 
 
-def test_labelled_catalogues_in_several_units_are_one(tmp_path):
+def test_labelled_catalogues_in_several_units_are_one(tmp_path: Path) -> None:
     text = HEAD + LABEL + '[features]\nm = "mag"\n[errors]\nm = "0.1 * mag"\n'
     columns = survey()
     write(tmp_path / "one.parquet", columns, mag="mag")
@@ -189,7 +191,9 @@ def test_labelled_catalogues_in_several_units_are_one(tmp_path):
 @pytest.mark.parametrize(
     ("column", "unit", "other", "factor"), [("mag", "mag", "mmag", 1e3), ("flux", "nanomaggy", "nJy", NJY)]
 )
-def test_a_limit_is_in_the_trainings_unit(tmp_path, column, unit, other, factor):
+def test_a_limit_is_in_the_trainings_unit(
+    tmp_path: Path, column: str, unit: str, other: str, factor: float
+) -> None:
     """Wherever the target is in another: the mark is compared as it is written, the limit converted."""
     band = '[photometry.m]\nflux = "flux"\nsoftening = 1e-10\n' if column == "flux" else ""
     feature = "m" if band else "mag"
@@ -215,7 +219,9 @@ def test_a_limit_is_in_the_trainings_unit(tmp_path, column, unit, other, factor)
 @pytest.mark.parametrize(
     ("column", "unit", "other", "factor"), [("mag", "mag", "mmag", 1e3), ("flux", "nanomaggy", "nJy", NJY)]
 )
-def test_a_targets_own_limit_is_in_its_own_unit(tmp_path, column, unit, other, factor):
+def test_a_targets_own_limit_is_in_its_own_unit(
+    tmp_path: Path, column: str, unit: str, other: str, factor: float
+) -> None:
     """The slow twin: the limit is written into the file, and nothing is said of it."""
     band = '[photometry.m]\nflux = "flux"\nsoftening = 1e-10\n' if column == "flux" else ""
     states = f"not_detected = {{ {column} = -9 }}\nlimits = {{ {column} = 20.5 }}\n"
@@ -233,7 +239,7 @@ def test_a_targets_own_limit_is_in_its_own_unit(tmp_path, column, unit, other, f
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
-def test_a_targets_limit_needs_one_in_training():
+def test_a_targets_limit_needs_one_in_training() -> None:
     with pytest.raises(
         SpecificationError, match=r"target.limits: got 'mag', which the model takes as missing"
     ):
@@ -243,7 +249,7 @@ def test_a_targets_limit_needs_one_in_training():
 
 
 @pytest.mark.parametrize("key", ["units", "columns"])
-def test_a_name_that_nothing_asks_for_is_refused(key):
+def test_a_name_that_nothing_asks_for_is_refused(key: str) -> None:
     text = HEAD + LABEL + BAND.format("") + "[target]\nwhere = 'mag < 20'\n"
     for name in ("flux", "sigma", "mag", "id"):
         parse_specification(f'{text}{key} = {{ {name} = "Jy" }}\n', source="x")
@@ -253,7 +259,7 @@ def test_a_name_that_nothing_asks_for_is_refused(key):
 
 
 @pytest.mark.parametrize("told", ["photometry", "ucd", ""])
-def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path, told):
+def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path: Path, told: str) -> None:
     """By what the specification calls them, or their UCD; of a column of which neither says a word nothing is known."""
     band = '[photometry.m]\nmagnitude = "mag"\n' if told == "photometry" else ""
     (tmp_path / "spec.toml").write_text(f'{HEAD}{LABEL}{band}[features]\nf = "{"m" if band else "mag"}"\n')
@@ -275,6 +281,6 @@ def test_magnitudes_without_a_unit_refuse_fluxes(tmp_path, told):
         assert classified("nanomaggy") == "done"
 
 
-def test_nothing_is_computed_with_a_unit_that_nobody_reads():
+def test_nothing_is_computed_with_a_unit_that_nobody_reads() -> None:
     assert parse("a * b").unit({"a": "furlongs of ours", "b": "Jy"}) is None
     assert parse("1 / sqrt(a)").unit({"a": "furlongs of ours"}) is None

@@ -5,36 +5,61 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from flows.inputs import still_written as watch
 from flows.inputs.still_written import still_written
 
 
-def aged(path, seconds: float):
+class Clock:
+    """What `still_written` takes for the time: it goes on by what is slept, and by nothing else."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def time(self) -> float:
+        return time.time() + self.slept
+
+    def monotonic(self) -> float:
+        return self.slept
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(watch, "time", clock)
+    return clock
+
+
+def aged(path: Path, seconds: float) -> Any:
     path.write_text("x")
     os.utime(path, (time.time() - seconds,) * 2)
     return path
 
 
-def test_old_files_are_not_waited_for(tmp_path):
-    began = time.monotonic()
+def test_old_files_are_not_waited_for(tmp_path: Path, clock: Clock) -> None:
     assert still_written([aged(tmp_path / "a", 60)], quiet=50, patience=50) == {}
-    assert time.monotonic() - began < 1
+    assert clock.slept == 0
 
 
-def test_a_young_file_is_waited_for(tmp_path):
-    began = time.monotonic()
-    assert still_written([aged(tmp_path / "a", 0)], quiet=0.5, patience=10) == {}
-    assert time.monotonic() - began > 0.3
+def test_a_young_file_is_waited_for(tmp_path: Path, clock: Clock) -> None:
+    assert still_written([aged(tmp_path / "a", 0)], quiet=50, patience=1000) == {}
+    assert 0 < clock.slept <= 50.2
 
 
-def test_a_file_of_the_future_is_watched(tmp_path):
+def test_a_file_of_the_future_is_watched(tmp_path: Path, clock: Clock) -> None:
     """The clock of the machine that wrote it may be ahead of ours."""
-    began = time.monotonic()
-    assert still_written([aged(tmp_path / "a", -3600)], quiet=0.5, patience=10) == {}
-    assert 0.3 < time.monotonic() - began < 5
+    assert still_written([aged(tmp_path / "a", -3600)], quiet=50, patience=1000) == {}
+    assert 49.9 <= clock.slept <= 50.3
 
 
-def test_a_file_that_grows_on_is_left_for_the_next_run(tmp_path):
+def test_a_file_that_grows_on_is_left_for_the_next_run(tmp_path: Path) -> None:
     growing, done = tmp_path / "growing", threading.Event()
     growing.write_text("")
 
@@ -53,7 +78,7 @@ def test_a_file_that_grows_on_is_left_for_the_next_run(tmp_path):
     assert told == {growing: "it changed less than 0.6 s ago: left for the next run"}
 
 
-def test_a_file_that_goes_away_is_none_of_them(tmp_path):
+def test_a_file_that_goes_away_is_none_of_them(tmp_path: Path) -> None:
     gone = aged(tmp_path / "a", 0)
     timer = threading.Timer(0.2, gone.unlink)
     timer.start()
@@ -61,5 +86,5 @@ def test_a_file_that_goes_away_is_none_of_them(tmp_path):
     timer.join()
 
 
-def test_no_quiet_asked_no_wait(tmp_path):
+def test_no_quiet_asked_no_wait(tmp_path: Path) -> None:
     assert still_written([aged(tmp_path / "a", 0)], quiet=0, patience=0) == {}

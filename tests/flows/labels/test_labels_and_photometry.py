@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,7 @@ def write(path: Path, columns: dict, **units: str) -> None:
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch) -> Path:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -76,12 +77,12 @@ def made(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def gathered(folder: Path, label: str, features: str = TAIL):
+def gathered(folder: Path, label: str, features: str = TAIL) -> Any:
     specification = parse_specification(HEAD + label + features, source="here", base_folder=str(folder))
     return gather(specification, [catalogs.open(folder / "survey.parquet")])
 
 
-def test_case_and_blanks_of_labels(made):
+def test_case_and_blanks_of_labels(made: Path) -> None:
     columns = survey()
     columns["kind"] = np.array([k.upper() if i % 2 else k for i, k in enumerate(columns["kind"])])
     write(made / "survey.parquet", columns)
@@ -101,7 +102,7 @@ def test_case_and_blanks_of_labels(made):
         ("max", "class 'max' would clash with the column 'blr_p_max'"),
     ],
 )
-def test_labels_that_columns_cannot_tell_apart(made, label, told):
+def test_labels_that_columns_cannot_tell_apart(made: Path, label: str, told: str) -> None:
     """Said before weights are looked at, which are impossible here, and so before rows are split or fitted."""
     columns = survey()
     columns["kind"] = np.append(columns["kind"][:-2], ["ea_rly", label])  # one row: too few for a split
@@ -119,7 +120,7 @@ def test_labels_that_columns_cannot_tell_apart(made, label, told):
         train(made / "spec.toml", made / "models")
 
 
-def _two_files(made, second):
+def _two_files(made: Any, second: str) -> Any:
     """Write a first file with early and late, whose weights are impossible, and a second one with those labels."""
     write(made / "survey.parquet", survey())
     columns = survey(seed=6)
@@ -128,7 +129,7 @@ def _two_files(made, second):
     return HEAD.replace('["survey.parquet"]', '["survey.parquet", "more.parquet"]') + 'weight = "0 - 1"\n'
 
 
-def test_names_that_clash_in_the_last_file_are_refused_before_any_other_row_is_looked_at(made):
+def test_names_that_clash_in_the_last_file_are_refused_before_any_other_row_is_looked_at(made: Path) -> None:
     text = _two_files(made, ["ea_rly", "ea-rly"]) + '[label]\ncolumn = "kind"\n' + TAIL
     (made / "spec.toml").write_text(text)
     for options in ({}, {"dry_run": True}):
@@ -137,7 +138,9 @@ def test_names_that_clash_in_the_last_file_are_refused_before_any_other_row_is_l
 
 
 @pytest.mark.parametrize("join", ["id", "place", "review"])
-def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_looked_at(made, join):
+def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_looked_at(
+    made: Path, join: str
+) -> None:
     """By what rows have: labels that no row takes are no classes."""
     head = _two_files(made, ["early", "early"])
     columns = survey(seed=6)
@@ -161,7 +164,7 @@ def test_names_of_label_tables_that_clash_are_refused_before_any_other_row_is_lo
         train(made / "spec.toml", made / "models")
 
 
-def test_votes_and_listed_classes_that_clash_are_refused_with_the_specification():
+def test_votes_and_listed_classes_that_clash_are_refused_with_the_specification() -> None:
     for classes in ('classes = { E = "E", e = "S" }', 'classes = { "S0/a" = "E", "S0-a" = "S" }'):
         with pytest.raises(SpecificationError, match="would clash with class"):
             parse_specification(HEAD + f'[label]\ncolumn = "kind"\n{classes}\n' + TAIL, source="x")
@@ -169,7 +172,7 @@ def test_votes_and_listed_classes_that_clash_are_refused_with_the_specification(
         parse_specification(HEAD + '[label.votes]\nLate = "n_late"\nlate = "n_early"\n' + TAIL, source="x")
 
 
-def test_excluded_labels(made):
+def test_excluded_labels(made: Path) -> None:
     columns = survey()
     columns["kind"][:20] = "?"
     write(made / "survey.parquet", columns)
@@ -179,7 +182,7 @@ def test_excluded_labels(made):
     assert found.unknown_labels == {"?": 20}
 
 
-def test_labels_joined_by_identifier_with_conflicts(made):
+def test_labels_joined_by_identifier_with_conflicts(made: Path) -> None:
     columns = survey()
     names = [*columns["id"][:200], "G0", "G1"]
     kinds = [*columns["kind"][:200], "Late", "Late"]
@@ -190,7 +193,7 @@ def test_labels_joined_by_identifier_with_conflicts(made):
     assert len(found.rows.target) == 200 - doubled
 
 
-def test_names_that_match_nothing_are_said_so(made):
+def test_names_that_match_nothing_are_said_so(made: Path) -> None:
     columns = survey()
     pq.write_table(pa.table({"name": ["'G0", "'G1"], "kind": ["early", "Late"]}), made / "labels.parquet")
     by_name = '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n'
@@ -206,7 +209,7 @@ def test_names_that_match_nothing_are_said_so(made):
 
 
 @pytest.mark.parametrize("rounded", ["labels", "survey"])
-def test_names_that_were_rounded_are_refused(made, rounded):
+def test_names_that_were_rounded_are_refused(made: Path, rounded: str) -> None:
     """As pandas writes 64-bit identifiers beside empty ones: 128 objects may have the same."""
     columns = survey()
     names = 1237648720142401536 + np.arange(300) * 7
@@ -217,7 +220,7 @@ def test_names_that_were_rounded_are_refused(made, rounded):
         gathered(made, '[label]\ncolumn = "kind"\ntable = { path = "labels.parquet", id = "name" }\n')
 
 
-def test_labels_joined_by_position(made):
+def test_labels_joined_by_position(made: Path) -> None:
     columns = survey()
     arcsec = 1 / 3600
     pq.write_table(
@@ -237,7 +240,7 @@ def test_labels_joined_by_position(made):
     assert names.tolist() == [k.strip() for k in columns["kind"][:100]]
 
 
-def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made):
+def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made: Path) -> None:
     columns = survey()
     places = {"RA": columns["ra"], "DE": columns["dec"], "kind": columns["kind"]}
     label = '[label]\ncolumn = "kind"\n[label.table]\npath = "labels.parquet"\nra = "RA"\ndec = "DE"\n'
@@ -259,7 +262,7 @@ def test_the_unit_of_a_label_tables_positions_is_stated_with_it(made):
     )
 
 
-def test_rows_that_share_a_label_by_position_are_counted(made):
+def test_rows_that_share_a_label_by_position_are_counted(made: Path) -> None:
     """Whichever batch each is in: the label is nearest to both."""
     columns = survey()
     for one, other in ((3, 4), (3, 299), (10, 11)):
@@ -276,7 +279,7 @@ def test_rows_that_share_a_label_by_position_are_counted(made):
     assert (label_summary(narrow).joined, label_summary(narrow).shared) == (297, 0)
 
 
-def test_rows_of_one_name_and_several_classes_are_reported(made):
+def test_rows_of_one_name_and_several_classes_are_reported(made: Path) -> None:
     columns = survey()
     kinds = {k: columns["kind"][k].strip() for k in (3, 9)}
     columns["id"][[4, 5]] = columns["id"][3], columns["id"][3]
@@ -293,7 +296,7 @@ def test_rows_of_one_name_and_several_classes_are_reported(made):
     assert told == "1 identifiers have rows of several classes, which were kept: G3: Late, early."
 
 
-def test_more_names_in_conflict_than_are_shown(made):
+def test_more_names_in_conflict_than_are_shown(made: Path) -> None:
     columns = survey()
     columns["id"] = np.array([f"G{i // 3}" for i in range(300)])
     columns["kind"] = np.array(["early", "Late", "early"] * 100)
@@ -304,7 +307,7 @@ def test_more_names_in_conflict_than_are_shown(made):
 
 
 @pytest.mark.parametrize("where", ["column", "id", "place", "votes"])
-def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
+def test_leaks_are_looked_for_wherever_the_classes_are(made: Path, where: str) -> None:
     """`x` tells of the class; `answer` gives it away, and is a feature."""
     columns = survey()
     answer = (columns["kind"] == "Late ") + np.linspace(0, 0.1, 300)
@@ -335,7 +338,7 @@ def test_leaks_are_looked_for_wherever_the_classes_are(made, where):
     assert "the features use answer, which tell" in " ".join(quality_remarks(found))
 
 
-def test_answers_of_a_review_replace_labels(made):
+def test_answers_of_a_review_replace_labels(made: Path) -> None:
     (made / "review.csv").write_text("id,label\nG0,early\nG1,early\n")
     label = '[label]\ncolumn = "kind"\nextra = ["review.csv"]\n'
     found = gathered(made, label)
@@ -354,21 +357,21 @@ def test_answers_of_a_review_replace_labels(made):
         ("f_late", '{ red = ["0.0..0.5"], blue = ["0.5..0.7", "0.7.."] }'),
     ],
 )
-def test_answers_of_a_review_may_be_names_of_classes(made, column, classes):
+def test_answers_of_a_review_may_be_names_of_classes(made: Path, column: str, classes: str) -> None:
     (made / "review.csv").write_text("id,label\nG0,red\nG1,blue\nG2,red\nG3,blue\n")
     found = gathered(made, f'[label]\ncolumn = "{column}"\nclasses = {classes}\nextra = ["review.csv"]\n')
     assert [found.classes[k] for k in found.rows.target[:4]] == ["red", "blue", "red", "blue"]
     assert not found.unknown_labels
 
 
-def test_votes_and_fractions_are_the_same_targets(made):
+def test_votes_and_fractions_are_the_same_targets(made: Path) -> None:
     counts = gathered(made, '[label.votes]\nearly = "n_early"\nlate = "n_late"\n').rows
     shares = gathered(made, '[label]\ntotal = "n"\n[label.votes]\nearly = "f_early"\nlate = "f_late"\n').rows
     assert np.allclose(counts.votes, shares.votes)
     assert np.array_equal(counts.target, (counts.votes[:, 1] > counts.votes[:, 0]).astype(int))
 
 
-def test_fractions_without_a_total_are_not_taken_for_votes(made):
+def test_fractions_without_a_total_are_not_taken_for_votes(made: Path) -> None:
     columns = survey()
     columns["f_late"] = columns["f_late"] * 0.999  # as rounding leaves them: their sum is less than a vote
     write(made / "survey.parquet", columns)
@@ -382,7 +385,7 @@ def test_fractions_without_a_total_are_not_taken_for_votes(made):
     assert len(gathered(made, f'[label]\ntotal = "n"\n{votes}').rows.votes) == 300
 
 
-def test_training_on_votes(made):
+def test_training_on_votes(made: Path) -> None:
     text = HEAD + '[label.votes]\nearly = "n_early"\nlate = "n_late"\n' + TAIL
     (made / "spec.toml").write_text(text)
     told = train(made / "spec.toml", made / "models")
@@ -390,7 +393,7 @@ def test_training_on_votes(made):
     assert told.training.overdispersion == pytest.approx(1, abs=0.25)
 
 
-def test_overdispersion_of_correlated_votes():
+def test_overdispersion_of_correlated_votes() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 1))
     p = 1 / (1 + np.exp(-X[:, 0]))
@@ -410,7 +413,7 @@ m = "mag"
 """
 
 
-def test_magnitudes_of_fluxes_with_learned_softening(made):
+def test_magnitudes_of_fluxes_with_learned_softening(made: Path) -> None:
     columns = survey()
     spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
     catalog = catalogs.open(made / "survey.parquet")
@@ -424,14 +427,14 @@ def test_magnitudes_of_fluxes_with_learned_softening(made):
     assert np.allclose(found.X[:, 0], asinh_magnitude(free, 0.3e-9))
 
 
-def test_a_flux_without_unit_has_to_be_stated(made):
+def test_a_flux_without_unit_has_to_be_stated(made: Path) -> None:
     write(made / "survey.parquet", survey())
     spec = parse_specification(HEAD + '[label]\ncolumn = "kind"\n' + FLUX, source="x", base_folder=str(made))
     with pytest.raises(CatalogError, match=r"photometry.mag: got a flux in 'no unit' .* state it: unit = "):
         with_learned_photometry(spec, [catalogs.open(made / "survey.parquet")])
 
 
-def test_a_model_of_fluxes_reads_another_unit(made):
+def test_a_model_of_fluxes_reads_another_unit(made: Path) -> None:
     (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + FLUX)
     told = train(made / "spec.toml", made / "models")
     model = Store(made / "models").load(told.model)
@@ -450,7 +453,7 @@ def test_a_model_of_fluxes_reads_another_unit(made):
     assert np.allclose(one, two, atol=1e-5)
 
 
-def test_a_model_of_magnitudes_refuses_fluxes(made):
+def test_a_model_of_magnitudes_refuses_fluxes(made: Path) -> None:
     write(made / "survey.parquet", survey(), x="mag")
     (made / "spec.toml").write_text(HEAD + '[label]\ncolumn = "kind"\n' + TAIL)
     told = train(made / "spec.toml", made / "models")
@@ -467,7 +470,7 @@ def test_a_model_of_magnitudes_refuses_fluxes(made):
     assert np.allclose(one, two, atol=1e-6)
 
 
-def test_not_detected_is_not_missing(made):
+def test_not_detected_is_not_missing(made: Path) -> None:
     columns = survey()
     columns["x"][:10], columns["x"][10:20] = 99.0, -99.0
     write(made / "survey.parquet", columns)
@@ -494,7 +497,7 @@ def test_not_detected_is_not_missing(made):
     assert np.array_equal(found.missing[:, 0], (np.arange(300) >= 10) & (np.arange(300) < 20))
 
 
-def test_a_blank_can_mean_not_detected(made):
+def test_a_blank_can_mean_not_detected(made: Path) -> None:
     columns = survey()
     columns["x"][:10], columns["x"][10:20] = np.nan, -99.0
     write(made / "survey.parquet", columns)
@@ -508,7 +511,7 @@ def test_a_blank_can_mean_not_detected(made):
     assert np.array_equal(found.not_detected, np.arange(300) < 10)
 
 
-def test_three_reasons_for_no_value_are_kept_apart(made):
+def test_three_reasons_for_no_value_are_kept_apart(made: Path) -> None:
     columns = survey()
     columns["x"][:10], columns["x"][10:30], columns["x"][30:35] = 99.0, -99.0, -1.0
     columns["x"][35:37] = np.nan
@@ -534,7 +537,7 @@ def test_three_reasons_for_no_value_are_kept_apart(made):
 
 
 @pytest.mark.parametrize("key", ["sentinels", "not_detected", "masked"])
-def test_marks_of_a_column_that_is_not_there_are_refused(made, key):
+def test_marks_of_a_column_that_is_not_there_are_refused(made: Path, key: str) -> None:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(600)), 2)
     pq.write_table(pa.table(survey()).append_column("v", vectors), made / "survey.parquet")
     label = '[label]\ncolumn = "kind"\n'
@@ -562,14 +565,14 @@ def test_marks_of_a_column_that_is_not_there_are_refused(made, key):
         ),
     ],
 )
-def test_a_value_has_one_meaning(states, told):
+def test_a_value_has_one_meaning(states: str, told: str) -> None:
     with pytest.raises(SpecificationError, match=told):
         parse_specification(HEAD + states + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
     apart = states.replace("x =", "y =", 1)
     parse_specification(HEAD + apart + '\n[label]\ncolumn = "kind"\n' + TAIL, source="x")
 
 
-def test_split_by_position_reads_radians_and_sexagesimal(made):
+def test_split_by_position_reads_radians_and_sexagesimal(made: Path) -> None:
     columns = survey()
     label = '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
     degrees = gathered(made, label).rows.held_out
@@ -585,7 +588,7 @@ def test_split_by_position_reads_radians_and_sexagesimal(made):
         gathered(made, label)
 
 
-def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made):
+def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made: Path) -> None:
     """Degrees as texts, as of a CSV file with '-' among them."""
     columns, label = survey(), '[split]\nby = "healpix"\n[label]\ncolumn = "kind"\n'
     expected = gathered(made, label).rows.held_out
@@ -602,7 +605,7 @@ def test_a_split_by_places_that_nobody_reads_says_how_to_state_them(made):
 
 
 @pytest.mark.parametrize("padded", ["labels", "survey"])
-def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made, padded):
+def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made: Path, padded: str) -> None:
     columns = survey()
     numbers, texts = np.arange(300) + 95, np.array([f"{i:010d}" for i in range(95, 395)])
     write(made / "survey.parquet", columns | {"id": texts if padded == "survey" else numbers})
@@ -618,7 +621,7 @@ def test_identifiers_with_zeros_in_front_are_the_numbers_that_they_are(made, pad
     assert label_summary(found).conflicts == 1
 
 
-def test_names_of_other_zeros_stay_apart_where_they_are_texts(made):
+def test_names_of_other_zeros_stay_apart_where_they_are_texts(made: Path) -> None:
     columns = survey()
     write(made / "survey.parquet", columns | {"id": np.array([f"{i:05d}" for i in range(300)])})
     pq.write_table(pa.table({"name": ["1", "00002"], "kind": ["early", "Late"]}), made / "labels.parquet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def written(folder: Path, **tables: str) -> list[Path]:
     return paths
 
 
-def test_answers_that_differ_are_votes_and_spellings_of_a_class_agree(tmp_path):
+def test_answers_that_differ_are_votes_and_spellings_of_a_class_agree(tmp_path: Path) -> None:
     paths = written(
         tmp_path,
         a="name,label\nA,early\nB,E\nC,late\nD,?\nE,early\nF,?\n",
@@ -42,7 +43,7 @@ def test_answers_that_differ_are_votes_and_spellings_of_a_class_agree(tmp_path):
     assert found.weights == {}
 
 
-def test_weights_are_of_drawn_objects_and_have_mean_one_in_each_list(tmp_path):
+def test_weights_are_of_drawn_objects_and_have_mean_one_in_each_list(tmp_path: Path) -> None:
     paths = written(
         tmp_path,
         a="name,how,weight,label\nA,drawn,10,E\nB,drawn,30,E\nC,drawn,999,\nD,top,1,Sc\n",
@@ -59,12 +60,12 @@ def test_weights_are_of_drawn_objects_and_have_mean_one_in_each_list(tmp_path):
         read_reviews(paths, "objid", label)
 
 
-def test_an_object_in_dispute_trains_as_the_shares_of_its_answers(folder):
+def test_an_object_in_dispute_trains_as_the_shares_of_its_answers(folder: Path) -> None:
     """Once for each class, its weights summing to one: on the same side of the split, and no conflict of rows."""
     written(folder, a="name,label\nG00000,early\nG00001,early\nG00002,Sb\n", b="name,label\nG00000,late\n")
     text = (folder / "spec.toml").read_text().replace("[label]\n", '[label]\nextra = ["a.csv", "b.csv"]\n')
 
-    def rows(text):
+    def rows(text: str) -> Any:
         specification = parse_specification(text, source="here", base_folder=str(folder))
         return gather(specification, [catalogs.open(folder / "survey.parquet")])
 

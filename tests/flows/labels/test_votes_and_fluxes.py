@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +83,7 @@ votes = {{ smooth = "{SMOOTH}_fraction", features = "{FEATURES}_fraction" }}
 """
 
 
-def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path):
+def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path: Path) -> None:
     columns = zoo()
     write(tmp_path / "zoo.parquet", columns)
     told = {}
@@ -108,7 +109,7 @@ def test_votes_of_galaxy_zoo_from_file_to_scores(tmp_path):
     assert np.corrcoef(p, share)[0, 1] > 0.8
 
 
-def test_scores_against_votes_are_those_of_weighted_rows():
+def test_scores_against_votes_are_those_of_weighted_rows() -> None:
     rng = np.random.default_rng(0)
     p, votes = rng.dirichlet(np.ones(3), 50), rng.integers(1, 9, (50, 3)).astype(float)
     found = evaluate(
@@ -120,7 +121,7 @@ def test_scores_against_votes_are_those_of_weighted_rows():
 
 
 @pytest.mark.parametrize("star", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_galaxy_zoo_2_itself(tmp_path, monkeypatch, star):
+def test_galaxy_zoo_2_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, star: bool) -> None:
     if not GZ2.exists():
         pytest.skip(f"{GZ2} is not here")
     monkeypatch.chdir(tmp_path)
@@ -207,7 +208,7 @@ BANDS = {
 }
 
 
-def evaluated(folder: Path, band: str):
+def evaluated(folder: Path, band: str) -> Any:
     specification = parse_specification(HEAD + band, source="here", base_folder=str(folder))
     catalog = catalogs.open(folder / "survey.parquet")
     found = training_reader(specification).of(catalog).evaluate(next(catalog.batches(catalog.names)))
@@ -217,7 +218,7 @@ def evaluated(folder: Path, band: str):
 
 @pytest.mark.parametrize("dust", DUST)
 @pytest.mark.parametrize("kind", BANDS)
-def test_each_way_to_state_extinction_takes_it_off(tmp_path, kind, dust):
+def test_each_way_to_state_extinction_takes_it_off(tmp_path: Path, kind: str, dust: str) -> None:
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     clean = evaluated(tmp_path, BANDS[kind])
     already = evaluated(tmp_path, f"{BANDS[kind]}extinction = {DUST[dust]}\ndereddened = true\n")
@@ -230,7 +231,7 @@ def test_each_way_to_state_extinction_takes_it_off(tmp_path, kind, dust):
     assert np.abs(left[0] - clean[0]).max() > 0.5
 
 
-def test_a_trained_model_takes_the_dust_off(tmp_path):
+def test_a_trained_model_takes_the_dust_off(tmp_path: Path) -> None:
     """The same galaxies behind dust, and without any, have the same probabilities."""
     write(tmp_path / "survey.parquet", survey(), flux="nanomaggy")
     band = f"{BANDS['pogson']}extinction = {DUST['transmission']}\n"
@@ -246,7 +247,7 @@ def test_a_trained_model_takes_the_dust_off(tmp_path):
     np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-def test_one_softening_of_catalogues_in_two_units(tmp_path):
+def test_one_softening_of_catalogues_in_two_units(tmp_path: Path) -> None:
     """Half of the survey in nJy: the softening and the magnitudes are those of all of it in nanomaggies."""
     columns = survey()
     columns["sigma"] = np.where(np.arange(240) < 120, 0.1, 0.4)
@@ -275,14 +276,14 @@ def test_one_softening_of_catalogues_in_two_units(tmp_path):
 @pytest.mark.parametrize(
     ("unit", "other"), [("nJy", "Jy"), ("Jy", "nJy"), ("nanomaggy", "nJy"), ("Jy", "nanomaggy")]
 )
-def test_units_of_flux_by_their_zero_points(unit, other):
+def test_units_of_flux_by_their_zero_points(unit: str, other: str) -> None:
     assert unit_factor(unit, other) * unit_factor(other, unit) == pytest.approx(1)
     flux = 3.0
     mag = ZERO_POINT[unit] - 2.5 * np.log10(flux)
     assert ZERO_POINT[other] - 2.5 * np.log10(flux * unit_factor(unit, other)) == pytest.approx(mag)
 
 
-def test_zero_points_are_those_of_astropy():
+def test_zero_points_are_those_of_astropy() -> None:
     for unit, zero in ZERO_POINT.items():
         one = 1 * (units.nmgy if unit == "nanomaggy" else units.Unit(unit))
         by_astropy = one.to(units.ABmag, units.zero_point_flux(1 * units.AB))
@@ -290,11 +291,11 @@ def test_zero_points_are_those_of_astropy():
 
 
 @pytest.mark.parametrize("written", ["Jy", "mJy", "uJy", "\u00b5Jy", "\u03bcJy", "nJy"])
-def test_units_of_flux_are_read_as_astropy_reads_them(written):
+def test_units_of_flux_are_read_as_astropy_reads_them(written: str) -> None:
     assert units.Unit(flux_unit(written)) == units.Unit(written)
 
 
-def test_mega_is_not_milli():
+def test_mega_is_not_milli() -> None:
     assert flux_unit("MJy") is None
     there = catalogs.Catalog("made", Path("made"), (catalogs.Column("flux", pa.float64(), unit="MJy"),), ())
     for trained in ("mJy", "Jy"):
@@ -303,7 +304,7 @@ def test_mega_is_not_milli():
         assert found["flux"] == pytest.approx(units.Unit("MJy").to(trained))
 
 
-def test_a_plain_flux_is_converted_and_a_magnitude_is_not(tmp_path):
+def test_a_plain_flux_is_converted_and_a_magnitude_is_not(tmp_path: Path) -> None:
     text = HEAD.split("[features]", maxsplit=1)[0] + '[features]\nf = "log10(flux)"\n'
     columns = survey()
     write(tmp_path / "survey.parquet", columns, flux="nanomaggy")

@@ -25,7 +25,7 @@ def model(trained: Path) -> Model:
 
 
 @pytest.mark.parametrize("name", ["refined", "sampled", "stacked"])
-def test_what_an_old_file_lacks_is_filled_in(name):
+def test_what_an_old_file_lacks_is_filled_in(name: str) -> None:
     """These were written before folds judged, labels could be wrong, and models were fitted again to all rows."""
     (path,) = (OLD / name).rglob("model.asdf")
     old = read_model(path)
@@ -39,7 +39,7 @@ def test_what_an_old_file_lacks_is_filled_in(name):
     assert read_facts(path).trust == old.trust
 
 
-def test_the_file_has_the_keys_of_the_types(model):
+def test_the_file_has_the_keys_of_the_types(model: Model) -> None:
     tree = model.to_tree()
     assert list(tree["metrics"]) == [*Metrics.__dataclass_fields__]
     assert Model.from_tree(tree).metrics == model.metrics
@@ -48,14 +48,14 @@ def test_the_file_has_the_keys_of_the_types(model):
     assert Model.from_tree(tree).columns == model.columns
 
 
-def test_numbers_that_two_parts_share_are_one_object(model):
+def test_numbers_that_two_parts_share_are_one_object(model: Model) -> None:
     """ASDF writes them once, and the bytes of a model do not depend on how often somebody copied them."""
     selected = model.candidates[model.selected]
     tree = replace(model, trust=replace(model.trust, numbers=dict(selected.numbers))).to_tree()
     assert tree["trust"]["numbers"] is tree["candidates"][model.selected]["numbers"]
 
 
-def test_a_part_of_another_type_is_named(trained, tmp_path):
+def test_a_part_of_another_type_is_named(trained: Path, tmp_path: Path) -> None:
     tree = dict(read_tree(Store(trained / "models").find("morphology").path))
     with pytest.raises(DocumentError, match=r"a model: got 'many' for 'n'"):
         Model.from_tree(tree | {"metrics": tree["metrics"] | {"n": "many"}}, source="a model")
@@ -83,7 +83,9 @@ LOSS = TargetLoss(n_effective_held_out=3.5, log_loss=0.4)
 @pytest.mark.parametrize("difference", [None, DIFFERENCE])
 @pytest.mark.parametrize("correction", [None, CORRECTION])
 @pytest.mark.parametrize("loss", [None, LOSS, replace(LOSS, log_loss_uncorrected=0.5)])
-def test_a_shift_is_of_the_parts_that_there_are(difference, correction, loss):
+def test_a_shift_is_of_the_parts_that_there_are(
+    difference: SetDifference | None, correction: ShareCorrection | None, loss: TargetLoss | None
+) -> None:
     shift = TargetShift.of(difference, correction, loss)
     assert (shift.difference, shift.correction, shift.loss) == (difference, correction, loss)
     document = to_document(shift)

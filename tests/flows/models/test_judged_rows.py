@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,19 +33,19 @@ def rows(names: list[int], losses: list[float], groups: list[int] | None = None)
     return JudgedRows(name, name if groups is None else np.array(groups, dtype=np.uint64), np.array(losses))
 
 
-def test_only_objects_of_both_count():
+def test_only_objects_of_both_count() -> None:
     found = compare_losses(rows([5, 1, 3], [0.1, 0.2, 0.3]), rows([1, 4, 5, 6], [0.6, 9.0, 0.4, 9.0]))
     assert (found.n, found.gain, found.baseline) == (2, pytest.approx(0.35), pytest.approx(0.5))
     by_hand = paired_gain([0.2, 0.1], [0.6, 0.4])
     assert (found.low, found.high) == (by_hand.low, by_hand.high)
 
 
-def test_an_object_of_several_rows_counts_once():
+def test_an_object_of_several_rows_counts_once() -> None:
     found = compare_losses(rows([1, 1, 2], [0.1, 0.3, 0.5]), rows([2, 1, 1, 1], [0.5, 1.0, 1.0, 1.0]))
     assert (found.n, found.gain) == (2, pytest.approx(0.4))
 
 
-def test_groups_of_the_coarser_split_widen_the_interval():
+def test_groups_of_the_coarser_split_widen_the_interval() -> None:
     names, losses = list(range(20)), list(np.linspace(0, 1, 20))
     champion = rows(names, [loss + 0.1 * (-1) ** (i // 10) for i, loss in enumerate(losses)])
     apart = compare_losses(rows(names, losses), champion)
@@ -53,7 +54,7 @@ def test_groups_of_the_coarser_split_widen_the_interval():
     assert together.high - together.low > apart.high - apart.low
 
 
-def test_classes_are_compared_on_common_objects():
+def test_classes_are_compared_on_common_objects() -> None:
     def of(names: list[int], losses: list[float], label: list[int], assigned: list[int]) -> JudgedRows:
         classes = (np.array(x, np.int16) for x in (label, assigned))
         plain = rows(names, losses)
@@ -72,11 +73,11 @@ def test_classes_are_compared_on_common_objects():
     assert compare_classes(ours, rows([1, 2], [0.5, 0.5])) == {}, "an earlier version kept no classes"
 
 
-def test_no_common_object_is_no_comparison():
+def test_no_common_object_is_no_comparison() -> None:
     assert compare_losses(rows([1], [0.1]), rows([2], [0.1])) is None
 
 
-def test_the_file_and_its_bound(tmp_path):
+def test_the_file_and_its_bound(tmp_path: Path) -> None:
     written = rows([9, 2, 7], [0.9, 0.2, 0.7])
     write_judged_rows(written, tmp_path)
     read = read_judged_rows(tmp_path)
@@ -86,7 +87,7 @@ def test_the_file_and_its_bound(tmp_path):
     assert read_judged_rows(tmp_path / "elsewhere") is None
 
 
-def test_a_training_keeps_the_rows_that_judged_it(trained: Path):
+def test_a_training_keeps_the_rows_that_judged_it(trained: Path) -> None:
     stored = Store(trained / "models")
     model, kept = stored.load("morphology"), read_judged_rows(stored.find("morphology").folder)
     assert len(kept.name) == model.metrics.n
@@ -94,7 +95,7 @@ def test_a_training_keeps_the_rows_that_judged_it(trained: Path):
     assert len(np.unique(kept.name)) == len(kept.name)
 
 
-def test_promotion_goes_by_the_common_objects(store):
+def test_promotion_goes_by_the_common_objects(store: Any) -> None:
     """The challenger's own number is better, on other objects; on those of both it is worse."""
     champion, label = store.find("morphology"), challenger(store, 0.5)
     mine = read_judged_rows(champion.folder)
@@ -113,6 +114,6 @@ def test_promotion_goes_by_the_common_objects(store):
 
 
 @pytest.mark.parametrize("losses", [([], []), ([0.1], [0.1, 0.2]), ([[0.1]], [[0.1]])])
-def test_losses_of_unlike_rows_are_refused(losses):
+def test_losses_of_unlike_rows_are_refused(losses: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="give the two models' losses of the same rows"):
         paired_gain(*losses)

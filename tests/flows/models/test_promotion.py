@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def challenger(store: Store, gain: float, *, verdict: str = "green", **changes: 
     return f"morphology@{VERSION}"
 
 
-def test_the_better_one_is_promoted_by_rule(store):
+def test_the_better_one_is_promoted_by_rule(store: Store) -> None:
     before, label = store.find("morphology").label, challenger(store, 0.01)
     told = promote("morphology", store=store.root, how="better")
     assert (told.status, told.model, told.previous) == ("promoted", label, before)
@@ -58,7 +59,7 @@ def test_the_better_one_is_promoted_by_rule(store):
         (0.1, {"classes": ("early", "other")}, "its classes are early, other, not early, late"),
     ],
 )
-def test_the_rule_keeps_the_champion(store, gain, changes, why):
+def test_the_rule_keeps_the_champion(store: Store, gain: float, changes: dict[str, Any], why: str) -> None:
     before = store.champion("morphology")
     label = challenger(store, gain, **changes)
     told = promote(label, store=store.root, how="better")
@@ -68,31 +69,33 @@ def test_the_rule_keeps_the_champion(store, gain, changes, why):
     assert promote(label, store=store.root, why="I know better").status == "promoted"
 
 
-def test_a_dry_run_changes_nothing(store):
+def test_a_dry_run_changes_nothing(store: Store) -> None:
     before = store.champion("morphology")
     told = promote(challenger(store, 0.1), store=store.root, dry_run=True)
     assert (told.status, store.champion("morphology")) == ("planned", before)
 
 
-def test_a_decision_about_another_champion_does_not_hold(store):
+def test_a_decision_about_another_champion_does_not_hold(store: Store) -> None:
     label = challenger(store, 0.1)
     with pytest.raises(ModelError, match="another one was promoted meanwhile; compare again"):
         promote(label, store=store.root, instead_of="morphology@ffffffffffff")
 
 
-def test_the_comparison(store):
+def test_the_comparison(store: Store) -> None:
     label = challenger(store, 0.1)
     found = compare(PromoteRequest(label, store=store.root))
     assert (found.better, found.same_rows, found.challenger) == (True, True, label)
 
 
-def test_the_first_of_its_name(store):
+def test_the_first_of_its_name(store: Store) -> None:
     (store.root / "morphology" / "champion").unlink()
     told = promote("morphology", store=store.root, how="better")
     assert (told.status, told.previous, told.why) == ("promoted", None, "the first of its name")
 
 
-def test_a_promotion_killed_after_its_line_in_the_log_is_finished(store, monkeypatch):
+def test_a_promotion_killed_after_its_line_in_the_log_is_finished(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     label = challenger(store, 0.1)
 
     def killed(*_: object) -> None:
@@ -107,7 +110,7 @@ def test_a_promotion_killed_after_its_line_in_the_log_is_finished(store, monkeyp
     assert len(store.history("morphology")) == lines
 
 
-def test_a_line_that_was_cut_is_passed_over(store):
+def test_a_line_that_was_cut_is_passed_over(store: Store) -> None:
     log = store.root / "morphology" / "champion.log"
     log.write_text(log.read_text() + '{"when": "20')
     label = challenger(store, 0.1)
@@ -116,7 +119,7 @@ def test_a_line_that_was_cut_is_passed_over(store):
     assert len(store.history("morphology")) == 2
 
 
-def test_a_challenger_that_folds_judged_is_said_to_be(store):
+def test_a_challenger_that_folds_judged_is_said_to_be(store: Store) -> None:
     label = challenger(store, 0.1)
     assert (
         comparison_tables(compare(PromoteRequest(label, store=store.root)))[0].rows[0][0]
@@ -131,16 +134,16 @@ def test_a_challenger_that_folds_judged_is_said_to_be(store):
     assert "left-out objects" in found.skill
 
 
-def test_without_the_flow_nobody_is_asked(store):
+def test_without_the_flow_nobody_is_asked(store: Store) -> None:
     with pytest.raises(UsageError, match="got 'ask' without Prefect"):
         promote("morphology", store=store.root, how="ask")
 
 
-def decide(work, label: str, **asked: object):
+def decide(work: Any, label: str, **asked: object) -> Any:
     return work(PromoteRequest(label, **asked))
 
 
-def test_who_decides_is_the_person_and_not_the_process(store):
+def test_who_decides_is_the_person_and_not_the_process(store: Store) -> None:
     label = challenger(store, 0.1)
     told = promote(label, store=store.root, by="A. Astronomer", why="looked at it")
     assert (told.who, told.why) == ("A. Astronomer", "looked at it")
@@ -148,7 +151,7 @@ def test_who_decides_is_the_person_and_not_the_process(store):
     assert (last.who, last.why, last.kind) == ("A. Astronomer", "looked at it", "promoted")
 
 
-def test_a_promotion_is_undone_and_the_log_keeps_all(store):
+def test_a_promotion_is_undone_and_the_log_keeps_all(store: Store) -> None:
     first = store.find("morphology").label
     label = challenger(store, 0.1)
     promote(label, store=store.root)
@@ -166,7 +169,7 @@ def test_a_promotion_is_undone_and_the_log_keeps_all(store):
         decide(undo, "morphology", store=store.root)
 
 
-def test_undoing_twice_goes_back_by_two_and_promotions_after_it_count(store):
+def test_undoing_twice_goes_back_by_two_and_promotions_after_it_count(store: Store) -> None:
     versions = [store.champion("morphology"), "0" * 12, "1" * 12]
     model = store.load("morphology")
     for version in versions[1:]:
@@ -180,7 +183,7 @@ def test_undoing_twice_goes_back_by_two_and_promotions_after_it_count(store):
     assert store.champion("morphology") == versions[0]
 
 
-def test_a_veto_is_kept_shown_and_binds_the_rule_until_a_person_promotes(store):
+def test_a_veto_is_kept_shown_and_binds_the_rule_until_a_person_promotes(store: Store) -> None:
     label, first = challenger(store, 0.1), store.find("morphology").label
     with pytest.raises(UsageError, match="--why: got no reason to reject"):
         decide(reject, label, store=store.root)
@@ -197,7 +200,7 @@ def test_a_veto_is_kept_shown_and_binds_the_rule_until_a_person_promotes(store):
         decide(reject, label, store=store.root, why="x")
 
 
-def test_a_log_of_an_earlier_version_is_read_as_it_was(store):
+def test_a_log_of_an_earlier_version_is_read_as_it_was(store: Store) -> None:
     log = store.root / "morphology" / "champion.log"
     assert "kind" not in log.read_text(), "so that earlier versions read promotions of this one"
     label = challenger(store, 0.1)
@@ -206,7 +209,9 @@ def test_a_log_of_an_earlier_version_is_read_as_it_was(store):
     assert champion_before(read_history(log.parent), VERSION) == store.history("morphology")[0].version
 
 
-def test_what_would_change_in_the_last_release(trained, store, tmp_path, monkeypatch):
+def test_what_would_change_in_the_last_release(
+    trained: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The fast sample against the slow way: two classifications, compared row by row."""
     files = [trained / "survey.parquet", trained / "survey.fits"]
     label = challenger(store, 0.1)

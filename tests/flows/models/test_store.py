@@ -40,7 +40,7 @@ def changed(path: Path, **changes: object) -> None:
     write_tree(tree | {"digest": digest(tree)}, path)
 
 
-def test_a_stored_model_is_the_model(store):
+def test_a_stored_model_is_the_model(store: Store) -> None:
     model = store.load("morphology")
     again = store.root / "again.asdf"
     write_model(model, again)
@@ -55,7 +55,7 @@ def test_a_stored_model_is_the_model(store):
     )
 
 
-def test_a_saved_model_has_card_and_report(store):
+def test_a_saved_model_has_card_and_report(store: Store) -> None:
     folder = store.find("morphology").folder
     assert {p.name for p in folder.iterdir()} == {
         "model.asdf",
@@ -74,7 +74,7 @@ def test_a_saved_model_has_card_and_report(store):
     assert [p.name for p in (store.root / "morphology").iterdir() if p.name.startswith(".")] == []
 
 
-def test_references(store):
+def test_references(store: Store) -> None:
     found = store.find("morphology")
     assert store.find(found.label) == store.find(f"morphology@{found.version[:6]}") == found
     assert found.champion
@@ -91,17 +91,17 @@ def test_references(store):
         ("", "as a model's name"),
     ],
 )
-def test_references_to_nothing(store, reference, message):
+def test_references_to_nothing(store: Store, reference: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         store.find(reference)
 
 
-def test_an_empty_store(tmp_path):
+def test_an_empty_store(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="blr train SPEC --store DIR"):
         Store(tmp_path).find("m")
 
 
-def test_promotion_is_logged(store):
+def test_promotion_is_logged(store: Store) -> None:
     first = store.find("morphology")
     second = replace(store.load("morphology"), version="0123456789ab")
     store.save(second, card="")
@@ -115,14 +115,14 @@ def test_promotion_is_logged(store):
         store.find("morphology")
 
 
-def test_a_file_in_the_place_of_another(store):
+def test_a_file_in_the_place_of_another(store: Store) -> None:
     other = store.folder("morphology", "0123456789ab")
     shutil.copytree(store.find("morphology").folder, other)
     with pytest.raises(ModelError, match="put the folder back in its place"):
         store.load("morphology@0123456789ab")
 
 
-def test_the_version_is_of_what_goes_in(trained):
+def test_the_version_is_of_what_goes_in(trained: Path) -> None:
     specification = load_specification(trained / "spec.toml")
     version = make_version(specification, "c" * 64, "1.0")
     assert version == make_version(specification, "c" * 64, "1.0")
@@ -134,13 +134,13 @@ def test_the_version_is_of_what_goes_in(trained):
     assert len({version, *others}) == 4
 
 
-def test_the_id_fits_into_a_signed_column():
+def test_the_id_fits_into_a_signed_column() -> None:
     ids = {model_id("m", f"{i:012x}") for i in range(1000)}
     assert len(ids) == 1000
     assert all(0 <= i < 2**63 for i in ids)
 
 
-def test_a_newer_schema(store):
+def test_a_newer_schema(store: Store) -> None:
     path = store.find("morphology").path
     changed(path, schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(
@@ -150,14 +150,14 @@ def test_a_newer_schema(store):
 
 
 @pytest.mark.parametrize("key", ["classes", "classifier", "specification", "version"])
-def test_a_tree_with_a_part_missing_or_wrong(store, key):
+def test_a_tree_with_a_part_missing_or_wrong(store: Store, key: str) -> None:
     path = store.find("morphology").path
     changed(path, **{key: 3})
     with pytest.raises(ModelError, match=r"damaged model file.*restore it from a copy, or delete its folder"):
         store.load("morphology")
 
 
-def test_damage_anywhere_is_found(store):
+def test_damage_anywhere_is_found(store: Store) -> None:
     path = store.find("morphology").path
     whole = path.read_bytes()
     rng = np.random.default_rng(5)
@@ -177,7 +177,7 @@ def test_damage_anywhere_is_found(store):
                 read_model(path)
 
 
-def test_a_changed_number_in_the_text_is_found(store):
+def test_a_changed_number_in_the_text_is_found(store: Store) -> None:
     path = store.find("morphology").path
     text = path.read_bytes()
     at = text.index(b"log_evidence: -") + len(b"log_evidence: -")
@@ -186,7 +186,7 @@ def test_a_changed_number_in_the_text_is_found(store):
         read_model(path)
 
 
-def test_a_pickle_is_refused_unread(store):
+def test_a_pickle_is_refused_unread(store: Store) -> None:
     class Bomb:
         def __reduce__(self) -> tuple:
             return (Path(store.root / "exploded").touch, ())
@@ -198,7 +198,7 @@ def test_a_pickle_is_refused_unread(store):
     assert not (store.root / "exploded").exists()
 
 
-def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path):
+def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path: Path) -> None:
     path = tmp_path / "model.asdf"
     asdf.AsdfFile({"format": "blr-model", "a": np.arange(100.0)}).write_to(path)
     whole = path.read_bytes().partition(b"#ASDF BLOCK INDEX")[0]
@@ -230,19 +230,21 @@ def test_claims_are_refused_before_memory_is_taken_for_them(tmp_path):
     )
 
 
-def test_an_asdf_file_of_something_else(tmp_path):
+def test_an_asdf_file_of_something_else(tmp_path: Path) -> None:
     asdf.AsdfFile({"x": 1}).write_to(tmp_path / "x.asdf")
     with pytest.raises(ModelError, match="something else"):
         read_model(tmp_path / "x.asdf")
 
 
-def test_a_description_is_json(store):
+def test_a_description_is_json(store: Store) -> None:
     told = store.described(store.load("morphology"), "stored")
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(ModelDescription, document, source="told") == told
 
 
-def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_work(store, trained, tmp_path):
+def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_work(
+    store: Store, trained: Path, tmp_path: Path
+) -> None:
     """Training refuses such; a file may be another program's."""
     changed(store.find("morphology").path, classes=["Early", "early"])
     with pytest.raises(ModelError, match=r"class 'early' would clash with class 'Early'.*, and train again"):
@@ -250,7 +252,9 @@ def test_a_model_whose_classes_no_columns_can_tell_apart_is_refused_before_any_w
     assert not (tmp_path / "out").exists()
 
 
-def test_a_list_says_of_a_described_model_what_its_file_says(store, capsys):
+def test_a_list_says_of_a_described_model_what_its_file_says(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The fast path against the slow one: the model's file, opened."""
 
     def listed() -> dict[str, object]:
@@ -273,13 +277,15 @@ def test_a_list_says_of_a_described_model_what_its_file_says(store, capsys):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"model": "other@0123456789ab"}'])
-def test_a_damaged_description_is_passed_over(store, capsys, text):
+def test_a_damaged_description_is_passed_over(
+    store: Store, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
     (store.find("morphology").folder / "description.json").write_text(text)
     run_list(store.root, json=False)
     assert "better than the class shares" in capsys.readouterr().out
 
 
-def test_a_list_shows_who_rejected_a_model(store, capsys):
+def test_a_list_shows_who_rejected_a_model(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     second = replace(store.load("morphology"), version="0123456789ab")
     store.save(second, card="")
     store.reject(store.find("morphology@0123456789ab"), why="loses the dwarfs", who="C. Critic")

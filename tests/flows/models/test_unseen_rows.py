@@ -24,7 +24,7 @@ def made(n: int = 7) -> UnseenRows:
     return UnseenRows(probability, np.arange(n) % 3, rng.random(n), X)
 
 
-def test_rows_come_back_as_they_went(tmp_path):
+def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
     rows = made()
     write_unseen_rows(rows, tmp_path)
     again = read_unseen_rows(tmp_path, classes=3, features=2)
@@ -33,14 +33,14 @@ def test_rows_come_back_as_they_went(tmp_path):
     assert read_unseen_rows(tmp_path / "elsewhere", classes=3, features=2) is None
 
 
-def test_of_many_rows_evenly_spaced_ones_are_kept():
+def test_of_many_rows_evenly_spaced_ones_are_kept() -> None:
     rows = made(10)
     np.testing.assert_array_equal(rows.kept(4).target, rows.target[[0, 3, 6, 9]])
     assert rows.kept(10) is rows
 
 
 @pytest.mark.parametrize(("classes", "features"), [(2, 2), (3, 1)])
-def test_rows_of_another_model_are_refused(tmp_path, classes, features):
+def test_rows_of_another_model_are_refused(tmp_path: Path, classes: int, features: int) -> None:
     write_unseen_rows(made(), tmp_path)
     with pytest.raises(
         ModelError, match=f"got rows of 3 classes and 2 features, expected {classes} and {features}"
@@ -48,13 +48,13 @@ def test_rows_of_another_model_are_refused(tmp_path, classes, features):
         read_unseen_rows(tmp_path, classes=classes, features=features)
 
 
-def test_another_table_is_refused(tmp_path):
+def test_another_table_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"probability": [0.5]}), tmp_path / UNSEEN_ROWS_FILE)
     with pytest.raises(ModelError, match="got no table of unseen rows"):
         read_unseen_rows(tmp_path, classes=2, features=1)
 
 
-def test_a_training_keeps_them(trained: Path):
+def test_a_training_keeps_them(trained: Path) -> None:
     """They are the rows that the model was judged on: their losses are those of the judgement."""
     stored = Store(trained / "models")
     model, folder = stored.load("morphology"), stored.find("morphology").folder

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,11 +20,11 @@ from tests.e2e.running import clean_environment
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_checkouts_file_is_the_packages():
+def test_the_checkouts_file_is_the_packages() -> None:
     assert (ROOT / "prefect.yaml").resolve() == TEMPLATE
 
 
-def test_the_text_for_a_survey_names_files_that_are_there():
+def test_the_text_for_a_survey_names_files_that_are_there() -> None:
     entries = yaml.safe_load(deployments_text())["deployments"]
     for entry in entries:
         path, _, flow = entry["entrypoint"].partition(":")
@@ -33,7 +34,7 @@ def test_the_text_for_a_survey_names_files_that_are_there():
         assert "concurrency_limit" not in entry
 
 
-def test_every_kind_of_schedule_and_a_trigger_are_there():
+def test_every_kind_of_schedule_and_a_trigger_are_there() -> None:
     entries = deployments(TEMPLATE)
     kinds = {
         kind
@@ -46,20 +47,20 @@ def test_every_kind_of_schedule_and_a_trigger_are_there():
     assert any(entry.triggers for entry in entries)
 
 
-def test_ours_where_the_folder_has_none(tmp_path):
+def test_ours_where_the_folder_has_none(tmp_path: Path) -> None:
     assert [d.name for d in deployments(tmp_path / "none.yaml")] == [d.name for d in deployments(TEMPLATE)]
 
 
 @pytest.mark.parametrize(
     "text", ["", "deployments: 3", "deployments: [{name: x}]", "deployments: [classify]", "a: [b: c"]
 )
-def test_a_file_that_is_no_list_of_deployments(tmp_path, text):
+def test_a_file_that_is_no_list_of_deployments(tmp_path: Path, text: str) -> None:
     (tmp_path / "prefect.yaml").write_text(text)
     with pytest.raises(UsageError, match=r"prefect.yaml: got .*, expected a list 'deployments'.*blr deploy"):
         deployments(tmp_path / "prefect.yaml")
 
 
-def test_served_as_prefect_would_deploy_them(tmp_path):
+def test_served_as_prefect_would_deploy_them(tmp_path: Path) -> None:
     from flows.orchestration.serve import served
 
     told = {d.name: d for d in served(tmp_path / "none.yaml")}
@@ -71,7 +72,7 @@ def test_served_as_prefect_would_deploy_them(tmp_path):
     assert expected == [{"blr.release.arrived"}, {"blr.model.promoted"}]
 
 
-def test_a_schedule_that_is_none(tmp_path):
+def test_a_schedule_that_is_none(tmp_path: Path) -> None:
     from flows.orchestration.serve import served
 
     text = deployments_text().replace("15 3 * * *", "every night")
@@ -91,7 +92,7 @@ for entry in sys.argv[1:]:
 
 
 @pytest.fixture
-def shadowed(tmp_path):
+def shadowed(tmp_path: Path) -> Any:
     """Return a folder of somebody who has packages of our names."""
     for name in ("flows", "catalogs", "blr"):
         (tmp_path / name).mkdir()
@@ -100,7 +101,7 @@ def shadowed(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed):
+def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed: Any) -> None:
     entries = deployments(shadowed / "none.yaml")
     done = load(shadowed, *(entry.entrypoint for entry in entries))
     assert done.stdout.split() == [entry.name for entry in entries], done.stderr
@@ -108,7 +109,7 @@ def test_a_folder_with_our_names_does_no_harm_to_entry_points(shadowed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", ["flows.classify:classify", f"{ROOT / 'flows' / 'classify.py'}:classify"])
-def test_it_would_do_harm_to_flows_that_are_named_otherwise(shadowed, entry):
+def test_it_would_do_harm_to_flows_that_are_named_otherwise(shadowed: Any, entry: str) -> None:
     """What the entry points' file is for: neither the module's name nor its path is enough."""
     assert "another flows" in load(shadowed, entry).stderr
 
@@ -121,7 +122,7 @@ def load(folder: Path, *entries: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_database_has_one_server(tmp_path):
+def test_a_database_has_one_server(tmp_path: Path) -> None:
     home = ServedHome(tmp_path / "served-at")
     assert home.address() is None
     with home.ours():

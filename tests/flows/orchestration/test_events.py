@@ -100,7 +100,7 @@ def artifact(watched: SimpleNamespace, key: str, run: int = 2) -> dict[str, Any]
     return found
 
 
-def test_a_release_that_is_done_tells_what_has_changed(watched):
+def test_a_release_that_is_done_tells_what_has_changed(watched: SimpleNamespace) -> None:
     before, after = arrived(watched, "blr.release.done", 2)
     assert before["resource"]["prefect.resource.id"] == "blr.release.morphology"
     told = {
@@ -116,7 +116,7 @@ def test_a_release_that_is_done_tells_what_has_changed(watched):
     }
 
 
-def test_drift_tells_of_which_features_and_starts_a_training(watched):
+def test_drift_tells_of_which_features_and_starts_a_training(watched: SimpleNamespace) -> None:
     (event,) = arrived(watched, "blr.drift.found")
     assert event["resource"]["prefect.resource.id"] == "blr.model.morphology"
     assert set(event["payload"]["features"]) == {"b_j"} == set(watched.told.drifted)
@@ -125,7 +125,7 @@ def test_drift_tells_of_which_features_and_starts_a_training(watched):
     assert run["created_by"]["type"] == "AUTOMATION"
 
 
-def test_a_quarantined_file_is_told_once_and_to_somebody(watched):
+def test_a_quarantined_file_is_told_once_and_to_somebody(watched: SimpleNamespace) -> None:
     (event,) = arrived(watched, "blr.partition.quarantined")
     payload = event["payload"]
     assert (payload["file"], payload["model"]) == (DAMAGED, watched.told.model)
@@ -136,7 +136,7 @@ def test_a_quarantined_file_is_told_once_and_to_somebody(watched):
     )
 
 
-def test_a_third_run_tells_nothing_more(watched):
+def test_a_third_run_tells_nothing_more(watched: SimpleNamespace) -> None:
     """Nothing has changed; what it logs proves that events of a later run have had their time."""
     from prefect.events import emit_event
 
@@ -153,7 +153,7 @@ def test_a_third_run_tells_nothing_more(watched):
     assert len(arrived(watched, "blr.partition.quarantined")) == 1
 
 
-def test_a_run_says_in_its_name_and_state_what_it_has_done(watched):
+def test_a_run_says_in_its_name_and_state_what_it_has_done(watched: SimpleNamespace) -> None:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -166,7 +166,7 @@ def test_a_run_says_in_its_name_and_state_what_it_has_done(watched):
     assert "1 quarantined; unlike the training set: b_j." in said
 
 
-def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched):
+def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched: SimpleNamespace) -> None:
     def lines() -> list[str]:
         wanted = {"logs": {"flow_run_id": {"any_": [watched.runs[1]]}}, "sort": "TIMESTAMP_ASC"}
         found = [line["message"] for line in ask(watched.server, "/logs/filter", wanted)]
@@ -179,13 +179,13 @@ def test_the_log_of_a_run_tells_its_work_in_a_few_lines(watched):
     assert len(logged) < 15, "few lines: not one a batch"
 
 
-def test_the_report_is_a_link_on_the_page(watched):
+def test_the_report_is_a_link_on_the_page(watched: SimpleNamespace) -> None:
     link = artifact(watched, "morphology-release")
     assert link["data"] == f"[Report of release 2]({watched.told.report.resolve().as_uri()})"
     assert str(watched.told.report.resolve()) in link["description"]
 
 
-def test_the_stored_result_of_a_run_is_the_value_again(watched):
+def test_the_stored_result_of_a_run_is_the_value_again(watched: SimpleNamespace) -> None:
     """Prefect keeps it as JSON: the object that --json prints, and the name of its type."""
     from prefect.client.orchestration import get_client
 
@@ -198,7 +198,7 @@ def test_the_stored_result_of_a_run_is_the_value_again(watched):
         assert document == encode_value(result)
 
 
-def test_classes_and_flags_stand_against_the_last_run(watched):
+def test_classes_and_flags_stand_against_the_last_run(watched: SimpleNamespace) -> None:
     rows = json.loads(artifact(watched, "morphology-classes")["data"])
     last = watched.first.summary.classes
     now = watched.told.summary.classes
@@ -217,7 +217,7 @@ def test_classes_and_flags_stand_against_the_last_run(watched):
     } == {"–"}
 
 
-def test_drift_progress_and_troubles_are_on_the_page(watched):
+def test_drift_progress_and_troubles_are_on_the_page(watched: SimpleNamespace) -> None:
     drift = {
         row["feature"]: row["drift"] for row in json.loads(artifact(watched, "morphology-drift")["data"])
     }
@@ -247,7 +247,9 @@ def promotions(server: str, why: str) -> list[dict[str, Any]]:
     return [e["payload"] for e in events(server, "blr.model.promoted") if e["payload"]["why"] == why]
 
 
-def test_a_promotion_is_told_and_brings_the_release_up_to_date(prefect_server, challenged):
+def test_a_promotion_is_told_and_brings_the_release_up_to_date(
+    prefect_server: str, challenged: tuple[Store, str]
+) -> None:
     from flows.promote import promote
 
     store, champion = challenged
@@ -293,7 +295,9 @@ def answered(server: str, **answer: str) -> str:
 
 
 @pytest.mark.parametrize("decision", ["promote", "reject"])
-def test_a_person_is_asked(prefect_server, challenged, monkeypatch, decision):
+def test_a_person_is_asked(
+    prefect_server: str, challenged: tuple[Store, str], monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
     from flows import promote
 
     monkeypatch.setattr(promote, "BETWEEN_LOOKS", 1)
@@ -320,7 +324,7 @@ def test_a_person_is_asked(prefect_server, challenged, monkeypatch, decision):
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_nobody_answers(challenged, monkeypatch):
+def test_nobody_answers(challenged: tuple[Store, str], monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.exceptions import FlowPauseTimeout
 
     from flows import promote

@@ -33,7 +33,7 @@ print(json.dumps({
 """
 
 
-def test_the_settings_are_prefects_and_are_taken(tmp_path):
+def test_the_settings_are_prefects_and_are_taken(tmp_path: Path) -> None:
     (settings,) = re.findall(r"```sh\n(set -a .*?)```", PAGE, flags=re.DOTALL)
     (tmp_path / "blr.env").write_text(settings)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -61,7 +61,7 @@ def test_the_settings_are_prefects_and_are_taken(tmp_path):
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "examples").glob("*.yaml")), ids=lambda path: path.stem)
-def test_examples_are_automations_of_events_that_there_are(path):
+def test_examples_are_automations_of_events_that_there_are(path: Path) -> None:
     from prefect.automations import Automation
 
     told = yaml.safe_load(re.sub(r"\b[A-Z]+_ID\b", "00000000-0000-0000-0000-000000000000", path.read_text()))
@@ -71,7 +71,7 @@ def test_examples_are_automations_of_events_that_there_are(path):
     assert ours or path.stem == "zombie-runs"
 
 
-def test_the_example_for_silent_runs_forces_nothing():
+def test_the_example_for_silent_runs_forces_nothing() -> None:
     """The server decides by the state that a run has when it fires: only one that has not ended can be crashed."""
     told = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())
     assert told["actions"][0]["force"] is False
@@ -79,7 +79,7 @@ def test_the_example_for_silent_runs_forces_nothing():
     assert left <= {event.removeprefix("prefect.flow-run.") for event in told["trigger"]["expect"]}
 
 
-def test_the_automation_for_silent_runs_is_the_example():
+def test_the_automation_for_silent_runs_is_the_example() -> None:
     from flows.orchestration.automations import _of_all
 
     example = yaml.safe_load((DOCS / "examples" / "zombie-runs.yaml").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +17,12 @@ from tests.flows.verbs import classify
 MODEL = "morphology@7ef2f804147c"
 
 
-def test_a_name_says_verb_model_and_release():
+def test_a_name_says_verb_model_and_release() -> None:
     assert started_name("classify", MODEL, release=12) == "classify morphology@7ef2 → release 12"
     assert started_name("classify", MODEL, release=12, trial=True) == "classify morphology@7ef2: trial"
 
 
-def test_the_words_of_results(trained, tmp_path):
+def test_the_words_of_results(trained: Path, tmp_path: Path) -> None:
     asked = {"model": "morphology", "store": trained / "models", "out": tmp_path / "out"}
     done = classify([trained / "survey.parquet"], **asked)
     short = done.model[: len("morphology@") + 4]
@@ -34,7 +35,7 @@ def test_the_words_of_results(trained, tmp_path):
     assert classification_message(trial) == "Trial on 10 rows; nothing was written."
 
 
-def test_few_lines_are_logged_and_all_is_passed_on(caplog):
+def test_few_lines_are_logged_and_all_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[str] = []
 
     class Ear:
@@ -60,7 +61,7 @@ def test_few_lines_are_logged_and_all_is_passed_on(caplog):
     assert notes == [f"note {i}" for i in range(MOST_NOTES)] + ["further notes are not logged"]
 
 
-def test_a_link_leads_to_the_teams_web_server(tmp_path, monkeypatch):
+def test_a_link_leads_to_the_teams_web_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "models" / "a b" / "report.html"
     monkeypatch.delenv(PAGES, raising=False)
     assert page_of(report) == report.as_uri()

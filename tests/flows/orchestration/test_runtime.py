@@ -13,6 +13,7 @@ import time
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
@@ -23,7 +24,7 @@ from flows.orchestration.settings import default_home, free_port, prefect_enviro
 
 
 @pytest.fixture
-def no_prefect(monkeypatch, tmp_path):
+def no_prefect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Start as a user's process does: Prefect neither imported nor configured, nothing in the folder."""
     monkeypatch.delitem(sys.modules, "prefect", raising=False)
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
@@ -40,7 +41,7 @@ def user_profile(folder: Path, text: str) -> None:
     (folder / "user" / ".prefect" / "profiles.toml").write_text(text)
 
 
-def test_embedded_by_default(no_prefect):
+def test_embedded_by_default(no_prefect: Any) -> None:
     line = prefect_environment(no_prefect / "home")
     assert line == f"Prefect: embedded server, its database in {no_prefect / 'home'}"
     assert (no_prefect / "home").is_dir()
@@ -48,13 +49,13 @@ def test_embedded_by_default(no_prefect):
     assert os.environ["PREFECT_RESULTS_LOCAL_STORAGE_PATH"] == str(no_prefect / "home" / "storage")
 
 
-def test_its_home_is_in_the_users_data_folder(no_prefect):
+def test_its_home_is_in_the_users_data_folder(no_prefect: Any) -> None:
     assert no_prefect / "user" in default_home().parents
     prefect_environment()
     assert default_home().is_dir()
 
 
-def test_a_home_of_the_users_choice(no_prefect, monkeypatch):
+def test_a_home_of_the_users_choice(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(no_prefect / "elsewhere"))
     assert "elsewhere" in prefect_environment()
 
@@ -68,14 +69,14 @@ def test_a_home_of_the_users_choice(no_prefect, monkeypatch):
         (".env", 'X=1\nexport PREFECT_API_URL="http://prefect.example/api"\n'),
     ],
 )
-def test_a_server_configured_by_a_file(file, text):
+def test_a_server_configured_by_a_file(file: str, text: str) -> None:
     Path(file).write_text(text)
     assert prefect_environment() == "Prefect: server http://prefect.example/api"
     assert "PREFECT_HOME" not in os.environ
     assert not default_home().exists()
 
 
-def test_a_server_configured_by_a_profile(no_prefect):
+def test_a_server_configured_by_a_profile(no_prefect: Any) -> None:
     user_profile(
         no_prefect,
         'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://team.example/api"\n[profiles.other]\n',
@@ -83,7 +84,7 @@ def test_a_server_configured_by_a_profile(no_prefect):
     assert "http://team.example/api" in prefect_environment()
 
 
-def test_the_active_profile_may_be_embedded(no_prefect, monkeypatch):
+def test_the_active_profile_may_be_embedded(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     user_profile(
         no_prefect, 'active = "team"\n[profiles.team]\nPREFECT_API_URL = "http://x"\n[profiles.mine]\n'
     )
@@ -92,12 +93,12 @@ def test_the_active_profile_may_be_embedded(no_prefect, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_prefect")
-def test_does_not_print_credentials(monkeypatch):
+def test_does_not_print_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "https://someone:secret@prefect.example/api")
     assert prefect_environment() == "Prefect: server https://prefect.example/api"
 
 
-def test_the_users_settings_win(no_prefect, monkeypatch):
+def test_the_users_settings_win(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     user_profile(
         no_prefect, 'active = "a"\n[profiles.a]\nPREFECT_RESULTS_DEFAULT_SERIALIZER = "compressed/json"\n'
     )
@@ -109,24 +110,24 @@ def test_the_users_settings_win(no_prefect, monkeypatch):
 
 @pytest.mark.usefixtures("no_prefect")
 @pytest.mark.parametrize("file", ["prefect.toml", "pyproject.toml"])
-def test_leaves_malformed_files_to_prefect(file):
+def test_leaves_malformed_files_to_prefect(file: str) -> None:
     Path(file).write_text("[[[")
     assert "embedded" in prefect_environment()
 
 
-def test_too_late_once_prefect_is_imported(no_prefect, monkeypatch):
+def test_too_late_once_prefect_is_imported(no_prefect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prefect", sys)
     assert "before" in prefect_environment(no_prefect / "home")
     assert "PREFECT_HOME" not in os.environ
 
 
-def test_a_home_that_cannot_be(no_prefect):
+def test_a_home_that_cannot_be(no_prefect: Any) -> None:
     (no_prefect / "file").write_text("")
     with pytest.raises(FlowError, match=r"file.home: .*, expected a folder.*; set PREFECT_HOME.*--direct"):
         prefect_environment(no_prefect / "file" / "home")
 
 
-def test_free_port_can_be_listened_on():
+def test_free_port_can_be_listened_on() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", free_port()))
 
@@ -148,7 +149,7 @@ print(json.dumps({
 """
 
 
-def test_prefect_takes_the_settings(tmp_path):
+def test_prefect_takes_the_settings(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     done = subprocess.run(
         [sys.executable, "-c", ASK_PREFECT, str(tmp_path)],
@@ -187,7 +188,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_the_embedded_server_lives_as_long_as_its_user(tmp_path):
+def test_the_embedded_server_lives_as_long_as_its_user(tmp_path: Path) -> None:
     with start(WORK, tmp_path) as work:
         told = json.loads(work.stdout.readline() or work.stderr.read())
         assert told["result"] == {"is": 42}
@@ -212,7 +213,7 @@ start_embedded_server().wait()
 
 
 @pytest.mark.slow
-def test_an_embedded_server_that_cannot_start_says_where_it_says_why(tmp_path):
+def test_an_embedded_server_that_cannot_start_says_where_it_says_why(tmp_path: Path) -> None:
     with start(NO_DATABASE, tmp_path) as work:
         said = work.communicate()[1]
     assert re.search(r"FlowError: .* did not start: see the end of .*server.log; .*--direct", said)
@@ -220,7 +221,7 @@ def test_an_embedded_server_that_cannot_start_says_where_it_says_why(tmp_path):
 
 
 @pytest.mark.usefixtures("no_prefect")
-def test_starts_no_server_where_one_is_configured(monkeypatch):
+def test_starts_no_server_where_one_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example/api")
     prefect_environment()
     server = start_embedded_server()
@@ -251,7 +252,7 @@ def healthy(url: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_flow_runs_against_the_tests_server(prefect_server):
+def test_a_flow_runs_against_the_tests_server(prefect_server: str) -> None:
     from prefect import flow, task
     from prefect.client.orchestration import get_client
 

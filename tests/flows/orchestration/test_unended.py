@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from flows.orchestration.home import crash_unended
 from tests.flows.children import Child
@@ -15,12 +16,12 @@ sys.stdin.read()
 """
 
 
-def participant(home) -> Child:
+def participant(home: Path) -> Child:
     """Return a process that takes part, and has said whether it was alone."""
     return Child(SHARE, home)
 
 
-def test_who_is_alone_knows_it_and_others_do_not(tmp_path):
+def test_who_is_alone_knows_it_and_others_do_not(tmp_path: Path) -> None:
     first = participant(tmp_path)
     second = participant(tmp_path)
     first.kill()
@@ -32,13 +33,13 @@ def test_who_is_alone_knows_it_and_others_do_not(tmp_path):
     assert [p.said for p in (first, second, third, fourth)] == ["True", "False", "False", "True"]
 
 
-def test_where_nothing_can_be_written_nothing_is_known(tmp_path):
+def test_where_nothing_can_be_written_nothing_is_known(tmp_path: Path) -> None:
     process = participant(tmp_path / "absent")
     process.end()
     assert process.said == "False"
 
 
-def test_runs_of_before_are_crashed_and_no_others(prefect_server):
+def test_runs_of_before_are_crashed_and_no_others(prefect_server: str) -> None:
     from prefect import flow
     from prefect.client.orchestration import get_client
     from prefect.states import Completed, Running
@@ -47,7 +48,7 @@ def test_runs_of_before_are_crashed_and_no_others(prefect_server):
     def killed() -> None:
         """Never run: only its runs are."""
 
-    def state(run) -> str:
+    def state(run: str) -> str:
         return client.read_flow_run(run.id).state.type.value
 
     with get_client(sync_client=True) as client:
@@ -67,7 +68,7 @@ def test_runs_of_before_are_crashed_and_no_others(prefect_server):
         client.delete_flow_run(later.id)
 
 
-def test_a_server_that_does_not_answer_is_no_reason_to_do_no_work():
+def test_a_server_that_does_not_answer_is_no_reason_to_do_no_work() -> None:
     from flows.orchestration.settings import free_port
 
     assert crash_unended(f"http://127.0.0.1:{free_port()}", datetime.now(UTC)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 import pytest
@@ -107,6 +108,27 @@ def test_what_was_left_out_and_what_is_never_assigned_is_said() -> None:
         assert words in said
     assert "No held-out object is assigned to odd" in said
     assert odd.level == "care"
+
+
+def test_the_headline_of_what_is_odd_names_the_findings_and_repeats_none() -> None:
+    odd = training_answers(report())[2]
+    assert odd.short == (
+        "Look at: labels of no class (2,953 objects), labels in conflict (2 objects), objects without any feature (7), "
+        "classes never assigned (1)."
+    )
+    assert not [f.what for f in odd.findings if f.what in odd.short]
+    page = render_report(report())
+    for finding in odd.findings:
+        assert page.count(escape(finding.what)) == 1, "said once on the page"
+
+
+def test_the_headline_says_that_nothing_needs_a_look() -> None:
+    found = replace(make_report().classifications[0], flags=(), drifted=())
+    few = FlagShare(bit=3, name="OUT_OF_DOMAIN", meaning="unlike", count=20, share=0.002)
+    none = ReleaseTroubles(quarantined={}, deferred={})
+    odd = classification_answers(replace(found, flags=(few,)), MODEL, [], none)[2]
+    assert odd.short == "Nothing needs a look. Counted: objects unlike the training set (0.2%)."
+    assert classification_answers(found, MODEL, [], none)[2].short.startswith("Nothing: every file")
 
 
 def test_the_terminal_has_ten_lines_at_most_with_every_question() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,20 +17,20 @@ from flows.training.report import train_report
 
 
 @pytest.fixture(scope="module")
-def report(trained):
+def report(trained: Path) -> Any:
     store = Store(trained / "models")
     found = train_report(store.described(store.load("morphology"), "stored"))
     assert found.selected_by == "evidence"
     return replace(found, selected=0)
 
 
-def judged(report, *losses: float, selected_by="evidence", **second: object):
+def judged(report: Any, *losses: float, selected_by: str = "evidence", **second: object) -> Any:
     """Return the report with other held-out losses of its two candidates, and other values of the second."""
     first, other = (replace(c, log_loss=x) for c, x in zip(report.candidates, losses, strict=True))
     return replace(report, candidates=(first, replace(other, **second)), selected_by=selected_by)
 
 
-def test_nothing_is_said_where_the_selected_one_is_best(report):
+def test_nothing_is_said_where_the_selected_one_is_best(report: Any) -> None:
     assert choice_words(judged(report, 0.4, 0.5)) == ""
     assert choice_words(judged(report, 0.4, 0.4)) == ""
 
@@ -43,13 +45,13 @@ def test_nothing_is_said_where_the_selected_one_is_best(report):
         ({"selected_by": "stack"}, "the model is a mixture of candidates, weighed as left-out"),
     ],
 )
-def test_the_reason(report, second, words):
+def test_the_reason(report: Any, second: dict[str, Any], words: str) -> None:
     said = choice_words(judged(report, 0.5, 0.4, **second))
     assert words in said
     assert said.startswith("polynomial, degree 2 of b_j has the smallest held-out log loss, 0.4000")
 
 
-def test_it_is_shown_by_all_that_show_the_table(report):
+def test_it_is_shown_by_all_that_show_the_table(report: Any) -> None:
     table = tables.candidate_table(judged(report, 0.5, 0.4))
     assert table.remark in tables.to_markdown(table).replace("\\", "")
     stream = io.StringIO()
@@ -57,7 +59,7 @@ def test_it_is_shown_by_all_that_show_the_table(report):
     assert table.remark in " ".join(stream.getvalue().split())
 
 
-def test_red_candidates_compete_in_models_of_this_version(report):
+def test_red_candidates_compete_in_models_of_this_version(report: Any) -> None:
     said = choice_words(judged(report, 0.5, 0.4, verdict="red", left_out_by="folds"))
     assert "red" not in said
     assert "ranked by log evidence" in said
@@ -67,7 +69,7 @@ def test_red_candidates_compete_in_models_of_this_version(report):
     ("by", "words"),
     [("stack", "The left-out objects set the shares too"), ("evidence", "Left-out objects judge the model")],
 )
-def test_left_out_objects_are_not_called_held_out(report, by, words):
+def test_left_out_objects_are_not_called_held_out(report: Any, by: str, words: str) -> None:
     said = choice_words(replace(judged(report, 0.5, 0.4, selected_by=by), judged_by="left-out"))
     assert words in said
     assert "smallest left-out log loss" in said

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +32,7 @@ from tests.flows.verbs import train
 
 
 @pytest.fixture
-def useless(folder, make):
+def useless(folder: Path, make: SimpleNamespace) -> Any:
     """Return what is told of a model whose labels are shuffled, and its store."""
     columns = make.survey(1500)
     columns["hubble"] = np.random.default_rng(5).permutation(columns["hubble"])
@@ -37,7 +40,7 @@ def useless(folder, make):
     return train(folder / "spec.toml", folder / "models"), Store(folder / "models")
 
 
-def test_no_skill_is_said_first_and_in_words(useless, capsys):
+def test_no_skill_is_said_first_and_in_words(useless: Any, capsys: pytest.CaptureFixture[str]) -> None:
     told, store = useless
     assert told.trust.verdict == "green"
     assert told.metrics.skill.verdict != "better"
@@ -63,7 +66,7 @@ def test_no_skill_is_said_first_and_in_words(useless, capsys):
     )
 
 
-def test_skill_is_told_with_its_interval(trained, capsys):
+def test_skill_is_told_with_its_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(trained / "models")
     model = store.load("morphology")
     found = model.metrics.skill
@@ -77,7 +80,9 @@ def test_skill_is_told_with_its_interval(trained, capsys):
     assert "95% interval" in shown
 
 
-def test_a_damaged_model_does_not_hide_the_others_in_a_list(useless, capsys):
+def test_a_damaged_model_does_not_hide_the_others_in_a_list(
+    useless: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, store = useless
     path = store.find("morphology").path
     path.write_bytes(path.read_bytes()[:2000])
@@ -85,7 +90,9 @@ def test_a_damaged_model_does_not_hide_the_others_in_a_list(useless, capsys):
     assert "cannot be read" in capsys.readouterr().out
 
 
-def test_a_model_of_an_earlier_version_has_no_interval_and_is_judged_by_its_loss(useless, tmp_path):
+def test_a_model_of_an_earlier_version_has_no_interval_and_is_judged_by_its_loss(
+    useless: Any, tmp_path: Path
+) -> None:
     told, store = useless
     tree = to_document(told.metrics)
     del tree["skill"]
@@ -98,7 +105,7 @@ def test_a_model_of_an_earlier_version_has_no_interval_and_is_judged_by_its_loss
     write_model(store.load("morphology"), tmp_path / "again.asdf")
 
 
-def test_objects_that_the_split_keeps_together_count_once(folder, make):
+def test_objects_that_the_split_keeps_together_count_once(folder: Path, make: SimpleNamespace) -> None:
     """Each object twice, under one name: the interval is that of the single ones."""
     columns = make.survey()
     make.parquet(folder / "survey.parquet", {k: np.concatenate([v, v]) for k, v in columns.items()})
@@ -110,7 +117,7 @@ def test_objects_that_the_split_keeps_together_count_once(folder, make):
     ("loss", "words"),
     [(0.4, "Skill: on 3 held-out objects"), (0.9, "No skill: on 3"), (0.69, "No skill shown: on 3")],
 )
-def test_words(loss, words):
+def test_words(loss: float, words: str) -> None:
     gain = 0.7 - loss
     found = SkillSummary.of(
         Skill(gain=gain, low=gain - 0.1, high=gain + 0.1, baseline=0.7, level=0.95, n=3, n_groups=3)
@@ -119,7 +126,7 @@ def test_words(loss, words):
     assert from_document(SkillSummary, to_document(found), source="skill") == found
 
 
-def test_an_interval_that_is_not_known_goes_through_json():
+def test_an_interval_that_is_not_known_goes_through_json() -> None:
     unknown = skill([[0.6, 0.4]], [0], class_shares=[0.5, 0.5])
     assert unknown.high == math.inf
     found = SkillSummary.of(unknown)

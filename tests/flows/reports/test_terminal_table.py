@@ -45,7 +45,7 @@ def shown(table: ReportTable, width: int) -> str:
     return stream.getvalue()
 
 
-def test_at_120_columns_the_columns_that_name_a_candidate_can_be_read():
+def test_at_120_columns_the_columns_that_name_a_candidate_can_be_read() -> None:
     lines = shown(CANDIDATES, 120).splitlines()
     assert max(map(len, lines)) <= 120
     for word in (
@@ -64,7 +64,7 @@ def test_at_120_columns_the_columns_that_name_a_candidate_can_be_read():
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_a_table_too_wide_becomes_a_list(width):
+def test_a_table_too_wide_becomes_a_list(width: int) -> None:
     text = shown(CANDIDATES, width)
     assert max(map(len, text.splitlines())) <= width
     joined = re.sub(r"\s+", " ", text)
@@ -75,7 +75,7 @@ def test_a_table_too_wide_becomes_a_list(width):
     assert CANDIDATES.remark in joined
 
 
-def test_long_texts_wrap_between_words_and_long_words_are_not_lost():
+def test_long_texts_wrap_between_words_and_long_words_are_not_lost() -> None:
     name = "a" * 90 + ".parquet"
     why = "the file ended in the middle of a row group " * 4
     table = ReportTable(title="Files", columns=("file", "state", "why"), rows=((name, "quarantined", why),))
@@ -85,5 +85,5 @@ def test_long_texts_wrap_between_words_and_long_words_are_not_lost():
     assert all(word in text for word in why.split())
 
 
-def test_an_empty_table_has_its_headings():
+def test_an_empty_table_has_its_headings() -> None:
     assert "state" in shown(ReportTable(title="Files", columns=("state", "files"), rows=()), 80)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ def release(trained: Path, make: SimpleNamespace, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="module")
-def space(trained: Path, release: Path):
+def space(trained: Path, release: Path) -> Any:
     return feature_space(release, trained / "models")
 
 
@@ -53,7 +54,9 @@ def names_of_labelled(trained: Path) -> set[str]:
     return {n.decode() for n in read_labelled_objects(folder, classes=2, features=2).identifier.tolist()}
 
 
-def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(trained, release, space):
+def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(
+    trained: Path, release: Path, space: Any
+) -> None:
     table = pq.read_table(release / "all.parquet").to_pandas().set_index("name")
     sums = []
     for seed in range(12):
@@ -75,19 +78,19 @@ def test_a_budget_is_drawn_with_weights_that_stand_for_the_release(trained, rele
     assert list(Table.read(release / "review.vot")["name"]) == names
 
 
-def _catalog(release: Path):
+def _catalog(release: Path) -> Any:
     import catalogs
 
     return catalogs.open(release / "all.parquet")
 
 
-def _batch(release: Path, names: list[str]):
+def _batch(release: Path, names: list[str]) -> Any:
     table = pq.read_table(release / "all.parquet")
     place = {name: i for i, name in enumerate(table["name"].to_pylist())}
     return table.take([place[name] for name in names]).combine_chunks().to_batches()[0]
 
 
-def test_outliers_are_listed_apart_each_kind_once(release, space):
+def test_outliers_are_listed_apart_each_kind_once(release: Path, space: Any) -> None:
     told = review(release, budget=10, outliers=5, space=space)
     found = rows(release, "outliers")
     assert told.outliers == len(found) == 5
@@ -103,7 +106,7 @@ def test_outliers_are_listed_apart_each_kind_once(release, space):
     assert {r["nearest_class"] for r in found} <= {"early", "late"}
 
 
-def test_quotas_by_class_and_by_magnitude(release, space):
+def test_quotas_by_class_and_by_magnitude(release: Path, space: Any) -> None:
     review(release, budget=30, per_class=True, by="kmag", edges=[11.0], space=space)
     chosen = rows(release)
     table = pq.read_table(release / "all.parquet").to_pandas().set_index("name")
@@ -116,7 +119,9 @@ def test_quotas_by_class_and_by_magnitude(release, space):
         review(release, budget=3, draw=2)
 
 
-def test_without_the_features_objects_are_spread_over_probabilities(trained, make, space, tmp_path):
+def test_without_the_features_objects_are_spread_over_probabilities(
+    trained: Path, make: SimpleNamespace, space: Any, tmp_path: Path
+) -> None:
     spec = tmp_path / "slim.toml"
     spec.write_text(make.specification + '\n[output]\nmode = "slim"\n')
     out = tmp_path / "out"
@@ -128,23 +133,25 @@ def test_without_the_features_objects_are_spread_over_probabilities(trained, mak
     assert any("slim copies" in remark for remark in told.remarks)
 
 
-def test_a_model_that_is_not_in_the_store(release, tmp_path):
+def test_a_model_that_is_not_in_the_store(release: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         feature_space(release, tmp_path / "none")
 
 
-def test_budgets_are_shared_equally_as_far_as_there_are_objects():
+def test_budgets_are_shared_equally_as_far_as_there_are_objects() -> None:
     assert shared_out(10, np.array([3, 100, 0, 100])).tolist() == [3, 4, 0, 3]
     assert shared_out(7, np.array([1, 2])).tolist() == [1, 2]
 
 
-def test_near_points_are_taken_once():
+def test_near_points_are_taken_once() -> None:
     points = np.array([[0.0], [0.01], [1.0], [1.01], [2.0]])
     assert apart(points, 0.1, 9).tolist() == [0, 2, 4]
     assert apart(points, 0.1, 2).tolist() == [0, 2]
 
 
-def test_a_release_without_objects_and_one_of_many_files(trained, make, space, tmp_path):
+def test_a_release_without_objects_and_one_of_many_files(
+    trained: Path, make: SimpleNamespace, space: Any, tmp_path: Path
+) -> None:
     """All of whose objects have a label; and files that share a budget, in slices of a random order."""
     none = tmp_path / "none"
     classify([trained / "survey.parquet"], model="morphology", store=trained / "models", out=none)
@@ -164,11 +171,13 @@ def test_a_release_without_objects_and_one_of_many_files(trained, make, space, t
     assert {r["name"][0] for r in rows(out)} == {"0", "1", "2"}
 
 
-def _places(told) -> tuple[str, ...]:
+def _places(told: Any) -> tuple[str, ...]:
     return tuple(remark for remark in told.remarks if "positions" in remark)
 
 
-def test_a_list_with_answers_is_not_overwritten(trained, make, space, tmp_path):
+def test_a_list_with_answers_is_not_overwritten(
+    trained: Path, make: SimpleNamespace, space: Any, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     survey = make.parquet(tmp_path / "s.parquet", make.survey(100, seed=8))
     classify([survey], model="morphology", store=trained / "models", out=out)

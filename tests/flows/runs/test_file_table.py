@@ -109,7 +109,9 @@ def table(folder: Path) -> Path:
     return path
 
 
-def test_a_manifest_of_many_files_is_read_as_it_was_written_and_has_few_bytes_a_file(tmp_path, outputs):
+def test_a_manifest_of_many_files_is_read_as_it_was_written_and_has_few_bytes_a_file(
+    tmp_path: Path, outputs: tuple[Output, ...]
+) -> None:
     kept = as_kept(outputs)
     manifest(kept).write(tmp_path)
     assert Manifest.read(tmp_path).outputs == kept
@@ -119,7 +121,7 @@ def test_a_manifest_of_many_files_is_read_as_it_was_written_and_has_few_bytes_a_
     assert as_kept(kept) == kept, "what is rounded stays as it is"
 
 
-def test_rounding_moves_no_count_and_hardly_an_error(outputs):
+def test_rounding_moves_no_count_and_hardly_an_error(outputs: tuple[Output, ...]) -> None:
     exact, kept = (
         summarise(total(o.summary.tally for o in some), CLASSES, FEATURES)
         for some in (outputs, as_kept(outputs))
@@ -136,7 +138,7 @@ def test_rounding_moves_no_count_and_hardly_an_error(outputs):
     assert (np.abs(apart).max(axis=0) <= largest / LEVELS).all()
 
 
-def test_the_most_doubtful_objects_of_all_files_are_kept(outputs):
+def test_the_most_doubtful_objects_of_all_files_are_kept(outputs: tuple[Output, ...]) -> None:
     def first(some: tuple[Output, ...]) -> list[DoubtfulObject]:
         objects = [one for o in some for one in o.summary.doubtful]
         return sorted(objects, key=lambda d: (-d.mutual_information, d.id))
@@ -144,14 +146,16 @@ def test_the_most_doubtful_objects_of_all_files_are_kept(outputs):
     assert first(as_kept(outputs)) == first(outputs)[:MOST_DOUBTFUL]
 
 
-def test_few_files_are_listed_in_json_with_all_digits(tmp_path, outputs):
+def test_few_files_are_listed_in_json_with_all_digits(tmp_path: Path, outputs: tuple[Output, ...]) -> None:
     few = outputs[:MOST_LISTED]
     assert as_kept(few) == few
     manifest(few).write(tmp_path)
     assert not (tmp_path / "_files").exists()
 
 
-def test_the_table_of_the_manifest_before_stays_until_the_next_is_written(tmp_path, outputs):
+def test_the_table_of_the_manifest_before_stays_until_the_next_is_written(
+    tmp_path: Path, outputs: tuple[Output, ...]
+) -> None:
     kept = as_kept(outputs)
     manifest(kept).write(tmp_path)
     first = table(tmp_path)
@@ -169,7 +173,7 @@ def test_the_table_of_the_manifest_before_stays_until_the_next_is_written(tmp_pa
     assert table(tmp_path) == first
 
 
-def test_without_counts_a_file_is_known_to_lack_them(tmp_path, outputs):
+def test_without_counts_a_file_is_known_to_lack_them(tmp_path: Path, outputs: tuple[Output, ...]) -> None:
     bare = tuple(
         replace(o, summary=None) if i % 2 else replace(o, summary=lacking(o.summary))
         for i, o in enumerate(outputs)
@@ -188,7 +192,9 @@ def lacking(counts: FileCounts) -> FileCounts:
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut off", "of another release"])
-def test_a_table_that_is_not_the_one_that_was_written_is_refused(tmp_path, outputs, harm):
+def test_a_table_that_is_not_the_one_that_was_written_is_refused(
+    tmp_path: Path, outputs: tuple[Output, ...], harm: str
+) -> None:
     manifest(as_kept(outputs)).write(tmp_path)
     path = table(tmp_path)
     content = path.read_bytes()
@@ -203,7 +209,7 @@ def test_a_table_that_is_not_the_one_that_was_written_is_refused(tmp_path, outpu
         Manifest.read(tmp_path)
 
 
-def test_a_table_elsewhere_is_refused(tmp_path, outputs):
+def test_a_table_elsewhere_is_refused(tmp_path: Path, outputs: tuple[Output, ...]) -> None:
     manifest(as_kept(outputs)).write(tmp_path)
     document = json.loads((tmp_path / MANIFEST).read_text())
     document["table"]["path"] = "_files/../../0123456789abcdef.parquet"

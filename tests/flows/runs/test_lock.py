@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,12 +31,12 @@ with exclusive(pathlib.Path(sys.argv[1]), run="its-run") as killed:
 """
 
 
-def holder(folder) -> Child:
+def holder(folder: Path) -> Child:
     """Return a process that holds the folder."""
     return Child(HOLD, folder)
 
 
-def without_locks(monkeypatch) -> None:
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a file system without locks."""
 
     def flock(*_: int) -> None:
@@ -43,7 +45,7 @@ def without_locks(monkeypatch) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
 
 
-def test_a_second_run_is_told_of_the_first(tmp_path):
+def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:
     with exclusive(tmp_path / "out") as killed:
         assert killed is None
         said = rf"another run is writing to \(process {os.getpid()} on .*, since 20"
@@ -53,13 +55,13 @@ def test_a_second_run_is_told_of_the_first(tmp_path):
     assert not (tmp_path / "out").exists(), "a folder in which nothing came to be is removed"
 
 
-def test_nothing_is_left_behind(tmp_path):
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
     with exclusive(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_process_holds_it(tmp_path):
+def test_another_process_holds_it(tmp_path: Path) -> None:
     other = holder(tmp_path)
     with pytest.raises(OutputFolderError, match=f"process {other.pid} "), exclusive(tmp_path):
         pass
@@ -68,7 +70,7 @@ def test_another_process_holds_it(tmp_path):
         assert killed is None
 
 
-def test_the_lock_of_a_killed_run_goes_with_it(tmp_path):
+def test_the_lock_of_a_killed_run_goes_with_it(tmp_path: Path) -> None:
     other = holder(tmp_path)
     other.kill()
     assert (tmp_path / LOCK).exists()
@@ -78,7 +80,9 @@ def test_the_lock_of_a_killed_run_goes_with_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_that_its_owner_removes_meanwhile_is_asked_for_again(tmp_path, monkeypatch):
+def test_a_lock_that_its_owner_removes_meanwhile_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flock, asked = fcntl.flock, []
 
     def removed_first(descriptor: int, operation: int) -> None:
@@ -94,7 +98,9 @@ def test_a_lock_that_its_owner_removes_meanwhile_is_asked_for_again(tmp_path, mo
             pass
 
 
-def test_without_locks_of_the_system_the_file_is_the_lock(tmp_path, monkeypatch):
+def test_without_locks_of_the_system_the_file_is_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_locks(monkeypatch)
     with exclusive(tmp_path) as killed:
         assert killed is None
@@ -104,7 +110,9 @@ def test_without_locks_of_the_system_the_file_is_the_lock(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("reused", [False, True])
-def test_without_locks_a_dead_owner_is_found_out(tmp_path, monkeypatch, reused):
+def test_without_locks_a_dead_owner_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reused: bool
+) -> None:
     without_locks(monkeypatch)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
@@ -115,7 +123,9 @@ def test_without_locks_a_dead_owner_is_found_out(tmp_path, monkeypatch, reused):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_locks_an_owner_on_another_machine_is_believed(tmp_path, monkeypatch):
+def test_without_locks_an_owner_on_another_machine_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_locks(monkeypatch)
     (tmp_path / LINK).write_text(json.dumps(asdict(replace(Owner.this(None), host="elsewhere", pid=1))))
     with pytest.raises(OutputFolderError, match="process 1 on elsewhere"), exclusive(tmp_path):
@@ -123,14 +133,14 @@ def test_without_locks_an_owner_on_another_machine_is_believed(tmp_path, monkeyp
     assert (tmp_path / LINK).exists()
 
 
-def test_a_lock_file_with_anything_in_it_tells_of_nobody(tmp_path):
+def test_a_lock_file_with_anything_in_it_tells_of_nobody(tmp_path: Path) -> None:
     for text in ("", "{", "[]", '{"pid": 1}', "\x00" * 10):
         (tmp_path / LOCK).write_text(text)
         with exclusive(tmp_path) as killed:
             assert killed is None
 
 
-def test_a_folder_that_cannot_be(tmp_path):
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputFolderError, match="expected an output folder"), exclusive(tmp_path / "file"):
         pass
@@ -147,12 +157,14 @@ with exclusive(folder):
 """
 
 
-def locks_of_this_host_only(monkeypatch) -> None:
+def locks_of_this_host_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a file system that grants a lock to whoever asks: NFS with `nolock`, Lustre with `localflock`."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
 
 
-def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(tmp_path, monkeypatch):
+def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first to ask is told of the second, whose lock file it leaves alone."""
     locks_of_this_host_only(monkeypatch)
     with exclusive(tmp_path):
@@ -167,7 +179,9 @@ def test_a_lock_that_two_hosts_have_is_seen_by_its_owner(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_another_run_removed_are_no_riddle(tmp_path, monkeypatch):
+def test_files_that_another_run_removed_are_no_riddle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     locks_of_this_host_only(monkeypatch)
     said = "another run writes at the same time .ended now.*then run the same command again"
     with pytest.raises(OutputFolderError, match=said), exclusive(tmp_path / "out"):
@@ -191,7 +205,9 @@ sys.exit(run(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("at", ["p3.parquet", pytest.param("p7.parquet", marks=pytest.mark.long)])
-def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, at):
+def test_two_hosts_without_working_locks(
+    tmp_path: Path, trained: Path, make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     """Another host does the same work while ours is at a file: ours stops in a sentence, and nothing is mixed."""
     locks_of_this_host_only(monkeypatch)
     (tmp_path / "in").mkdir()
@@ -222,7 +238,7 @@ def test_two_hosts_without_working_locks(tmp_path, trained, make, monkeypatch, a
     assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "alone").iterdir()}
 
 
-def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path):
+def test_a_worker_that_would_get_the_lock_of_its_run_says_so(tmp_path: Path) -> None:
     """As on a file system that locks on each host by itself, where a worker finds a lock file that nobody holds."""
     owner = Owner.this("a-run")
     with exclusive(tmp_path, run="a-run"), acting_for(owner):

@@ -29,7 +29,7 @@ def copied(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def test_an_old_manifest_and_an_old_summary_keep_their_bytes(tmp_path):
+def test_an_old_manifest_and_an_old_summary_keep_their_bytes(tmp_path: Path) -> None:
     manifest = Manifest.read(OLD)
     manifest.write(tmp_path)
     assert (tmp_path / MANIFEST).read_bytes() == (OLD / MANIFEST).read_bytes()
@@ -37,7 +37,7 @@ def test_an_old_manifest_and_an_old_summary_keep_their_bytes(tmp_path):
     assert (tmp_path / SUMMARY).read_bytes() == (OLD / SUMMARY).read_bytes()
 
 
-def test_what_a_manifest_does_not_say_has_a_default(tmp_path):
+def test_what_a_manifest_does_not_say_has_a_default(tmp_path: Path) -> None:
     said = Manifest.read(copied(tmp_path))
     absent = dict.fromkeys(("release", "totals", "quarantined", "classes", "columns", "flags", "position"))
     before = Manifest.read(copied(tmp_path, **absent))
@@ -45,26 +45,28 @@ def test_what_a_manifest_does_not_say_has_a_default(tmp_path):
     assert before.outputs == said.outputs
 
 
-def test_a_quarantined_file_that_could_not_be_read_has_no_state(tmp_path):
+def test_a_quarantined_file_that_could_not_be_read_has_no_state(tmp_path: Path) -> None:
     file = {"name": "a.fits", "input_path": "../a.fits", "reason": "no such file"}
     (quarantined,) = Manifest.read(copied(tmp_path, quarantined=[file])).quarantined
     assert to_document(quarantined) == file | {"input": None}
 
 
 @pytest.mark.parametrize("totals", [{"n_rows": 3}, {"n_rows": "three"}])
-def test_totals_that_another_version_wrote_otherwise_are_passed_over(tmp_path, totals):
+def test_totals_that_another_version_wrote_otherwise_are_passed_over(
+    tmp_path: Path, totals: dict[str, Any]
+) -> None:
     assert Manifest.read(copied(tmp_path, totals=totals)).totals is None
 
 
 @pytest.mark.parametrize(
     "changed", [{"model_id": "one"}, {"inputs": []}, {"outputs": None}, {"format": "another"}]
 )
-def test_what_is_no_manifest_is_refused(tmp_path, changed):
+def test_what_is_no_manifest_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
     with pytest.raises(CatalogError, match=r"manifest.json: got a file that is no manifest"):
         Manifest.read(copied(tmp_path, **changed))
 
 
-def test_a_file_without_its_counts_is_known_to_lack_them(tmp_path):
+def test_a_file_without_its_counts_is_known_to_lack_them(tmp_path: Path) -> None:
     copied(tmp_path)
     summary = json.loads((OLD / SUMMARY).read_text())
     del summary["files"]["a.parquet"]["tally"]
@@ -72,7 +74,7 @@ def test_a_file_without_its_counts_is_known_to_lack_them(tmp_path):
     assert [output.summary is None for output in Manifest.read(tmp_path).outputs] == [True, False]
 
 
-def test_a_record_in_the_staging_is_the_output_again(tmp_path):
+def test_a_record_in_the_staging_is_the_output_again(tmp_path: Path) -> None:
     counts = Manifest.read(OLD).outputs[0].summary
     staging = Staging.of(OutputFolder(tmp_path), "m@1", "hash")
     staging.open()

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -38,14 +38,14 @@ def work(request: Request) -> Request:
     return request
 
 
-def typed(*words: str):
+def typed(*words: str) -> Any:
     app, seen = typer.Typer(), []
     verb(app, Request, PrintOptions, "work")(lambda request, options: seen.append((request, options)))
     result = CliRunner().invoke(app, words)
     return result, seen
 
 
-def test_a_function_takes_the_fields():
+def test_a_function_takes_the_fields() -> None:
     assert work("a", limit=2) == Request("a", 2)
     signature = inspect.signature(work)
     assert list(signature.parameters) == ["name", "limit", "shares", "out", "table", "hidden"]
@@ -55,7 +55,7 @@ def test_a_function_takes_the_fields():
     assert "Args:\n    name: Who.\n    limit: How many." in work.__doc__
 
 
-def test_a_command_makes_a_request_of_what_is_typed():
+def test_a_command_makes_a_request_of_what_is_typed() -> None:
     result, [(request, options)] = typed("a", "--most", "4", "--shares", "x,y", "--out", "there", "--json")
     assert result.exit_code == 0
     assert request == Request("a", 4, ["x", "y"], Path("there"))
@@ -71,14 +71,14 @@ def test_a_command_makes_a_request_of_what_is_typed():
         (["a", "--out", "x", "--hidden", "1"], "No such option"),
     ],
 )
-def test_what_cannot_be_is_refused(words, said):
+def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
     result, seen = typed(*words)
     assert result.exit_code == 2
     assert said in result.output
     assert not seen
 
 
-def test_a_field_without_a_parameter_is_a_mistake():
+def test_a_field_without_a_parameter_is_a_mistake() -> None:
     @dataclass(frozen=True)
     class Bare:
         name: str
@@ -87,7 +87,7 @@ def test_a_field_without_a_parameter_is_a_mistake():
         list(request_fields(Bare))
 
 
-def test_only_what_is_written_to_has_to_be_here():
+def test_only_what_is_written_to_has_to_be_here() -> None:
     result, seen = typed("a", "--out", "s3://bucket/out")
     assert "--out: got 's3://bucket/out', expected a path on this machine" in str(result.exception)
     assert not seen

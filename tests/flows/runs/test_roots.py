@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.flows.verbs import classify, promote, reprocess, review, train
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     inside = tmp_path / "survey"
     inside.mkdir()
     (tmp_path / "secret.fits").write_text("")
@@ -31,7 +32,7 @@ def root(tmp_path, monkeypatch):
     return inside
 
 
-def test_inside(root):
+def test_inside(root: Path) -> None:
     for name in ("own.fits", "new/folder", "a/../own.fits", "."):
         assert check_inside(root / name, key="x") == root / name
 
@@ -39,33 +40,33 @@ def test_inside(root):
 @pytest.mark.parametrize(
     "name", ["../secret.fits", "link.fits", "folder/secret.fits", "a/../../secret.fits", "..", "/etc/passwd"]
 )
-def test_outside(root, name):
+def test_outside(root: Path, name: str) -> None:
     with pytest.raises(UsageError, match=r"out: got .*, expected a path inside .*survey.*\(BLR_ROOTS\)"):
         check_inside(root / name, key="out")
     with pytest.raises(UsageError, match="BLR_ROOTS"):
         resolve_sources([name], root, key="target.paths")
 
 
-def test_what_a_pattern_finds_is_looked_at_too(root):
+def test_what_a_pattern_finds_is_looked_at_too(root: Path) -> None:
     with pytest.raises(UsageError, match=r"link.fits', which leads to .*secret.fits"):
         resolve_sources(["*.fits"], root, key="target.paths")
 
 
-def test_a_root_whose_name_only_begins_the_same(root):
+def test_a_root_whose_name_only_begins_the_same(root: Path) -> None:
     (root.parent / "survey2").mkdir()
     with pytest.raises(UsageError):
         check_inside(root.parent / "survey2", key="out")
 
 
 @pytest.mark.usefixtures("root")
-def test_a_trials_store_lies_with_temporary_files(tmp_path):
+def test_a_trials_store_lies_with_temporary_files(tmp_path: Path) -> None:
     elsewhere = tmp_path / "temporary"
     with pytest.raises(UsageError, match="store: got"):
         Store(elsewhere).make_folder("model", "0123456789ab")
     assert Store(elsewhere, temporary=True).make_folder("model", "0123456789ab").is_dir()
 
 
-def test_without_roots_everything_goes(root, monkeypatch):
+def test_without_roots_everything_goes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BLR_ROOTS")
     assert check_inside(root / "../secret.fits", key="x")
 
@@ -74,12 +75,12 @@ URLS = "https://survey.org:8443/release:s3://bucket/data/:http://[::1]:80"
 
 
 @pytest.fixture
-def mixed(root, monkeypatch):
+def mixed(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("BLR_ROOTS", f"{root}:{URLS}:{root.parent / 'models'}")
     return root
 
 
-def test_roots_are_told_apart_though_urls_have_colons(mixed):
+def test_roots_are_told_apart_though_urls_have_colons(mixed: Any) -> None:
     assert url_roots() == ("https://survey.org:8443/release", "s3://bucket/data/", "http://[::1]:80")
     for inside in (mixed / "own.fits", mixed.parent / "models" / "x"):
         assert check_inside(inside, key="x") == inside
@@ -88,7 +89,7 @@ def test_roots_are_told_apart_though_urls_have_colons(mixed):
 @pytest.mark.parametrize(
     "url", ["https://survey.org:8443/release/a.parquet", "s3://bucket/data/*.parquet", "http://[::1]/a"]
 )
-def test_a_url_below_a_root(mixed, url):
+def test_a_url_below_a_root(mixed: Any, url: str) -> None:
     assert resolve_sources([url], mixed, key="target.paths") == (RemoteSource(url),)
 
 
@@ -104,7 +105,7 @@ def test_a_url_below_a_root(mixed, url):
         "https://survey.org:8443@169.254.169.254/release/a.parquet",
     ],
 )
-def test_a_url_elsewhere(mixed, url, monkeypatch):
+def test_a_url_elsewhere(mixed: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A form of the server would else fetch whatever it is told to, from inside the network."""
     with pytest.raises(
         UsageError, match=r"target.paths: got '.*', expected a path or a URL below .*\(BLR_ROOTS\)"
@@ -117,14 +118,14 @@ def test_a_url_elsewhere(mixed, url, monkeypatch):
     assert resolve_sources([url], mixed, key="target.paths") == (RemoteSource(url),)
 
 
-def test_urls_alone_allow_no_folder(mixed, monkeypatch):
+def test_urls_alone_allow_no_folder(mixed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLR_ROOTS", URLS)
     with pytest.raises(UsageError, match="expected a path inside"):
         check_inside(mixed / "own.fits", key="out")
 
 
 @pytest.mark.parametrize("scheme", ["file", "local"])
-def test_a_url_of_this_machine_is_a_path(mixed, scheme):
+def test_a_url_of_this_machine_is_a_path(mixed: Any, scheme: str) -> None:
     assert resolve_sources([f"{scheme}://{mixed}/own.fits"], mixed, key="x") == (
         LocalSource(mixed / "own.fits"),
     )
@@ -134,7 +135,7 @@ def test_a_url_of_this_machine_is_a_path(mixed, scheme):
 
 
 @pytest.mark.parametrize("with_roots", [True, False])
-def test_a_chain_of_urls_is_refused(mixed, monkeypatch, with_roots):
+def test_a_chain_of_urls_is_refused(mixed: Any, monkeypatch: pytest.MonkeyPatch, *, with_roots: bool) -> None:
     """The inner one may be of anywhere, this machine's files included."""
     if not with_roots:
         monkeypatch.delenv("BLR_ROOTS")
@@ -143,7 +144,7 @@ def test_a_chain_of_urls_is_refused(mixed, monkeypatch, with_roots):
             resolve_sources([url], mixed, key="x")
 
 
-def test_a_file_is_one_however_it_is_written(tmp_path, monkeypatch):
+def test_a_file_is_one_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b.fits", "a.fits"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
@@ -171,7 +172,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize(("key", "work"), WRITERS.values(), ids=WRITERS)
-def test_work_writes_to_no_url_with_a_password(folder, key, work):
+def test_work_writes_to_no_url_with_a_password(folder: Path, key: str, work: Callable[..., Any]) -> None:
     """It is refused before anything is read or made, and its password is not shown; a release needs no password."""
     before = sorted(folder.rglob("*"))
     with pytest.raises(UsageError, match=f"^{key}: got 's3://user@bucket/out'(,| with a password,) expected"):
@@ -179,7 +180,7 @@ def test_work_writes_to_no_url_with_a_password(folder, key, work):
     assert sorted(folder.rglob("*")) == before
 
 
-def test_an_output_folder_of_a_specification_is_no_url(folder):
+def test_an_output_folder_of_a_specification_is_no_url(folder: Path) -> None:
     text = (folder / "spec.toml").read_text()
     specification = load_specification(folder / "spec.toml")
     there = specification.model_copy(update={"output": Output(folder=STORE_URL)})

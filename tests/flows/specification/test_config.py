@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -40,18 +41,18 @@ def reordered(text: str, first: str, second: str) -> str:
     return text.replace(first, "\0").replace(second, first).replace("\0", second)
 
 
-def test_one_value_serves_as_a_list():
+def test_one_value_serves_as_a_list() -> None:
     specification = parsed()
     assert specification.catalog.sentinels == {"bmag": (-9999.0,)}
     assert specification.label.classes == {"early": ("E", "S0"), "late": ("Sc",)}
 
 
-def test_relative_paths_start_at_the_files_folder(tmp_path):
+def test_relative_paths_start_at_the_files_folder(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(TEXT)
     assert load_specification(tmp_path / "spec.toml").base_folder == str(tmp_path)
 
 
-def test_the_hash_knows_no_folder_no_order_of_keys_and_no_spelled_out_defaults(tmp_path):
+def test_the_hash_knows_no_folder_no_order_of_keys_and_no_spelled_out_defaults(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(TEXT)
     same = [
         load_specification(tmp_path / "spec.toml"),
@@ -71,12 +72,12 @@ def test_the_hash_knows_no_folder_no_order_of_keys_and_no_spelled_out_defaults(t
         ("-9999", "-999"),
     ],
 )
-def test_the_hash_knows_what_matters(old, new):
+def test_the_hash_knows_what_matters(old: str, new: str) -> None:
     assert old in TEXT
     assert specification_hash(parsed(TEXT.replace(old, new))) != specification_hash(parsed())
 
 
-def test_the_hash_is_the_same_in_another_process():
+def test_the_hash_is_the_same_in_another_process() -> None:
     code = (
         "from flows.specification.specification import specification_hash; from flows.specification.toml_file import "
         "parse_specification; "
@@ -86,13 +87,13 @@ def test_the_hash_is_the_same_in_another_process():
     assert told.stdout.strip() == specification_hash(parsed())
 
 
-def test_canonical_json_is_plain_ascii():
+def test_canonical_json_is_plain_ascii() -> None:
     text = canonical_json(parsed(TEXT.replace('"m"', '"m"').replace("hubble", "hubblé")))
     assert text.isascii()
     assert json.loads(text)["label"]["column"] == "hubblé"
 
 
-def test_toml_there_and_back_keeps_the_order_of_classes():
+def test_toml_there_and_back_keeps_the_order_of_classes() -> None:
     specification = parsed(
         TEXT + '[[candidate]]\nfeatures = ["axis"]\nbasis = { kind = "rbf", centres = 7 }\n'
     )
@@ -108,23 +109,23 @@ class Kept:
     specification: Specification
 
 
-def test_json_there_and_back_in_a_staging_folder():
+def test_json_there_and_back_in_a_staging_folder() -> None:
     text = json.dumps(to_document(Kept(parsed())))
     assert from_document(Kept, json.loads(text), source="kept").specification == parsed()
 
 
-def test_json_there_and_back_as_prefect_does_it():
+def test_json_there_and_back_as_prefect_does_it() -> None:
     specification = parsed()
     assert Specification.model_validate(specification.model_dump(mode="json")) == specification
 
 
-def test_a_specification_does_not_change():
+def test_a_specification_does_not_change() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         parsed().seed = 3
 
 
 @pytest.mark.parametrize("kind", BASIS_KINDS)
-def test_every_basis_has_a_table_whose_options_blr_knows(kind):
+def test_every_basis_has_a_table_whose_options_blr_knows(kind: str) -> None:
     assert set(BASIS_KINDS) == set(BASES)
     table = parsed(TEXT + f'[[candidate]]\nbasis = {{ kind = "{kind}" }}\n').candidate[0].basis
     options = set(type(table).model_fields) - {"kind"}
@@ -147,6 +148,6 @@ def test_every_basis_has_a_table_whose_options_blr_knows(kind):
         ('kind = "linear"', "linear"),
     ],
 )
-def test_bases_in_words(table, words):
+def test_bases_in_words(table: str, words: str) -> None:
     specification = parsed(TEXT + f"[[candidate]]\nbasis = {{ {table} }}\n")
     assert basis_words(specification.candidate[0].basis) == words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -109,7 +110,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("old", "new", "message"), CASES.values(), ids=CASES.keys())
-def test_bad_specification(old, new, message):
+def test_bad_specification(old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(SpecificationError, match=message) as caught:
         parse_specification(GOOD.replace(old, new, 1), source="folder/spec.toml")
@@ -117,11 +118,11 @@ def test_bad_specification(old, new, message):
     assert caught.value.exit_status == 2
 
 
-def test_the_good_one_is_good():
+def test_the_good_one_is_good() -> None:
     assert parse_specification(GOOD, source="").candidate[0].basis.degree == 2
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_told_at_once() -> None:
     bad = GOOD.replace("paths", "pats").replace("degree = 2", "degree = 0")
     with pytest.raises(SpecificationError) as caught:
         parse_specification(bad, source="s")
@@ -132,7 +133,7 @@ def test_all_faults_are_told_at_once():
     }
 
 
-def test_missing_file_names_the_nearest(tmp_path):
+def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "morphology.toml").write_text(GOOD)
     with pytest.raises(
         SpecificationError, match=r"morfology.toml: got no such file.*did you mean 'morphology.toml'"
@@ -140,7 +141,7 @@ def test_missing_file_names_the_nearest(tmp_path):
         load_specification(tmp_path / "morfology.toml")
 
 
-def test_a_folder_and_a_catalogue_are_no_specification(tmp_path):
+def test_a_folder_and_a_catalogue_are_no_specification(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match=re.escape(f"{tmp_path}: got")):
         load_specification(tmp_path)
     (tmp_path / "a.fits").write_bytes(b"\xff\xfe\x00")

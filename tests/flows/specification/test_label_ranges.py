@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,18 +28,18 @@ def read(classes: dict[str, list[str]], values: list[float], exclude: tuple[str,
     return LabelReader.of(label, Counter()).read(label_texts(np.array(values))).tolist()
 
 
-def test_a_range_holds_its_lower_end_only():
+def test_a_range_holds_its_lower_end_only() -> None:
     early_late = {"early": ["..0"], "late": ["0..9.5", "10"]}
     assert read(early_late, [-5.2, -0.0, 0.0, 3.3, 9.5, 10, 11, np.nan]) == [0, 1, 1, 1, -1, 1, -1, -1]
 
 
-def test_marks_are_in_no_open_range_and_spellings_go_first():
+def test_marks_are_in_no_open_range_and_spellings_go_first() -> None:
     assert read({"a": ["..0"], "b": ["0.."]}, [-99, -9999, 99.9, 1e3]) == [-1, -1, -1, 1]
     assert read({"a": ["..5", "7"], "b": ["5..7", "7.5.."]}, [7, 6, 8]) == [0, 1, 1]
     assert read({"a": ["..5"], "b": ["5.."]}, [4, 5, 6], ("5",)) == [0, -1, 1]
 
 
-def test_texts_that_are_no_ranges_are_spellings():
+def test_texts_that_are_no_ranges_are_spellings() -> None:
     label = Label(column="t", classes={"a": ["S..", ".."], "b": ["E"]})
     assert LabelReader.of(label, Counter()).ranges == ()
     assert LabelReader.of(label, Counter()).knows("S..")
@@ -51,7 +52,7 @@ def test_texts_that_are_no_ranges_are_spellings():
         ({"a": ["3..1"], "b": ["4.."]}, "its lower end first"),
     ],
 )
-def test_ranges_that_cannot_be_are_refused(classes, told):
+def test_ranges_that_cannot_be_are_refused(classes: dict[str, list[str]], told: str) -> None:
     with pytest.raises(ValidationError, match=told.replace(".", r"\.")):
         Label(column="t", classes=classes)
 
@@ -68,7 +69,7 @@ def test_ranges_that_cannot_be_are_refused(classes, told):
         (1e6 + np.linspace(0, 1, 300), 1e6 + 150 / 299),
     ],
 )
-def test_numbers_in_order_are_cut_in_two(values, cut):
+def test_numbers_in_order_are_cut_in_two(values: np.ndarray, cut: float) -> None:
     found = starting_classes(Counter([*label_texts(values).tolist(), *["-99"] * 40, *["?"] * 3]))
     assert found.cut == cut
     shown = f"{cut:.0f}" if float(cut).is_integer() else repr(cut)
@@ -76,17 +77,19 @@ def test_numbers_in_order_are_cut_in_two(values, cut):
     assert [c.rows for c in found.kept] == [np.sum(values < cut), np.sum(values >= cut)]
 
 
-def test_marks_are_nines_and_no_other_numbers():
+def test_marks_are_nines_and_no_other_numbers() -> None:
     assert set(starting_classes({"1": 50, "2": 60, "99.3": 40, "99.9": 40, "-9.5": 30}).doubtful) == {"99.9"}
 
 
 @pytest.mark.parametrize("codes", [range(1, 15), (-9, 0, 1, 2), (0.5, 1, 1.5, 2), (-1, *range(12))])
-def test_codes_are_classes_each(codes):
+def test_codes_are_classes_each(codes: range | tuple[Any, ...]) -> None:
     assert starting_classes({f"{x:g}": 50 for x in codes}).cut is None
 
 
 @pytest.mark.parametrize("kind", [np.float32, pytest.param(np.float64, marks=pytest.mark.long)])
-def test_t_types_train_as_init_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type):
+def test_t_types_train_as_init_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )

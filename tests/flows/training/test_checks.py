@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,7 @@ from tests.flows.verbs import train
 ROW = replace(CANDIDATE, verdict="red", reasons=("the posterior is skewed",), numbers={"shift": 4.0})
 
 
-def check(verdict="green", way="confirmed", reason="it holds"):
+def check(verdict: str = "green", way: str = "confirmed", reason: str = "it holds") -> Any:
     return PosteriorCheck(
         verdict=verdict,
         way=way,
@@ -32,7 +34,7 @@ def check(verdict="green", way="confirmed", reason="it holds"):
     )
 
 
-def test_parts_of_the_largest_shares_are_checked():
+def test_parts_of_the_largest_shares_are_checked() -> None:
     mixture = (0.7, 0.3), (1.0,)
     rows = [
         replace(CANDIDATE, parts=tuple(CandidatePart(scale=1.0, weight=w, width=0) for w in weights))
@@ -43,7 +45,7 @@ def test_parts_of_the_largest_shares_are_checked():
     assert sum(map(len, chosen.values())) == MOST_CHECKED
 
 
-def test_reasons_name_the_share_of_their_part():
+def test_reasons_name_the_share_of_their_part() -> None:
     found = served_trust(
         ROW,
         (0.6, 0.3, 0.1),
@@ -57,16 +59,16 @@ def test_reasons_name_the_share_of_their_part():
     )
 
 
-def test_a_part_that_is_the_model_has_no_share():
+def test_a_part_that_is_the_model_has_no_share() -> None:
     assert served_trust(ROW, (1.0,), (check("green", "matched", "moments"),)).reasons == ("moments",)
 
 
-def test_a_green_fit_says_nothing_of_what_was_not_checked():
+def test_a_green_fit_says_nothing_of_what_was_not_checked() -> None:
     found = served_trust(ROW, [0.5, 0.5], [check(way="unchanged", reason="fine"), None])
     assert (found.verdict, found.reasons) == ("green", ("50% of the mixture: fine",))
 
 
-def test_without_a_check_the_candidates_own_verdict_stands():
+def test_without_a_check_the_candidates_own_verdict_stands() -> None:
     own = TrustSummary(verdict=ROW.verdict, reasons=ROW.reasons, numbers=ROW.numbers)
     assert served_trust(ROW, [1.0], [None]) == own
 
@@ -88,7 +90,7 @@ held_out = 0
 
 
 @pytest.fixture
-def separable(tmp_path, monkeypatch):
+def separable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Fifty objects in twelve features, two of which tell their classes apart without error."""
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
@@ -105,7 +107,7 @@ def separable(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_separable_training_is_served_by_what_was_checked(separable):
+def test_a_separable_training_is_served_by_what_was_checked(*, separable: bool) -> None:
     told = train(separable / "spec.toml", separable / "models")
     best = told.candidates[told.selected]
     assert best.verdict == "red"  # of the Gaussian at the mode

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,11 +26,11 @@ features = { x = "x" }
 """
 
 
-def specification(label: str):
+def specification(label: str) -> Any:
     return parse_specification(f"{TEXT}\n[label]\n{label}\n", source="spec.toml")
 
 
-def rows(n=600, flipped=0.2, annotators=0, seed=0):
+def rows(n: int = 600, flipped: float = 0.2, annotators: int = 0, seed: int = 0) -> Any:
     """Return training rows of two classes of two features, of the second of which a share is recorded as the first."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
@@ -54,12 +57,12 @@ def rows(n=600, flipped=0.2, annotators=0, seed=0):
         ("column = 't'\nnoise = 'estimated'\nannotator = 'who'\nextra = ['r.csv']", "beside 'extra'"),
     ],
 )
-def test_what_cannot_be_meant_is_said(label, said):
+def test_what_cannot_be_meant_is_said(label: str, said: str) -> None:
     with pytest.raises(SpecificationError, match=said):
         specification(label)
 
 
-def test_class_shares_do_not_go_with_wrong_labels():
+def test_class_shares_do_not_go_with_wrong_labels() -> None:
     with pytest.raises(SpecificationError, match=r"shift\.class_prior: got shares with label\.noise"):
         specification("column = 't'\nnoise = 0.1\n[shift]\nclass_prior = { a = 0.5, b = 0.5 }")
 
@@ -72,11 +75,11 @@ def test_class_shares_do_not_go_with_wrong_labels():
         ({"a": {"c": 0.3}, "b": {"b": 0.9, "a": 0.1}}, [[0.7, 0, 0.3], [0.1, 0.9, 0], [0, 0, 1]]),
     ],
 )
-def test_stated_shares_are_a_matrix(noise, matrix):
+def test_stated_shares_are_a_matrix(noise: dict[str, Any] | float, matrix: list[Any]) -> None:
     assert stated_confusion(noise, ["a", "b", "c"]) == pytest.approx(np.array(matrix), abs=1e-12)
 
 
-def test_shares_are_told_with_intervals_that_hold_them():
+def test_shares_are_told_with_intervals_that_hold_them() -> None:
     given = rows()
     found, told = with_label_noise(
         specification("column = 't'\nnoise = 'estimated'"), given, given.X, ("a", "b")
@@ -90,7 +93,7 @@ def test_shares_are_told_with_intervals_that_hold_them():
     assert "true class" in words
 
 
-def test_annotators_have_shares_of_their_own():
+def test_annotators_have_shares_of_their_own() -> None:
     given = rows(n=1500, flipped=0.35, annotators=2)
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
     found, told = with_label_noise(specification(text), given, given.X, ("a", "b"), ("careful", "hasty"))
@@ -106,7 +109,7 @@ def test_annotators_have_shares_of_their_own():
     assert losses.log_loss == pytest.approx(np.log(2))
 
 
-def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others():
+def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others() -> None:
     given = rows(n=400, annotators=2)
     given.annotator[given.held_out & (np.arange(400) < 100)] = 2
     text = "column = 't'\nnoise = 'estimated'\nannotator = 'who'"
@@ -115,14 +118,14 @@ def test_an_annotator_whose_rows_are_all_held_out_is_as_the_others():
     assert told.annotators[OTHERS] == told.rates
 
 
-def test_annotators_of_few_rows_are_taken_together():
+def test_annotators_of_few_rows_are_taken_together() -> None:
     names = np.array(["x"] * 30 + ["y"] * 25 + ["z"] * 5 + [""] * 3, dtype=object)
     code, listed = annotator_groups(names, np.ones(63, dtype=bool))
     assert listed == ("x", "y", OTHERS)
     assert np.bincount(code).tolist() == [30, 25, 8]
 
 
-def test_a_training_takes_stated_shares(folder):
+def test_a_training_takes_stated_shares(folder: Path) -> None:
     path = folder / "spec.toml"
     text = path.read_text().replace("[label]\n", "[label]\nnoise = 0.1\n")
     assert "noise" in text
@@ -137,7 +140,7 @@ def test_a_training_takes_stated_shares(folder):
     assert "states: early 10.0%" in card
 
 
-def test_a_class_that_is_none_is_said_at_the_training():
+def test_a_class_that_is_none_is_said_at_the_training() -> None:
     given = rows(50)
     with pytest.raises(TrainingError, match=r"label\.noise: got 'c'"):
         with_label_noise(specification("column = 't'\nnoise = { c = 0.1 }"), given, given.X, ("a", "b"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def few_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory, make) -> Path:
+def large(tmp_path_factory: pytest.TempPathFactory, make: SimpleNamespace) -> Path:
     """Return a folder with a survey of 3,000 rows, some without a feature, and what memory makes of it."""
     folder = tmp_path_factory.mktemp("large")
     columns = make.survey(3000)
@@ -56,7 +57,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, make) -> Path:
 
 
 @pytest.mark.usefixtures("few_in_memory")
-def test_the_model_of_all_rows(large, monkeypatch):
+def test_the_model_of_all_rows(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.training._saving.write_report", lambda report, path: path.write_text(report.name)
     )
@@ -115,7 +116,7 @@ def collected(
     return rows, rows.finish()
 
 
-def test_the_sample_does_not_depend_on_batches(tmp_path):
+def test_the_sample_does_not_depend_on_batches(tmp_path: Path) -> None:
     found = []
     for n, order in ((1, 1), (7, 1), (40, -1)):
         rows, stored = collected(tmp_path, 100, n, order)
@@ -133,7 +134,7 @@ def test_the_sample_does_not_depend_on_batches(tmp_path):
     assert sum(len(part.X) for part in rows.parts) == 1000
 
 
-def test_the_share_of_held_out_rows_in_the_sample(tmp_path):
+def test_the_share_of_held_out_rows_in_the_sample(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
     X = np.zeros((len(keys), 1))
@@ -152,7 +153,7 @@ def test_the_share_of_held_out_rows_in_the_sample(tmp_path):
         assert np.array_equal(chosen, keys[np.isin(keys, chosen)])
 
 
-def test_names_of_several_classes_in_pieces(tmp_path, monkeypatch):
+def test_names_of_several_classes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = collected(tmp_path, None, 3)
     whole = repeated_in_conflict(named_pieces(None, rows.parts), "abc", [])
     sampled, stored = collected(tmp_path, 50, 3)
@@ -162,7 +163,7 @@ def test_names_of_several_classes_in_pieces(tmp_path, monkeypatch):
     assert repeated_in_conflict(named_pieces(stored, sampled.parts), "abc", []) == whole
 
 
-def test_an_array_that_grows(tmp_path):
+def test_an_array_that_grows(tmp_path: Path) -> None:
     rows = np.arange(60, dtype="<i2").reshape(20, 3)
     with ArrayWriter(tmp_path / "a.npy") as written:
         for i in range(0, 20, 6):
@@ -171,7 +172,7 @@ def test_an_array_that_grows(tmp_path):
     assert np.load(tmp_path / "a.npy").dtype == rows.dtype
 
 
-def test_a_disk_without_room():
+def test_a_disk_without_room() -> None:
     full = ArrayWriter(Path("/dev/full"))
     with pytest.raises(StorageError, match=r"No space left on device.*expected room for all"):
         full.append(np.zeros((100_000, 2)))
@@ -206,7 +207,7 @@ def peak_of(n: int, folder: Path) -> float:
         tracemalloc.stop()
 
 
-def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 16_384)
     monkeypatch.setattr("flows.training._stored_places.PIECE_ROWS", 100_000)
     few, many = (peak_of(n, tmp_path / str(n)) for n in (200_000, 600_000))
@@ -214,7 +215,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     assert few < 30
 
 
-def test_votes_and_weights_of_shards(tmp_path, monkeypatch):
+def test_votes_and_weights_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with votes for three classes, weighted, some held out: the fit of the arrays."""
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 150)
     rng = np.random.default_rng(4)
@@ -244,7 +245,9 @@ def test_votes_and_weights_of_shards(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("split", ['by = "healpix"', 'by = "id"', "held_out = 0"])
-def test_the_split_of_shards_is_that_of_all_rows(make, tmp_path, monkeypatch, split):
+def test_the_split_of_shards_is_that_of_all_rows(
+    make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
+) -> None:
     monkeypatch.setattr("flows.training._stored_rows.SHARD_ROWS", 170)
     text = make.specification.replace("[features]", f"[split]\n{split}\n[features]")
     text = text.replace('id = "name"', 'id = "name"\nra = "ra"\ndec = "dec"')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ def arrays(rows: TrainingRows) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in LABELS if "negative" not in kind])
-def test_rows_read_by_workers_are_those_of_one_process(nights, tmp_path, kind):
+def test_rows_read_by_workers_are_those_of_one_process(nights: Path, tmp_path: Path, kind: str) -> None:
     here = gathered(nights, kind, tmp_path / "here", ThreadEngine(1))
     there = gathered(nights, kind, tmp_path / "there", Elsewhere())
     for name in ("classes", "content_hash", "n_read", "n_selected", "states", "split", "repeated"):
@@ -155,11 +155,11 @@ def test_rows_read_by_workers_are_those_of_one_process(nights, tmp_path, kind):
     assert files
 
 
-def test_workers_are_in_another_folder(nights, tmp_path, monkeypatch):
+def test_workers_are_in_another_folder(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths of the specification and of the store may be relative to the folder of the run."""
 
     class InAnother(Elsewhere):
-        def map(self, work, items):
+        def map(self, work: Path, items: Any) -> Iterator[Any]:
             listed = list(items)
             with monkeypatch.context() as there:
                 there.chdir(tmp_path)
@@ -173,7 +173,7 @@ def test_workers_are_in_another_folder(nights, tmp_path, monkeypatch):
     assert found.n_read == N
 
 
-def test_fetched_files_are_read_by_the_process_that_has_them():
+def test_fetched_files_are_read_by_the_process_that_has_them() -> None:
     with working_on(Elsewhere()):
         assert current_engine(1).is_remote
         with working_here():
@@ -181,7 +181,7 @@ def test_fetched_files_are_read_by_the_process_that_has_them():
         assert current_engine(1).is_remote
 
 
-def test_a_few_rows_are_read_here(nights, tmp_path, monkeypatch):
+def test_a_few_rows_are_read_here(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flows.training._gather.MOST_IN_MEMORY", N)
     monkeypatch.setattr(PieceReader, "__call__", lambda *_: pytest.fail("a worker was asked"))
     more, label = LABELS["column"]
@@ -191,14 +191,14 @@ def test_a_few_rows_are_read_here(nights, tmp_path, monkeypatch):
         assert gather(specification, opened, folder=lambda: tmp_path).stored is None
 
 
-def test_what_is_wrong_with_a_row_is_said_as_by_one_process(nights, tmp_path):
+def test_what_is_wrong_with_a_row_is_said_as_by_one_process(nights: Path, tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r'catalog\.weight: got [0-9]+ training rows where "w - 0\.6" is negative'
     ):
         gathered(nights, "negative weights", tmp_path / "there", Elsewhere())
 
 
-def test_a_worker_that_does_not_see_the_store(nights, tmp_path):
+def test_a_worker_that_does_not_see_the_store(nights: Path, tmp_path: Path) -> None:
     reader = PieceReader((), LabelSource(""), tmp_path / "nowhere")
     with pytest.raises(
         EngineError, match="nowhere: got a worker that does not see this folder, expected the model"
@@ -206,9 +206,9 @@ def test_a_worker_that_does_not_see_the_store(nights, tmp_path):
         reader(Piece(0, 0, catalogs.open(nights / "night-0.fits").partitions[0]))
 
 
-def test_a_file_that_no_worker_outlives_is_named(nights, tmp_path):
+def test_a_file_that_no_worker_outlives_is_named(nights: Path, tmp_path: Path) -> None:
     class Deadly(Elsewhere):
-        def map(self, _work, items):
+        def map(self, _work: Any, items: Any) -> Iterator[Any]:
             yield from ((item, Lost("2 workers in turn were killed")) for item in items)
 
     with pytest.raises(EngineError, match=r"night-0.fits: 2 workers in turn were killed"):

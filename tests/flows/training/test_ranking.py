@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from flows.training._ranking import rank, stacked
 from tests.flows.candidates import CANDIDATE
 
 
-def row(evidence, *, verdict="green", second_order=0.0, bic=0.0, prior=1.0):
+def row(
+    evidence: Any, *, verdict: str = "green", second_order: float = 0.0, bic: float = 0.0, prior: float = 1.0
+) -> Any:
     return replace(
         CANDIDATE,
         log_evidence=evidence,
@@ -24,39 +27,39 @@ def row(evidence, *, verdict="green", second_order=0.0, bic=0.0, prior=1.0):
     )
 
 
-def test_evidence_with_prior_probability():
+def test_evidence_with_prior_probability() -> None:
     found = rank([row(-10.0), row(-9.0), row(-9.5, prior=3.0)], by="evidence")
     assert found.selected == 2
     assert np.sum(found.weights) == pytest.approx(1)
     assert found.weights[1] / found.weights[0] == pytest.approx(np.e)
 
 
-def test_bic_is_another_order():
+def test_bic_is_another_order() -> None:
     assert rank([row(-10.0, bic=-1.0), row(-9.0, bic=-2.0)], by="bic").selected == 0
 
 
-def test_a_red_verdict_bars_no_candidate():
+def test_a_red_verdict_bars_no_candidate() -> None:
     """It condemns the Gaussian approximation of the weights, not the model."""
     found = rank([row(-10.0), row(-1.0, verdict="red")], by="evidence")
     assert found.selected == 1
     assert found.weights[1] > 0.99
 
 
-def test_the_second_order_term_counts_for_all_candidates_or_for_none():
+def test_the_second_order_term_counts_for_all_candidates_or_for_none() -> None:
     rows = [row(-10.0, second_order=0.1), row(-9.95)]
     assert rank(rows, by="evidence").selected == 0
     assert rank([*rows, row(-50.0, verdict="amber")], by="evidence").selected == 1
     assert rank([*rows, row(-50.0, verdict="red", second_order=None)], by="evidence").selected == 1
 
 
-def test_an_average_leaves_out_what_would_move_nothing():
+def test_an_average_leaves_out_what_would_move_nothing() -> None:
     found = rank([row(-10.0), row(-9.0), row(-40.0)], by="average")
     assert [index for index, _ in found.members] == [0, 1]
     assert sum(share for _, share in found.members) == pytest.approx(1)
     assert rank([row(-10.0), row(-9.0)], by="evidence").members == ((1, 1.0),)
 
 
-def test_a_stack_is_of_what_left_out_rows_ask_for():
+def test_a_stack_is_of_what_left_out_rows_ask_for() -> None:
     truth = np.eye(2)[np.arange(60) % 2]
     good, bad = 0.1 + 0.8 * truth, 0.9 - 0.8 * truth
     left_out = [np.stack([p, truth]) for p in (bad, good, good)]
@@ -70,7 +73,7 @@ def test_a_stack_is_of_what_left_out_rows_ask_for():
     assert stacked([row(-1.0, prior=3.0), row(-1.0)], [left_out[1]] * 2) == pytest.approx([0.75, 0.25])
 
 
-def test_the_table_alone_ranks_as_the_posteriors_do():
+def test_the_table_alone_ranks_as_the_posteriors_do() -> None:
     rng = np.random.default_rng(8)
     x = rng.normal(size=(200, 3))
     t = rng.random(200) < 1 / (1 + np.exp(-x[:, 0]))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -135,7 +136,9 @@ def loss(surveys: Path, survey: str, told: SimpleNamespace, out: Path, **options
     return float(-np.mean(np.log(np.maximum(happened, 1e-7))))  # float32 may have rounded to 0
 
 
-def test_other_class_shares_want_their_correction_and_no_weights(surveys, trained, tmp_path):
+def test_other_class_shares_want_their_correction_and_no_weights(
+    surveys: Path, trained: Trained, tmp_path: Path
+) -> None:
     plain = loss(surveys, "classes", trained("classes", ""), tmp_path / "plain")
     weighted = loss(
         surveys, "classes", trained("classes", AGAINST + "density_weights = true"), tmp_path / "w"
@@ -150,7 +153,9 @@ def test_other_class_shares_want_their_correction_and_no_weights(surveys, traine
     assert told.log_loss == pytest.approx(corrected, abs=0.05)
 
 
-def test_other_features_want_weights_and_no_class_shares(surveys, trained, tmp_path):
+def test_other_features_want_weights_and_no_class_shares(
+    surveys: Path, trained: Trained, tmp_path: Path
+) -> None:
     unweighted = trained("colours", AGAINST)
     weighted = trained("colours", AGAINST + "density_weights = true")
     plain = loss(surveys, "colours", unweighted, tmp_path / "plain")
@@ -162,7 +167,7 @@ def test_other_features_want_weights_and_no_class_shares(surveys, trained, tmp_p
     assert said[0] < said[1] - 0.1
 
 
-def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained):
+def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained: Trained) -> None:
     alone, told = trained("colours", ""), trained("colours", AGAINST)
     assert alone.candidates == told.candidates
     shift = told.training.shift
@@ -175,7 +180,7 @@ def test_the_diagnostic_is_in_the_report_and_changes_no_model(trained):
     assert not [r for r in train_report(alone).remarks if "AUC" in r]
 
 
-def test_weights_sum_to_their_effective_number(trained):
+def test_weights_sum_to_their_effective_number(trained: Trained) -> None:
     told = trained("colours", AGAINST + "density_weights = true")
     shift = told.training.shift
     assert 10 < shift.n_effective < 0.7 * shift.n_training
@@ -187,7 +192,7 @@ def test_weights_sum_to_their_effective_number(trained):
     assert f"count as {shift.n_effective:,.1f}" in (Path(told.path) / "card.md").read_text()
 
 
-def test_the_version_follows_the_target_where_the_model_does(surveys, tmp_path):
+def test_the_version_follows_the_target_where_the_model_does(surveys: Path, tmp_path: Path) -> None:
     for file in ("train.parquet", "target.parquet"):
         (tmp_path / file).write_bytes((surveys / "colours" / file).read_bytes())
     versions = {}
@@ -201,7 +206,7 @@ def test_the_version_follows_the_target_where_the_model_does(surveys, tmp_path):
         assert (now == versions[key]) == (key == "seen")
 
 
-def test_shares_are_in_every_output(surveys, trained, tmp_path):
+def test_shares_are_in_every_output(surveys: Path, trained: Trained, tmp_path: Path) -> None:
     told = trained("classes", AGAINST + 'class_prior = "em"')
     used = told.training.shift.class_prior
     target = surveys / "classes" / "target.fits"
@@ -217,7 +222,7 @@ def test_shares_are_in_every_output(surveys, trained, tmp_path):
     assert "class_priors_source = EM over target.parquet" in history
 
 
-def test_weights_are_in_every_output(surveys, trained, tmp_path):
+def test_weights_are_in_every_output(surveys: Path, trained: Trained, tmp_path: Path) -> None:
     told = trained("colours", AGAINST + "density_weights = true")
     loss(surveys, "colours", told, tmp_path)
     metadata = pq.read_schema(tmp_path / "target.parquet").metadata
@@ -225,7 +230,9 @@ def test_weights_are_in_every_output(surveys, trained, tmp_path):
     assert "training_weights" in json.loads((tmp_path / "summary.json").read_text())["shift"]
 
 
-def test_shares_at_classification_are_those_of_a_training_with_them(surveys, trained, tmp_path):
+def test_shares_at_classification_are_those_of_a_training_with_them(
+    surveys: Path, trained: Trained, tmp_path: Path
+) -> None:
     plain = trained("classes", "")
     given = {"early": 0.9, "late": 0.1}
     by_option = loss(surveys, "classes", plain, tmp_path / "a", class_prior=given)
@@ -250,7 +257,7 @@ def test_shares_at_classification_are_those_of_a_training_with_them(surveys, tra
     assert all(found["error"] > 0 for found in given_shares["classes"].values())
 
 
-def assert_no_error(summary):
+def assert_no_error(summary: Any) -> None:
     """Assert that no count has an error, in the whole and in each file, and that the tables say why."""
     for counts in (summary, *summary.files.values()):
         assert "EM over target.parquet" in counts.no_error
@@ -267,7 +274,7 @@ def assert_no_error(summary):
     assert {row[-1] for row in class_change_table(known, before).rows} == {"–"}
 
 
-def test_both_are_refused_in_a_specification():
+def test_both_are_refused_in_a_specification() -> None:
     both = AGAINST + 'density_weights = true\nclass_prior = "em"'
     with pytest.raises(
         SpecificationError, match="shift: got density_weights and class_prior, expected one of"
@@ -275,19 +282,19 @@ def test_both_are_refused_in_a_specification():
         parse_specification(SPECIFICATION + both, source="spec")
 
 
-def test_both_are_refused_at_classification(surveys, trained, tmp_path):
+def test_both_are_refused_at_classification(surveys: Path, trained: Trained, tmp_path: Path) -> None:
     told = trained("colours", AGAINST + "density_weights = true")
     with pytest.raises(UsageError, match="weighted by density ratio, expected one of the two"):
         loss(surveys, "colours", told, tmp_path, class_prior="em")
 
 
-def test_weights_are_no_option_of_a_classification(surveys, trained, tmp_path):
+def test_weights_are_no_option_of_a_classification(surveys: Path, trained: Trained, tmp_path: Path) -> None:
     weighted = Path(trained("colours", AGAINST + "density_weights = true").spec)
     with pytest.raises(UsageError, match="which was trained without"):
         loss(surveys, "colours", trained("colours", ""), tmp_path, specification=weighted)
 
 
-def test_a_release_does_not_estimate_shares_anew(trained, tmp_path):
+def test_a_release_does_not_estimate_shares_anew(trained: Trained, tmp_path: Path) -> None:
     told = trained("classes", "")
     em = Path(trained("classes", AGAINST + 'class_prior = "em"').spec)
     with pytest.raises(UsageError, match="shares that stay the same"):
@@ -303,18 +310,18 @@ def test_a_release_does_not_estimate_shares_anew(trained, tmp_path):
         ("class_prior = { early = 0.5, spiral = 0.5 }", "expected one of each class: early, late"),
     ],
 )
-def test_malformed_shares_are_named(shift, said):
+def test_malformed_shares_are_named(shift: str, said: str) -> None:
     with pytest.raises(SpecificationError, match=said.replace("[", r"\[")):
         parse_specification(SPECIFICATION + shift, source="spec")
 
 
-def test_shares_move_logits_alone():
+def test_shares_move_logits_alone() -> None:
     probit = '[[candidate]]\nlikelihood = "probit"\n'
     with pytest.raises(SpecificationError, match=r"candidate\.0 of likelihood 'probit'"):
         parse_specification(SPECIFICATION + "class_prior = 'em'\n" + probit, source="spec")
 
 
-def test_votes_have_no_class_shares(trained):
+def test_votes_have_no_class_shares(trained: Trained) -> None:
     """EM over vote fractions found 0.82 where 0.59 of the votes were."""
     votes = SPECIFICATION.replace(
         'column = "type"\nclasses = { early = ["early"], late = ["late"] }', "votes = { a = 'x', b = 'y' }"
@@ -331,10 +338,10 @@ def test_votes_have_no_class_shares(trained):
 
 
 @pytest.mark.parametrize("key", ['class_prior = "em"', "density_weights = true"])
-def test_a_target_is_needed(surveys, tmp_path, key):
+def test_a_target_is_needed(surveys: Path, tmp_path: Path, key: str) -> None:
     (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())
     (tmp_path / "spec.toml").write_text(SPECIFICATION + key)
-    with pytest.raises(SpecificationError, match=f"shift.{key.split()[0]}: got no target"):
+    with pytest.raises(SpecificationError, match=f"shift.{key.split(maxsplit=1)[0]}: got no target"):
         train(tmp_path / "spec.toml", tmp_path / "models")
     (tmp_path / "spec.toml").write_text(SPECIFICATION + key + "\n" + AGAINST)
     with pytest.raises(UsageError, match=r"shift\.target"):
@@ -342,7 +349,9 @@ def test_a_target_is_needed(surveys, tmp_path, key):
 
 
 @pytest.mark.parametrize("release", ["absent", "damaged", "tiny"])
-def test_a_release_that_cannot_be_compared_holds_up_no_training(surveys, tmp_path, release):
+def test_a_release_that_cannot_be_compared_holds_up_no_training(
+    surveys: Path, tmp_path: Path, release: str
+) -> None:
     (tmp_path / "train.parquet").write_bytes((surveys / "colours" / "train.parquet").read_bytes())
     (tmp_path / "spec.toml").write_text(SPECIFICATION.replace("[shift]", '[target]\npaths = ["release*"]'))
     if release == "damaged":
@@ -355,7 +364,7 @@ def test_a_release_that_cannot_be_compared_holds_up_no_training(surveys, tmp_pat
         train(tmp_path / "spec.toml", tmp_path / "models", limit=200)
 
 
-def test_of_a_large_target_some_files_are_read(tmp_path, monkeypatch):
+def test_of_a_large_target_some_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     for i in range(6):
         write(tmp_path / f"{i}.parquet", *by_colour(100, float(i), rng))
@@ -368,14 +377,16 @@ def test_of_a_large_target_some_files_are_read(tmp_path, monkeypatch):
     assert found.X[:25, 0].mean() < 1.5 < found.X[25:, 0].mean()  # of the first and the fourth file
 
 
-def test_shares_on_the_command_line():
+def test_shares_on_the_command_line() -> None:
     assert read_shares("em") == "em"
     assert read_shares("early=0.3,late=0.7") == {"early": 0.3, "late": 0.7}
     with pytest.raises(UsageError, match="--class-prior: got 'late', expected em, or the share"):
         read_shares("early=0.3,late")
 
 
-def test_the_command(surveys, trained, tmp_path, capsys):
+def test_the_command(
+    surveys: Path, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = trained("classes", "").store
     common = ["classify", str(surveys / "classes" / "target.parquet"), "--model", "types", "--store", store]
     chosen = ["--out", str(tmp_path), "--class-prior", "early=0.9,late=0.1", "--direct", "--json"]
@@ -387,7 +398,7 @@ def test_the_command(surveys, trained, tmp_path, capsys):
     assert "got shares that sum to 0.9" in capsys.readouterr().err
 
 
-def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained):
+def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained: Trained) -> None:
     """As models made before there was a table [shift]."""
     told = trained("classes", "")
     model = Store(Path(told.store)).load("types")
@@ -401,13 +412,13 @@ def test_a_model_without_a_note_of_shares_has_those_of_its_rows(trained):
     assert with_shares(model, model.specification).log_prior_shift is None
 
 
-def test_every_so_many_rows_over_all_batches():
+def test_every_so_many_rows_over_all_batches() -> None:
     batches = [pa.record_batch({"x": np.arange(a, b)}) for a, b in ((0, 5), (5, 6), (6, 6), (6, 20))]
     taken = np.concatenate([b["x"].to_numpy() for b in thinned(batches, 3)])
     np.testing.assert_array_equal(taken, np.arange(0, 20, 3))
 
 
-def test_weights_that_a_catalogue_gives_are_a_factor():
+def test_weights_that_a_catalogue_gives_are_a_factor() -> None:
     """A row of weight 2 and the row given twice are told the same."""
     rng = np.random.default_rng(5)
     train_set, target = rng.normal(0, 1, (400, 1)), rng.normal(0.5, 1, (400, 1))

@@ -1,5 +1,10 @@
 """A model whose left-out rows ask for sharper probabilities: judged, stored and reported so."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,11 +19,11 @@ SHARP = Temperature(np.array([1.5, 2.5]), np.array([0.5, 0.5]))
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have left-out rows ask for a power; return what they were."""
     rows = []
 
-    def estimate(p, shares):
+    def estimate(p: Any, shares: Any) -> Any:
         rows.append((p, shares))
         return SHARP
 
@@ -26,13 +31,13 @@ def asked(monkeypatch):
     return rows
 
 
-def spec(folder, more):
+def spec(folder: Path, more: str) -> Any:
     path = folder / "spec.toml"
     path.write_text(path.read_text().replace("[features]", f"{more}\n[features]"))
     return path
 
 
-def test_the_model_is_judged_and_stored_at_its_temperature(folder, asked):
+def test_the_model_is_judged_and_stored_at_its_temperature(folder: Path, asked: dict[str, float]) -> None:
     result = train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
     [(p, shares)] = asked
     assert result.metrics.log_loss == pytest.approx(log_loss(SHARP.scaled(p), shares))
@@ -41,7 +46,7 @@ def test_the_model_is_judged_and_stored_at_its_temperature(folder, asked):
     assert any("to the power 2.00 (temperature scaling)" in text for text in train_report(result).remarks)
 
 
-def test_a_model_judged_on_held_out_rows_has_it_as_well(folder, asked):
+def test_a_model_judged_on_held_out_rows_has_it_as_well(folder: Path, asked: dict[str, float]) -> None:
     train(spec(folder, '[select]\nby = "stack"'), folder / "models")
     model = Store(folder / "models").load("morphology")
     assert asked
@@ -55,13 +60,13 @@ def test_a_model_judged_on_held_out_rows_has_it_as_well(folder, asked):
         "[split]\nheld_out = 0.2",  # by evidence: no row is left out of a fit
     ],
 )
-def test_where_it_is_not_wanted_nothing_is_asked(folder, asked, more):
+def test_where_it_is_not_wanted_nothing_is_asked(folder: Path, asked: dict[str, float], more: str) -> None:
     result = train(spec(folder, more), folder / "models")
     assert not asked
     assert result.training.mean_power is None
     assert Store(folder / "models").load("morphology").classifier.temperature is None
 
 
-def test_rows_that_ask_for_nothing_leave_the_model_as_it_was(folder):
+def test_rows_that_ask_for_nothing_leave_the_model_as_it_was(folder: Path) -> None:
     train(spec(folder, "[split]\nheld_out = 0"), folder / "models")
     assert "temperature" not in Store(folder / "models").load("morphology").classifier.to_dict()

@@ -8,6 +8,8 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def text_of(folder: Path, old: str = "", new: str = "") -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_what_is_told_is_what_is_stored(folder):
+def test_what_is_told_is_what_is_stored(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models")
     document = json.loads(json.dumps(to_document(told), allow_nan=False))
     assert from_document(ModelDescription, document, source="told") == told
@@ -48,7 +50,7 @@ def test_what_is_told_is_what_is_stored(folder):
     assert sum(row.weight for row in told.candidates) == pytest.approx(1)
 
 
-def test_rows_are_counted(folder, make):
+def test_rows_are_counted(folder: Path, make: SimpleNamespace) -> None:
     told = train(folder / "spec.toml", folder / "models").training
     columns = make.survey()
     inside = columns["type"] == "G"
@@ -62,7 +64,7 @@ def test_rows_are_counted(folder, make):
     assert missing["b_j"] == pytest.approx(np.mean(columns["jmag"][labelled] == -9999))
 
 
-def test_the_same_again_does_nothing(folder):
+def test_the_same_again_does_nothing(folder: Path) -> None:
     first = train(folder / "spec.toml", folder / "models")
     before = (Path(first.path) / "model.asdf").stat().st_mtime_ns
     second = train(folder / "spec.toml", folder / "models")
@@ -74,7 +76,7 @@ def test_the_same_again_does_nothing(folder):
     assert third.version == first.version
 
 
-def test_same_bytes_whatever_the_threads_and_the_format(folder, make):
+def test_same_bytes_whatever_the_threads_and_the_format(folder: Path, make: SimpleNamespace) -> None:
     one = train(folder / "spec.toml", folder / "one", threads=1)
     two = train(folder / "spec.toml", folder / "two", threads=2)
     assert (Path(one.path) / "model.asdf").read_bytes() == (Path(two.path) / "model.asdf").read_bytes()
@@ -85,7 +87,7 @@ def test_same_bytes_whatever_the_threads_and_the_format(folder, make):
     assert three.candidates == one.candidates
 
 
-def test_a_candidate_more_leaves_the_others_as_they_were(folder):
+def test_a_candidate_more_leaves_the_others_as_they_were(folder: Path) -> None:
     rbf = '[[candidate]]\nbasis = { kind = "rbf", centres = 5 }\n'
     text_of(folder, "[[candidate]]\nfeatures", rbf + "[[candidate]]\nfeatures")
     with_rbf = train(folder / "spec.toml", folder / "models")
@@ -98,7 +100,7 @@ def test_a_candidate_more_leaves_the_others_as_they_were(folder):
     assert without.champion == with_rbf.version
 
 
-def test_a_killed_run_goes_on_where_it_was(folder):
+def test_a_killed_run_goes_on_where_it_was(folder: Path) -> None:
     expected = train(folder / "spec.toml", folder / "whole")
     fitted = []
 
@@ -127,7 +129,7 @@ def test_a_killed_run_goes_on_where_it_was(folder):
     assert told.candidates == expected.candidates
 
 
-def test_ctrl_c_finishes_the_candidate_in_hand(folder):
+def test_ctrl_c_finishes_the_candidate_in_hand(folder: Path) -> None:
     def fit(place: str, index: int, threads: int | None) -> JudgedCandidate:
         os.kill(os.getpid(), signal.SIGINT)
         return DIRECT.fit(place, index, threads)
@@ -139,20 +141,20 @@ def test_ctrl_c_finishes_the_candidate_in_hand(folder):
     assert (staging / "candidate-000.json").exists()
 
 
-def test_a_trial_keeps_nothing(folder):
+def test_a_trial_keeps_nothing(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models", limit=200)
     assert told.status == "trial"
     assert told.training.n_read == 200
     assert not (folder / "models").exists()
 
 
-def test_a_dry_run_says_what_would_be(folder):
+def test_a_dry_run_says_what_would_be(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models", dry_run=True)
     assert not (folder / "models").exists()
     assert told.model == train(folder / "spec.toml", folder / "models").model
 
 
-def test_weights_count_as_rows(folder, make):
+def test_weights_count_as_rows(folder: Path, make: SimpleNamespace) -> None:
     columns = make.survey()
     make.parquet(folder / "survey.parquet", columns | {"w": np.full(400, 2.0)})
     text_of(folder, 'id = "name"', 'id = "name"\nweight = "w"')
@@ -164,12 +166,12 @@ def test_weights_count_as_rows(folder, make):
         assert a.log_evidence == pytest.approx(b.log_evidence, rel=1e-9)
 
 
-def test_a_label_column_alone(folder):
+def test_a_label_column_alone(folder: Path) -> None:
     text_of(folder, 'classes = { early = ["E", "S0"], late = ["Sb", "Sc"] }', "")
     assert train(folder / "spec.toml", folder / "models").classes == ("E", "S0", "S?", "Sb", "Sc")
 
 
-def test_two_catalogues_are_one(folder, make):
+def test_two_catalogues_are_one(folder: Path, make: SimpleNamespace) -> None:
     columns = make.survey()
     make.parquet(folder / "a.parquet", {n: c[:150] for n, c in columns.items()})
     make.parquet(folder / "b.parquet", {n: c[150:] for n, c in columns.items()})
@@ -180,7 +182,7 @@ def test_two_catalogues_are_one(folder, make):
     assert halves.candidates == whole.candidates
 
 
-def test_a_folder_whose_files_drift_is_one_with_nulls(folder, make):
+def test_a_folder_whose_files_drift_is_one_with_nulls(folder: Path, make: SimpleNamespace) -> None:
     """A file without a column, of other types and order: the model of the table in which those values are missing."""
     columns = make.survey()
     parts = [
@@ -239,7 +241,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("old", "new", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_rows_that_carry_no_fit(folder, old, new, error, message):
+def test_rows_that_carry_no_fit(folder: Path, old: str, new: str, error: type[Any], message: str) -> None:
     text_of(folder, old, new)
     if not new:  # without classes, every value is one
         text_of(folder, "type == 'G'", "type == 'G' and hubble == 'E'")
@@ -248,7 +250,7 @@ def test_rows_that_carry_no_fit(folder, old, new, error, message):
     assert not (folder / "models").exists()
 
 
-def test_the_model_does_not_know_the_survey_any_more(folder):
+def test_the_model_does_not_know_the_survey_any_more(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models")
     shutil.move(folder / "survey.parquet", folder / "gone.parquet")
     assert read_model(Path(told.path) / "model.asdf").label == told.model
@@ -256,7 +258,7 @@ def test_the_model_does_not_know_the_survey_any_more(folder):
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("posterior", ["laplace", "refined", "sampled"])
-def test_the_posterior_that_is_asked_for(folder, posterior):
+def test_the_posterior_that_is_asked_for(folder: Path, posterior: str) -> None:
     text_of(folder, "[features]", f'[select]\nposterior = "{posterior}"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     model = Store(folder / "models").load("morphology")
@@ -265,7 +267,7 @@ def test_the_posterior_that_is_asked_for(folder, posterior):
     assert told.candidates[told.selected].log_loss == pytest.approx(told.metrics.log_loss, abs=0.02)
 
 
-def test_refinement_from_the_drafts_ends_where_one_without_them_does(folder):
+def test_refinement_from_the_drafts_ends_where_one_without_them_does(folder: Path) -> None:
     text_of(folder, "[features]", "[split]\nheld_out = 0\n[features]")
     drafts = []
 
@@ -285,7 +287,7 @@ def test_refinement_from_the_drafts_ends_where_one_without_them_does(folder):
         assert np.abs(one.posterior.gaussian.mean - other.posterior.gaussian.mean).max() < 0.02 * sd.min()
 
 
-def test_a_stack_of_candidates(folder):
+def test_a_stack_of_candidates(folder: Path) -> None:
     text_of(folder, "[features]", '[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     members = Store(folder / "models").load("morphology").classifier.members
@@ -298,7 +300,7 @@ def test_a_stack_of_candidates(folder):
     assert told.selected == int(np.argmax(shares))
 
 
-def test_an_average_of_candidates(folder):
+def test_an_average_of_candidates(folder: Path) -> None:
     text_of(folder, "[features]", '[select]\nby = "average"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     model = Store(folder / "models").load("morphology")
@@ -308,7 +310,7 @@ def test_an_average_of_candidates(folder):
     assert [m.weight for m in model.classifier.members] == pytest.approx(shares)
 
 
-def test_all_labels_train_and_folds_judge(folder, capsys):
+def test_all_labels_train_and_folds_judge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text_of(folder, "[features]", '[split]\nheld_out = 0\n[select]\nby = "stack"\n[features]')
     told = train(folder / "spec.toml", folder / "models")
     report = train_report(told)
@@ -324,7 +326,7 @@ def test_all_labels_train_and_folds_judge(folder, capsys):
     assert "eld-out" not in shown
 
 
-def test_the_refit_is_said(folder):
+def test_the_refit_is_said(folder: Path) -> None:
     told = train(folder / "spec.toml", folder / "models")
     n = sum(told.training.training_counts) + sum(told.training.held_out_counts)
     report = train_report(told)
@@ -336,7 +338,7 @@ def test_the_refit_is_said(folder):
     assert "The approximation holds (green): chains confirm it" in {f.what for f in answer.findings}
 
 
-def test_a_height_of_the_steps_for_each_feature(folder):
+def test_a_height_of_the_steps_for_each_feature(folder: Path) -> None:
     """The colour that tells has the higher steps; the stored fit has the heights that the table says."""
     steps = '{ kind = "sigmoid", centres = 6, height = "each" }'
     text_of(folder, '{ kind = "linear" }', steps)

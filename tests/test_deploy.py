@@ -1,0 +1,153 @@
+"""The files of `deploy/` are what docs/operations.md says: settings are known, images public, all lines explained.
+
+Their commands are run by `tests/e2e/test_team_server.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.containers import DEPLOY, ROOT, SETTINGS, compose, instructions, texts
+
+PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SERVICES = compose()["services"]
+EXPLAINED = re.compile(r"^\| `([^`|]+)`[^|]*\|", flags=re.MULTILINE)
+"""The first cell of a row, whose second says why the line is there."""
+
+
+KNOWN = """
+from prefect.settings.legacy import _get_settings_fields
+from prefect.settings.models.root import Settings
+print(*_get_settings_fields(Settings))
+"""
+
+
+def environment_file() -> dict[str, str]:
+    lines = (DEPLOY / "systemd" / "blr.env").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", maxsplit=1) for line in lines if not line.startswith("#"))
+
+
+def directives(unit: Path) -> list[str]:
+    lines = unit.read_text(encoding="utf-8").splitlines()
+    return [line.partition("=")[0] for line in lines if re.match(r"\w", line)]
+
+
+def settings_of(text: str) -> set[str]:
+    return set(re.findall(r"\b(?:PREFECT|BLR|POSTGRES)_\w+|\bDO_NOT_TRACK\b", text))
+
+
+def test_every_line_is_explained_on_the_page() -> None:
+    """What a line begins with has a row: an instruction, a service and its keys, a setting, a directive."""
+    rows = set(EXPLAINED.findall(PAGE))
+    files = [*UNITS, DEPLOY / "systemd" / "blr.env", DEPLOY / "compose.yaml", DEPLOY / "Containerfile"]
+    settings = set().union(*(settings_of(path.read_text(encoding="utf-8")) for path in files))
+    assert settings - {"BLR_PASSWORD", "BLR_URL"} - rows - settings_of(PAGE) == set()
+    assert {name for unit in UNITS for name in directives(unit)} - rows == set()
+    assert {key for service in SERVICES.values() for key in service} | set(SERVICES) <= rows
+    explained = [f"{name} {arguments}" for name, arguments in instructions()]
+    assert [line for line in explained if not any(line.startswith(row) for row in rows)] == []
+
+
+@pytest.mark.parametrize("owner", ["compose", "systemd"])
+def test_prefect_knows_the_settings(owner: str, tmp_path: Path) -> None:
+    """Of a setting that it does not know, Prefect says nothing, or warns; so each is looked up."""
+    named = environment_file() if owner == "systemd" else {}
+    for service in SERVICES.values() if owner == "compose" else ():
+        named |= service.get("environment", {})
+    done = subprocess.run(
+        [sys.executable, "-c", KNOWN],
+        env=os.environ | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {name for name in named if name.startswith("PREFECT_")} - set(done.stdout.split()) == set()
+    for asked, said in (("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"),):
+        assert named[asked] == named[said]
+
+
+def test_images_are_public_or_built_here() -> None:
+    stages = [arguments.split()[0] for name, arguments in instructions() if name == "FROM"]
+    used = {service["image"] for service in SERVICES.values()}
+    assert {image.split("/")[0] for image in [*stages, *used]} == {"docker.io", "localhost"}
+    assert all(":" in image for image in [*stages, *used] if not image.startswith("localhost/"))
+    built = {service["build"]["dockerfile"] for service in SERVICES.values() if "build" in service}
+    assert {(DEPLOY.parent / path).resolve() for path in built} == {DEPLOY / "Containerfile"}
+
+
+def test_what_is_copied_into_the_image_exists() -> None:
+    copied = [arguments.split()[:-1] for name, arguments in instructions() if name == "COPY"]
+    paths = [path for words in copied if "--from=build" not in words for path in words]
+    assert paths
+    assert all((ROOT / path).exists() for path in paths)
+
+
+def test_services_that_stay_have_a_health_check_and_the_others_are_waited_for() -> None:
+    stay = {name for name, service in SERVICES.items() if "restart" in service}
+    assert stay == {name for name, service in SERVICES.items() if "healthcheck" in service}
+    conditions = {
+        on: told["condition"] for s in SERVICES.values() for on, told in s.get("depends_on", {}).items()
+    }
+    assert {on: c == "service_healthy" for on, c in conditions.items()} == {
+        on: on in stay for on in conditions
+    }
+    assert set(SERVICES) - set(conditions) == {"worker"}
+
+
+def test_ports_are_open_to_this_machine_alone() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports == ["127.0.0.1:4200:4200"]
+
+
+def test_volumes_are_declared_and_the_survey_is_the_only_folder_of_the_machine() -> None:
+    mounted = {volume.split(":")[0] for s in SERVICES.values() for volume in s.get("volumes", [])}
+    assert mounted - {SETTINGS["SURVEY"]} == set(compose()["volumes"])
+
+
+def test_without_a_password_nothing_starts() -> None:
+    for name in SETTINGS:
+        with pytest.raises(AssertionError, match=f"{name}: set it in blr.env"):
+            compose({key: value for key, value in SETTINGS.items() if key != name})
+    assert not [text for text in texts(compose()) if "${" in text]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
+    """`systemd-analyze verify` looks for the programs too: here they are the tests' own."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed (Debian: systemd)")
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace("/opt/blr/bin", str(Path(sys.executable).parent)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_units_and_services_start_the_same(unit: Path) -> None:
+    """But for the address, which a container does not share, and the kind of a pool that is not there yet."""
+    (start,) = re.findall(r"^ExecStart=/opt/blr/bin/(.*)$", unit.read_text(), flags=re.MULTILINE)
+    ours = shlex.split(start.replace(" --type process", "").replace("127.0.0.1", "0.0.0.0"))  # noqa: S104
+    assert ours == SERVICES[unit.stem.removeprefix("blr-")]["command"]
+
+
+def test_the_file_of_settings_is_the_same_to_systemd_and_to_a_shell(tmp_path: Path) -> None:
+    path = DEPLOY / "systemd" / "blr.env"
+    done = subprocess.run(
+        ["sh", "-c", f"set -a; . {shlex.quote(str(path))}; env"],
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert environment_file().items() <= dict(line.split("=", 1) for line in done.stdout.splitlines()).items()
