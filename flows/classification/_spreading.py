@@ -202,9 +202,8 @@ def _orders(groups: Iterable[JobGroup], shown: dict[str, str]) -> Iterator[str]:
         shown.setdefault(str(there), str(path))
         return there
 
-    known: tuple[ClassificationRequest, Mapping[str, object]] | None = (
-        None  # written once, since all have the same
-    )
+    # Written once, since all orders have the same.
+    known: tuple[ClassificationRequest, Mapping[str, object]] | None = None
     for group in groups:
         request, staging = group.jobs[0].request, group.jobs[0].staging
         if known is None or known[0] is not request:
