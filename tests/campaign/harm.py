@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,15 @@ Harm = Counter[str]
 def contents(folder: Path) -> dict[str, bytes]:
     """Return what is in a folder by name, without what is of the run, folders as empty names."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    try:
+        paths = sorted(folder.rglob("*"))
+    except FileNotFoundError:  # a worker whose run was killed goes on for a while
+        return contents(folder)
+    for path in paths:
         name = str(path.relative_to(folder))
         if path.is_file():
-            found[name] = lasting_bytes(path)
+            with suppress(FileNotFoundError):
+                found[name] = lasting_bytes(path)
         elif path.is_dir():
             found[f"{name}/"] = b""
     return found
