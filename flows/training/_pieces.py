@@ -25,6 +25,7 @@ from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.training._collected import Part
 from flows.training._read_rows import BatchOfRows, RowReading
+from flows.training._stored_rows import check_seen
 
 __all__ = ["read_by_workers"]
 
@@ -69,11 +70,7 @@ class PieceReader:
 
     def __call__(self, piece: Piece) -> Report:
         """Return what was counted."""
-        if not self.folder.is_dir():
-            raise EngineError(
-                f"{self.folder}: got a worker that does not see this folder, expected the model store on a disk that "
-                "all machines share, under one path; choose such a store with --store"
-            )
+        check_seen(self.folder)
         reading, source = self.readings[piece.catalog], self.source.counting()
         counted: list[Counted] = []
         for batch in piece.partition.batches(reading.readers.general.read, BATCH_ROWS):

@@ -20,8 +20,7 @@ from blr.likelihood.targets import resolve_targets
 from blr.sums import Chunk, ChunkFunction, Terms, added, chunk_rows
 from blr.threads import single_threaded_blas
 from flows.engines.engine import Engine
-from flows.errors import EngineError
-from flows.training._stored_rows import Shard, StoredRows
+from flows.training._stored_rows import Shard, StoredRows, check_seen
 
 __all__ = ["DesignShards", "SampledDesign", "ShardReader", "ShardSum", "TrainingShards"]
 
@@ -78,11 +77,7 @@ class ShardSum:
 
     def __call__(self, shard: Shard) -> Terms | None:
         """Return the sum over a shard."""
-        if not self.read.stored.folder.is_dir():
-            raise EngineError(
-                f"{self.read.stored.folder}: got a worker that does not see this folder, expected the model store on a "
-                "disk that all machines share, under one path; choose such a store with --store"
-            )
+        check_seen(self.read.stored.folder)
         return _summed(self.function, self.read(shard), self.basis)
 
 

@@ -16,9 +16,10 @@ from typing import IO, Any, Self
 import numpy as np
 
 from catalogs.files.atomic import StorageError
+from flows.errors import EngineError
 from flows.training._rows import TrainingRows
 
-__all__ = ["SHARD_ROWS", "ArrayWriter", "Shard", "StoredRows"]
+__all__ = ["SHARD_ROWS", "ArrayWriter", "Shard", "StoredRows", "check_seen"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +28,15 @@ SHARD_ROWS = 65_536
 
 Shard = tuple[int, int]
 """The first row of a shard, and the one after its last."""
+
+
+def check_seen(folder: Path) -> None:
+    """Raise EngineError where a worker does not see the folder of the rows."""
+    if not folder.is_dir():
+        raise EngineError(
+            f"{folder}: got a worker that does not see this folder, expected the model store on a disk that "
+            "all machines share, under one path; choose such a store with --store"
+        )
 
 
 class ArrayWriter:
