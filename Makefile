@@ -24,11 +24,12 @@ demo: venv ## classify OpenNGC's galaxies: catalogues, models and reports in blr
 # `check` has run the architecture's.
 # One process more than processors, for some tests wait for servers.
 PYTEST = $(BIN)/python -m pytest -n $(shell $(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist loadfile --no-loadscope-reorder --ignore tests/test_architecture.py
+END_TO_END = tests/e2e tests/flows/demo tests/flows/orchestration
 test: check ## all checks, then all tests but the long ones and those from end to end
-	$(PYTEST) -m 'not long' --ignore tests/e2e tests
+	$(PYTEST) -m 'not long' $(END_TO_END:%=--ignore %) tests
 
-e2e: venv ## the tests from end to end: plain installs, a server with its worker, pages in a browser (Debian: chromium, chromium-driver)
-	$(PYTEST) -m 'not long' tests/e2e
+e2e: venv ## the tests from end to end: plain installs, the demonstration, Prefect's server and worker, pages in a browser (Debian: chromium, chromium-driver)
+	$(PYTEST) -m 'not long' $(END_TO_END)
 
 long: venv ## the long tests: many repeats, a second database, every default candidate
 	$(PYTEST) -m long tests
