@@ -100,11 +100,12 @@ def gather(
         tell().note(workers.description)
         batches = read_by_workers(readings, source, workers, place())
     for batch in batches:
-        tell().advance(batch.n_read)
-        n_read += batch.n_read
-        n_selected += batch.n_selected
-        seen.update(batch.seen)
-        states.update(batch.states)
+        counted = batch.counted
+        tell().advance(counted.n_read)
+        n_read += counted.n_read
+        n_selected += counted.n_selected
+        seen.update(counted.seen)
+        states.update(counted.states)
         collected.add(batch.part)
         content.feed(batch.content)
     source.require_match()

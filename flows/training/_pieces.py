@@ -6,7 +6,6 @@ and hashes are the same as of one process: shards are cut by rows, whoever has r
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -17,14 +16,13 @@ import numpy as np
 
 from catalogs.catalog.catalog import BATCH_ROWS, Catalog, Partition
 from catalogs.files.atomic import atomic_path
-from catalogs.sky.photometry import State
 from flows.engines.engine import Engine, Lost
 from flows.errors import EngineError
 from flows.features.table_choice import training_table
 from flows.labels.source import LabelSource
 from flows.specification.specification import Specification
 from flows.training._collected import Part
-from flows.training._read_rows import BatchOfRows, RowReading
+from flows.training._read_rows import BatchOfRows, Counted, RowReading
 from flows.training._stored_rows import check_seen
 
 __all__ = ["read_by_workers"]
@@ -40,16 +38,6 @@ class Piece:
     number: int
     catalog: int
     partition: Partition
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What was counted in a batch."""
-
-    n_read: int
-    n_selected: int
-    seen: Counter[str]
-    states: Counter[tuple[str, State]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ class PieceReader:
         for batch in piece.partition.batches(reading.readers.general.read, BATCH_ROWS):
             read = reading.read(batch, source)
             _write(_file(self.folder, piece.number, len(counted)), read)
-            counted.append(Counted(read.n_read, read.n_selected, read.seen, read.states))
+            counted.append(read.counted)
         return Report(tuple(counted), source.counts_alone())
 
 
@@ -139,6 +127,4 @@ def _taken(path: Path, counted: Counted) -> BatchOfRows:
         n.removeprefix(CONTENT): arrays.pop(n).tobytes() for n in list(arrays) if n.startswith(CONTENT)
     }
     part: dict[str, Any] = {f.name: arrays.get(f.name) for f in fields(Part)}
-    return BatchOfRows(
-        Part(**part), content, counted.n_read, counted.n_selected, counted.seen, counted.states
-    )
+    return BatchOfRows(Part(**part), content, counted)

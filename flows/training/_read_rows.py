@@ -71,16 +71,23 @@ def spelled(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What was counted in a batch: rows, labels of the selected rows, and the states of photometry."""
+
+    n_read: int
+    n_selected: int
+    seen: Counter[str]
+    states: Counter[tuple[str, State]]
+
+
 @dataclass(frozen=True, eq=False)
 class BatchOfRows:
     """What a batch contributes: its training rows, their columns as bytes, and what was counted on the way."""
 
     part: Part
     content: Mapping[str, bytes]
-    n_read: int
-    n_selected: int
-    seen: Counter[str]
-    states: Counter[tuple[str, State]]
+    counted: Counted
 
 
 @dataclass(frozen=True)
@@ -173,10 +180,12 @@ class RowReading:
         return BatchOfRows(
             whole,
             spelled(rows, self.readers.names),
-            batch.num_rows,
-            int(selected.sum()),
-            Counter(texts[selected].tolist()),
-            Counter(self.reader.count_states(rows)),
+            Counted(
+                batch.num_rows,
+                int(selected.sum()),
+                Counter(texts[selected].tolist()),
+                Counter(self.reader.count_states(rows)),
+            ),
         )
 
     def _part(self, batch: pa.RecordBatch, target: NDArray[np.intp], votes: Floats | None) -> Part:

@@ -65,18 +65,9 @@ class Zygote:
         """Return the exit status of the child, negative for a signal, once it has ended."""
         return int(self._ask({}))
 
-    def run(
-        self,
-        arguments: list[str],
-        *,
-        cwd: Path,
-        log: Path,
-        step: int = 0,
-        number: int = signal.SIGKILL,
-        settings: Mapping[str, Any] = MappingProxyType({}),
-    ) -> int:
-        """Start, and wait."""
-        self.start(arguments, cwd=cwd, log=log, step=step, number=number, settings=settings)
+    def run(self, arguments: list[str], **told: Any) -> int:
+        """Start, with what `start` takes, and wait."""
+        self.start(arguments, **told)
         return self.wait()
 
     def _ask(self, told: dict[str, Any]) -> str:
