@@ -127,7 +127,7 @@ def test_the_headline_says_that_nothing_needs_a_look() -> None:
     few = FlagShare(bit=3, name="OUT_OF_DOMAIN", meaning="unlike", count=20, share=0.002)
     none = ReleaseTroubles(quarantined={}, deferred={})
     odd = classification_answers(replace(found, flags=(few,)), MODEL, [], none)[2]
-    assert odd.short == "Nothing needs a look. Counted: objects unlike the training set (0.2%)."
+    assert odd.short == "Nothing out of the ordinary. Counted: objects unlike the training set (0.2%)."
     assert classification_answers(found, MODEL, [], none)[2].short.startswith("Nothing: every file")
 
 
