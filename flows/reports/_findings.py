@@ -180,7 +180,9 @@ def odd_headline(findings: Sequence[Finding], nothing: str) -> str:
     worth = [f.clause for f in findings if f.level in ("care", "bad")]
     if worth:
         return f"Look at: {', '.join(dict.fromkeys(worth))}."
-    return f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}." if findings else nothing
+    if not findings:
+        return nothing
+    return f"Nothing out of the ordinary. Counted: {', '.join(f.clause for f in findings)}."
 
 
 def worst_level(findings: tuple[Finding, ...]) -> Literal["good", "care", "bad"]:
